@@ -82,33 +82,33 @@ impl Availability {
     /// Returns the share of the desired time in which the service ran, over this number of UTC days up to today. `None`
     /// if the record contains no time in this window in which the service was desired.
     pub fn ratio(&self, days: u32, now: &Timestamp) -> Option<f64> {
-        let (down_seconds, desired_seconds) = self.within(days, now)?;
+        let (down_seconds, desired_seconds) = self.down_and_desired_seconds(days, now)?;
         (desired_seconds >= 1.0).then(|| (1.0 - down_seconds / desired_seconds).clamp(0.0, 1.0))
     }
 
     /// Returns the number of seconds in these days in which the service was desired and did not run; `None` if the
     /// record contains none of these days.
     pub fn down_seconds(&self, days: u32, now: &Timestamp) -> Option<f64> {
-        self.within(days, now).map(|(down, _)| down)
+        self.down_and_desired_seconds(days, now).map(|(down, _)| down)
     }
 
     /// Returns the seconds in these days in which the service was desired and did not run, and all seconds in which it was
     /// desired.
-    fn within(&self, days: u32, now: &Timestamp) -> Option<(f64, f64)> {
+    fn down_and_desired_seconds(&self, days: u32, now: &Timestamp) -> Option<(f64, f64)> {
         let now = now.unix_seconds()?;
         let mut all = self.clone();
         all.close(self.since.unix_seconds()?, now);
         let first_day = day_of(now).saturating_sub(days.saturating_sub(1));
         let begin = (i64::from(first_day) * DAY_SECONDS).max(self.recorded_since.unix_seconds()?);
-        let (mut down, mut not_wanted) = (0.0, 0.0);
+        let (mut down, mut not_desired) = (0.0, 0.0);
         for span in &all.spans {
             // A block at the start of the window counts with its share in the window.
             let inside = (span.day + span.days).saturating_sub(span.day.max(first_day));
             let share = f64::from(inside) / f64::from(span.days.max(1));
             down += share * f64::from(span.down_seconds);
-            not_wanted += share * f64::from(span.not_wanted_seconds);
+            not_desired += share * f64::from(span.not_wanted_seconds);
         }
-        Some((down, (now - begin) as f64 - not_wanted))
+        Some((down, (now - begin) as f64 - not_desired))
     }
 
     /// Adds the time from `start_seconds` to `end_seconds` to the current standing.

@@ -10,7 +10,7 @@ pub struct Partial<T> {
     /// The readable part; unreadable fields have their defaults.
     pub value: T,
     /// Stored names of the unreadable fields. Empty if the value is not a JSON object at all.
-    pub lost: Vec<String>,
+    pub unreadable_fields: Vec<String>,
     /// Description of the error for an operator.
     pub error: String,
 }
@@ -18,12 +18,14 @@ pub struct Partial<T> {
 impl<T> Partial<T> {
     /// Returns `true` if this field could not be read.
     pub fn is_unreadable(&self, field: &str) -> bool {
-        self.lost.is_empty() || self.lost.iter().any(|lost| lost == field)
+        self.unreadable_fields.is_empty()
+            || self.unreadable_fields.iter().any(|unreadable| unreadable == field)
     }
 
     /// Returns `true` if only fields of this list could not be read.
     pub fn has_only_unreadable(&self, fields: &[&str]) -> bool {
-        !self.lost.is_empty() && self.lost.iter().all(|lost| fields.contains(&lost.as_str()))
+        !self.unreadable_fields.is_empty()
+            && self.unreadable_fields.iter().all(|unreadable| fields.contains(&unreadable.as_str()))
     }
 }
 
@@ -36,23 +38,25 @@ pub fn read<T: DeserializeOwned + Default>(text: &[u8]) -> Result<T, Partial<T>>
         Ok(value) => return Ok(value),
         Err(error) => error.to_string(),
     };
-    let nothing = |error: String| Partial { value: T::default(), lost: Vec::new(), error };
+    let nothing = |error: String| Partial { value: T::default(), unreadable_fields: Vec::new(), error };
     let Ok(Value::Object(fields)) = serde_json::from_slice(text) else { return Err(nothing(error)) };
     let mut readable_fields = Map::new();
-    let mut lost = Vec::new();
+    let mut unreadable_fields = Vec::new();
     let mut errors = Vec::new();
     for (name, value) in fields {
-        let alone: Map<String, Value> = [(name.clone(), value)].into_iter().collect();
-        match serde_json::from_value::<T>(Value::Object(alone.clone())) {
-            Ok(_) => readable_fields.extend(alone),
+        let single_field: Map<String, Value> = [(name.clone(), value)].into_iter().collect();
+        match serde_json::from_value::<T>(Value::Object(single_field.clone())) {
+            Ok(_) => readable_fields.extend(single_field),
             Err(error) => {
                 errors.push(format!("{name}: {error}"));
-                lost.push(name);
+                unreadable_fields.push(name);
             }
         }
     }
     match serde_json::from_value(Value::Object(readable_fields)) {
-        Ok(value) if !lost.is_empty() => Err(Partial { value, lost, error: errors.join("; ") }),
+        Ok(value) if !unreadable_fields.is_empty() => {
+            Err(Partial { value, unreadable_fields, error: errors.join("; ") })
+        }
         Ok(_) | Err(_) => Err(nothing(error)),
     }
 }
@@ -68,30 +72,30 @@ pub fn read<T: DeserializeOwned + Default>(text: &[u8]) -> Result<T, Partial<T>>
 /// let spec: ResourceSpec = lenient::view(&newer);
 /// assert_eq!((spec.priority, spec.driver.type_name().as_str()), (3, "vm"));
 /// ```
-pub fn view<T: DeserializeOwned + Default>(value: &Value) -> T {
+pub fn read_part<T: DeserializeOwned + Default>(value: &Value) -> T {
     if let Ok(whole) = T::deserialize(value) {
         return whole;
     }
-    let part = readable(value, &|part| T::deserialize(part).is_ok());
+    let part = readable_part(value, &|part| T::deserialize(part).is_ok());
     part.and_then(|part| T::deserialize(part).ok()).unwrap_or_default()
 }
 
 /// Returns the readable part of a value; `None` if no part of the value is readable.
-fn readable(value: &Value, reads: &dyn Fn(&Value) -> bool) -> Option<Value> {
+fn readable_part(value: &Value, reads: &dyn Fn(&Value) -> bool) -> Option<Value> {
     if reads(value) {
         return Some(value.clone());
     }
     let part = match value {
         Value::Object(fields) => {
             let one = |(name, field): (&String, &Value)| {
-                let alone =
+                let single_field =
                     |part: &Value| reads(&Value::Object(Map::from_iter([(name.clone(), part.clone())])));
-                Some((name.clone(), readable(field, &alone)?))
+                Some((name.clone(), readable_part(field, &single_field)?))
             };
             Value::Object(fields.iter().filter_map(one).collect())
         }
         Value::Array(items) => {
-            let one = |item: &Value| readable(item, &|part| reads(&Value::Array(vec![part.clone()])));
+            let one = |item: &Value| readable_part(item, &|part| reads(&Value::Array(vec![part.clone()])));
             items.iter().filter_map(one).collect()
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
@@ -109,7 +113,7 @@ mod tests {
     fn an_unknown_word_hides_no_other_field() {
         let text = br#"{"mode": {"kind": "Draining"}, "armed": true, "epoch": 7, "watchdog": {"kind": "Quantum"}, "more": 1}"#;
         let partial = read::<NodeReport>(text).expect_err("two words are unknown");
-        assert_eq!(partial.lost, ["mode", "watchdog"]);
+        assert_eq!(partial.unreadable_fields, ["mode", "watchdog"]);
         assert_eq!((partial.value.armed, partial.value.epoch), (true, Epoch(7)));
         assert!(partial.error.contains("Draining") && partial.error.contains("Quantum"), "{}", partial.error);
         assert!(partial.is_unreadable("mode") && !partial.is_unreadable("armed"));
@@ -124,11 +128,11 @@ mod tests {
         let status = serde_json::json!({"state": "Hibernated", "node": "node1", "copies": [
             {"node": "node1", "definition": {"driver": {"podman": {"container": "c", "ports": 5}}}}], "conditions": [
             {"type": "Ready", "status": "True", "reason": "Moonstruck"}, {"type": "Cold", "status": "Perhaps"}]});
-        let view: crate::resource::ResourceStatus = super::view(&status);
+        let view: crate::resource::ResourceStatus = super::read_part(&status);
         assert_eq!((view.node.as_deref(), view.copies[0].node.as_str()), (Some("node1"), "node1"));
         assert!(view.copies[0].definition.driver.podman.is_some());
         assert_eq!(view.conditions.iter().map(|one| one.kind.as_str()).collect::<Vec<_>>(), ["Ready"]);
-        assert_eq!(super::view::<NodeReport>(&Value::Null), NodeReport::default());
+        assert_eq!(super::read_part::<NodeReport>(&Value::Null), NodeReport::default());
     }
 
     #[test]
@@ -136,7 +140,7 @@ mod tests {
         for text in [&b"null"[..], b"[1]", b"{\"mode\":", b"\xff"] {
             let partial = read::<NodeReport>(text).expect_err("not a record");
             assert!(
-                partial.lost.is_empty()
+                partial.unreadable_fields.is_empty()
                     && partial.is_unreadable("epoch")
                     && !partial.has_only_unreadable(&["epoch"])
             );

@@ -10,7 +10,7 @@ pub const MAX_NAME_LENGTH: usize = 63;
 pub const MAX_NODE_NAME_LENGTH: usize = 253;
 
 /// Returns a number with its noun, in the plural if needed: `1 move`, `2 moves`, `2 copies`.
-pub fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+pub fn counted<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
     match noun.strip_suffix('y') {
         _ if number == N::from(1) => format!("1 {noun}"),
         Some(stem) => format!("{number} {stem}ies"),
@@ -20,18 +20,19 @@ pub fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) ->
 
 /// Returns the reason why a text is not a valid name, or `None` if it is valid.
 ///
-/// A name has at most `longest` bytes and consists of lower-case letters, digits, `-` and `.`, with a letter or digit at
+/// A name has at most `max_length` bytes and consists of lower-case letters, digits, `-` and `.`, with a letter or digit at
 /// both ends. Digits alone (`101`) are valid.
-pub fn problem(name: &str, longest: usize) -> Option<String> {
-    let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let inner = |byte: u8| edge(byte) || byte == b'-' || byte == b'.';
+pub fn invalid_reason(name: &str, max_length: usize) -> Option<String> {
+    let is_valid_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_valid_inside = |byte: u8| is_valid_end(byte) || byte == b'-' || byte == b'.';
     let bytes = name.as_bytes();
-    let ends_well = bytes.first().copied().is_some_and(edge) && bytes.last().copied().is_some_and(edge);
+    let has_valid_ends =
+        bytes.first().copied().is_some_and(is_valid_end) && bytes.last().copied().is_some_and(is_valid_end);
     if name.is_empty() {
         Some("must not be empty".to_owned())
-    } else if name.len() > longest {
-        Some(format!("must have at most {longest} characters"))
-    } else if !ends_well || !bytes.iter().copied().all(inner) {
+    } else if name.len() > max_length {
+        Some(format!("must have at most {max_length} characters"))
+    } else if !has_valid_ends || !bytes.iter().copied().all(is_valid_inside) {
         Some(format!(
             "{name:?} is not a valid name: use lower-case letters, digits, '-' and '.', with a letter or \
              digit at both ends, such as web, db-1 or 101"
@@ -42,7 +43,7 @@ pub fn problem(name: &str, longest: usize) -> Option<String> {
 }
 
 /// Returns the warning of the API for a name without an object. The text has no full stop. hactl recognizes this text.
-pub fn missing(kind: Kind, name: &str) -> String {
+pub fn missing_message(kind: Kind, name: &str) -> String {
     format!("{} {name} does not exist yet", kind.singular())
 }
 
@@ -69,11 +70,11 @@ impl<'a> TypedName<'a> {
     /// # Errors
     /// Returns a sentence that names the right type.
     pub fn check(&self, spec: &ResourceSpec) -> Result<(), String> {
-        let right = spec.driver.type_name();
+        let spec_type = spec.driver.type_name();
         match self.type_name {
-            Some(written) if written != right => {
+            Some(written) if written != spec_type => {
                 let name = self.name;
-                Err(format!("{name} is not of type {written}: specify {right}:{name}, or {name} alone"))
+                Err(format!("{name} is not of type {written}: specify {spec_type}:{name}, or {name} alone"))
             }
             Some(_) | None => Ok(()),
         }
@@ -81,7 +82,7 @@ impl<'a> TypedName<'a> {
 }
 
 /// Returns the name without its type: `100` for `vm:100`.
-pub fn bare(text: &str) -> &str {
+pub fn without_type(text: &str) -> &str {
     TypedName::parse(text).name
 }
 
@@ -96,7 +97,7 @@ mod tests {
     use crate::driver::{DriverSpec, LibvirtDriver};
 
     fn check(name: &str, expected: bool) {
-        assert_eq!(problem(name, MAX_NAME_LENGTH).is_none(), expected, "{name:?}");
+        assert_eq!(invalid_reason(name, MAX_NAME_LENGTH).is_none(), expected, "{name:?}");
     }
 
     #[test]
@@ -119,7 +120,7 @@ mod tests {
         assert_eq!(TypedName::parse("100").check(&spec), Ok(()));
         let refused = TypedName::parse("ct:100").check(&spec);
         assert!(refused.is_err_and(|text| text.contains("vm:100")));
-        assert_eq!(bare("vm:100"), "100");
+        assert_eq!(without_type("vm:100"), "100");
         assert_eq!(qualified("100", &spec), "vm:100");
     }
 }

@@ -7,7 +7,7 @@ use crate::meta::Condition;
 use crate::object::{Object, Spec};
 use crate::quantity::Amounts;
 use crate::reason::Reason;
-use crate::record::{LastEnd, NodeReport, WatchdogSeen, WatchdogTest};
+use crate::record::{LastTermination, NodeReport, WatchdogObservation, WatchdogTest};
 use crate::time::{Seconds, Timestamp};
 use crate::timing::ActiveTiming;
 use crate::usage::Usage;
@@ -284,7 +284,7 @@ pub struct NodeStatus {
     /// Shutdown record of the previous boot, if that ended uncleanly.
     #[serde(rename = "lastEnd", alias = "lastTermination", skip_serializing_if = "Option::is_none")]
     #[schemars(rename = "lastTermination")]
-    pub last_termination: Option<LastEnd>,
+    pub last_termination: Option<LastTermination>,
     /// Reason for which the last fencing was confirmed.
     #[serde(rename = "lastProof", alias = "lastFencingReason", skip_serializing_if = "Option::is_none")]
     #[schemars(rename = "lastFencingReason")]
@@ -325,7 +325,7 @@ pub struct WatchdogStatus {
     pub last_test: Option<WatchdogTestStatus>,
     /// Observations of the watchdog daemon about the device.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub seen: Option<WatchdogSeenStatus>,
+    pub seen: Option<WatchdogObservationStatus>,
 }
 
 /// Latest watchdog test that a node passed.
@@ -362,7 +362,7 @@ impl From<&WatchdogTest> for WatchdogTestStatus {
 /// Observations of the watchdog daemon about its device, since it was armed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct WatchdogSeenStatus {
+pub struct WatchdogObservationStatus {
     /// Whether the device cannot be stopped once started.
     pub nowayout: bool,
     /// Minimum timeout of the driver, in seconds.
@@ -384,10 +384,10 @@ pub struct WatchdogSeenStatus {
     pub memory_locked: bool,
 }
 
-impl From<&WatchdogSeen> for WatchdogSeenStatus {
-    fn from(observed: &WatchdogSeen) -> WatchdogSeenStatus {
+impl From<&WatchdogObservation> for WatchdogObservationStatus {
+    fn from(observed: &WatchdogObservation) -> WatchdogObservationStatus {
         let seconds = |ms: Option<u32>| ms.map(|ms| Seconds(u64::from(ms)));
-        WatchdogSeenStatus {
+        WatchdogObservationStatus {
             nowayout: observed.nowayout,
             min_timeout_seconds: observed.smallest_timeout_seconds,
             max_timeout_seconds: observed.largest_timeout_seconds,

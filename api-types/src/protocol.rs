@@ -4,7 +4,7 @@
 //! A *word* is a value that an earlier build cannot read, such as a new variant of a stored enum. A new optional field
 //! is not a word, because an earlier build ignores it.
 //!
-//! A new word that users write needs a row in [`WORDS`]. Before code writes any other new word, it must check
+//! A new word that users write needs a row in [`ADDED_VALUES`]. Before code writes any other new word, it must check
 //! [`crate::cluster::ClusterStatus::allows`].
 
 use crate::kind::Kind;
@@ -38,7 +38,7 @@ impl std::fmt::Display for Protocol {
 
 /// A word that users write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Word {
+pub struct AddedValue {
     /// Kind of the object.
     pub kind: Kind,
     /// The field, as a JSON pointer.
@@ -50,18 +50,18 @@ pub struct Word {
 }
 
 /// Values that users can write and that some builds cannot read.
-pub const WORDS: &[Word] = &[
-    Word { kind: Kind::Operation, field: "/spec/action", value: "FollowStore", since: Protocol(2) },
-    Word { kind: Kind::Operation, field: "/spec/action", value: "UpdateInPlace", since: Protocol(2) },
+pub const ADDED_VALUES: &[AddedValue] = &[
+    AddedValue { kind: Kind::Operation, field: "/spec/action", value: "FollowStore", since: Protocol(2) },
+    AddedValue { kind: Kind::Operation, field: "/spec/action", value: "UpdateInPlace", since: Protocol(2) },
 ];
 
 /// Returns the words in an object that only builds of a later protocol version can read.
-pub fn newer_words(kind: Kind, object: &Value, than: Protocol) -> Vec<Word> {
-    newer_of(WORDS, kind, object, than)
+pub fn values_added_after(kind: Kind, object: &Value, than: Protocol) -> Vec<AddedValue> {
+    added_after(ADDED_VALUES, kind, object, than)
 }
 
-fn newer_of(words: &[Word], kind: Kind, object: &Value, than: Protocol) -> Vec<Word> {
-    let is_in = |word: &&Word| object.pointer(word.field).and_then(Value::as_str) == Some(word.value);
+fn added_after(words: &[AddedValue], kind: Kind, object: &Value, than: Protocol) -> Vec<AddedValue> {
+    let is_in = |word: &&AddedValue| object.pointer(word.field).and_then(Value::as_str) == Some(word.value);
     words.iter().filter(|word| word.kind == kind && word.since > than).filter(is_in).copied().collect()
 }
 
@@ -73,10 +73,10 @@ mod tests {
     #[test]
     fn enum_values_newer_than_version_are_found() {
         let word =
-            Word { kind: Kind::Operation, field: "/spec/action", value: "NotHere", since: Protocol(2) };
-        let check = |kind: Kind, action: &str, than: u32, expected: &[Word]| {
+            AddedValue { kind: Kind::Operation, field: "/spec/action", value: "NotHere", since: Protocol(2) };
+        let check = |kind: Kind, action: &str, than: u32, expected: &[AddedValue]| {
             let object = json!({"spec": {"action": action}});
-            assert_eq!(newer_of(&[word], kind, &object, Protocol(than)), expected, "{action} {than}");
+            assert_eq!(added_after(&[word], kind, &object, Protocol(than)), expected, "{action} {than}");
         };
         check(Kind::Operation, "NotHere", 1, &[word]);
         check(Kind::Operation, "NotHere", 2, &[]);

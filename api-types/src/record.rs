@@ -21,7 +21,7 @@ mod watchdog_test;
 pub use alive::Alive;
 pub use assignment::{Action, Assignment};
 pub use candidate::{Candidate, Leader, Refresh};
-pub use doctor_report::{DoctorReport, LastEnd, WatchdogSeen};
+pub use doctor_report::{DoctorReport, LastTermination, WatchdogObservation};
 pub use fence::{DeviceIntent, Fence, FenceState, Leave, Proof, Switch};
 pub use hold::{HoldAnswer, HoldRequest, HoldTerms};
 pub use incarnation::Incarnation;
@@ -29,7 +29,7 @@ pub use log::{
     LOG_BYTES_MAX, LOG_LEASE_SECONDS, LOG_LINES_DEFAULT, LOG_LINES_MAX, LOG_TIMEOUT_MS, LogAnswer,
     LogFailure, LogRequest,
 };
-pub use machine_ids::{MachineIds, SameMachine};
+pub use machine_ids::{MachineComparison, MachineIds};
 pub use node_report::{
     Mode, NodeReport, NotStopped, SOFTDOG_IDENTITY, SleepProtection, WatchdogKind, WatchdogReport,
 };

@@ -174,7 +174,7 @@ pub fn in_schema(kind: Kind, path: &str) -> Option<&'static RenamedField> {
 pub fn accept(kind: Kind, value: &mut Value) -> Result<Vec<&'static RenamedField>, Vec<Problem>> {
     let (mut renamed_fields, mut problems) = (Vec::new(), Vec::new());
     for renamed in of(kind).filter(|renamed| renamed.parent[0] == "spec") {
-        each(value, renamed.parent, &mut |map| {
+        change_maps_at(value, renamed.parent, &mut |map| {
             let Some(earlier) = map.get(renamed.earlier) else { return };
             let is_both = map.get(renamed.current).is_some_and(|current| !current.is_null());
             if is_both && !earlier.is_null() {
@@ -227,7 +227,7 @@ pub fn accept_json_patch(kind: Kind, patch: &mut Value) -> Vec<&'static RenamedF
 /// counts.
 pub fn from_stored(kind: Kind, value: &mut Value) {
     for renamed in of(kind) {
-        each(value, renamed.parent, &mut |map| {
+        change_maps_at(value, renamed.parent, &mut |map| {
             if map.contains_key(renamed.current) {
                 map.shift_remove(renamed.earlier);
             } else {
@@ -255,7 +255,7 @@ pub fn from_stored(kind: Kind, value: &mut Value) {
 /// Converts an object without a status to its form in etcd. Call this for every object that is written to a spec key.
 pub fn to_stored(kind: Kind, value: &mut Value) {
     for renamed in of(kind) {
-        each(value, renamed.parent, &mut |map| {
+        change_maps_at(value, renamed.parent, &mut |map| {
             rename(map, renamed.current, renamed.earlier, |value| renamed.to_earlier(value));
         });
         rename_owned(value, renamed, renamed.current, renamed.earlier);
@@ -268,18 +268,22 @@ fn rename_owned(value: &mut Value, renamed: &RenamedField, from: &str, to: &str)
     let owned: Vec<&str> = owned.iter().map(String::as_str).collect();
     let entries = value.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut);
     for fields in entries.into_iter().flatten().filter_map(|entry| entry.get_mut("fieldsV1")) {
-        each(fields, &owned, &mut |map| rename(map, &format!("f:{from}"), &format!("f:{to}"), |tree| tree));
+        change_maps_at(fields, &owned, &mut |map| {
+            rename(map, &format!("f:{from}"), &format!("f:{to}"), |tree| tree)
+        });
     }
 }
 
 /// Calls a function with every map at a path.
-fn each(value: &mut Value, path: &[&str], act: &mut dyn FnMut(&mut Map<String, Value>)) {
+fn change_maps_at(value: &mut Value, path: &[&str], change: &mut dyn FnMut(&mut Map<String, Value>)) {
     match (path.split_first(), value) {
-        (None, Value::Object(map)) => act(map),
-        (Some((&"*", rest)), Value::Array(parts)) => parts.iter_mut().for_each(|part| each(part, rest, act)),
+        (None, Value::Object(map)) => change(map),
+        (Some((&"*", rest)), Value::Array(parts)) => {
+            parts.iter_mut().for_each(|part| change_maps_at(part, rest, change))
+        }
         (Some((name, rest)), Value::Object(map)) => {
             if let Some(part) = map.get_mut(*name) {
-                each(part, rest, act);
+                change_maps_at(part, rest, change);
             }
         }
         (_, Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {}

@@ -464,7 +464,12 @@ impl ServiceDefinition {
             max_restart: resource.spec.max_restart,
             priority: resource.spec.priority,
             exclusive: resource.spec.exclusive,
-            depends_on: resource.spec.depends_on.iter().map(|name| names::bare(name).into()).collect(),
+            depends_on: resource
+                .spec
+                .depends_on
+                .iter()
+                .map(|name| names::without_type(name).into())
+                .collect(),
         }
     }
 

@@ -34,7 +34,7 @@ pub fn of(kind: Kind) -> &'static Value {
 /// Returns the schema of a kind as a document for editors: strict, with title and dialect.
 pub fn document(kind: Kind) -> Value {
     let mut schema = of(kind).clone();
-    close(&mut schema);
+    disallow_unknown_fields(&mut schema);
     schema["properties"]["apiVersion"]["enum"] = json!([crate::kind::API_VERSION]);
     schema["properties"]["kind"]["enum"] = json!([kind.name()]);
     let mut document = json!({
@@ -206,13 +206,13 @@ pub fn default_of(field: &Value) -> Option<String> {
 }
 
 /// Sets `additionalProperties` to `false` in every schema that lists its properties.
-fn close(schema: &mut Value) {
+fn disallow_unknown_fields(schema: &mut Value) {
     let Some(map) = schema.as_object_mut() else { return };
     let open = map.get("x-kubernetes-preserve-unknown-fields").is_some();
     for (_, part) in map.iter_mut() {
         match part {
-            Value::Object(_) => close(part),
-            Value::Array(parts) => parts.iter_mut().for_each(close),
+            Value::Object(_) => disallow_unknown_fields(part),
+            Value::Array(parts) => parts.iter_mut().for_each(disallow_unknown_fields),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }

@@ -86,7 +86,7 @@ const RESOURCE: &[Column] = &[
     })
     .named(),
     READY,
-    column("State", "State of the service.", |object, _| or(text(object, "/status/state"), "Queued")),
+    column("State", "State of the service.", |object, _| or_default(text(object, "/status/state"), "Queued")),
     column("Desired", "Requested state.", |object, _| {
         let state: Option<RequestedState> = read(object, "/spec/state");
         json!(format!("{:?}", state.unwrap_or_default()))
@@ -98,11 +98,11 @@ const RESOURCE: &[Column] = &[
     AGE,
     wide("Type", "Type, which depends on the driver.", |object, _| json!(type_name(object))),
     wide("Running", "Whether the service runs, as reported by the agent.", |object, _| {
-        truth(object, "/status/running", false)
+        boolean(object, "/status/running", false)
     }),
     wide("Group", "Group with the preferred nodes.", |object, _| text(object, "/spec/group")),
     wide("Priority", "Importance when capacity is insufficient.", |object, _| {
-        or(number(object, "/spec/priority"), "0")
+        or_default(number(object, "/spec/priority"), "0")
     }),
     wide("Target", "Target node of a move in progress.", |object, _| text(object, "/status/target")),
     wide("Secondary", "Node with the second copy of the data that is in use.", |object, _| {
@@ -117,10 +117,10 @@ const GROUP: &[Column] = &[
     NAME,
     column("Nodes", "Member nodes with priorities.", |object, _| priorities(object, "/spec/nodes")),
     column("Restricted", "Whether resources run on member nodes only.", |object, _| {
-        truth(object, "/spec/restricted", false)
+        boolean(object, "/spec/restricted", false)
     }),
     column("Nofailback", "Whether resources stay when a preferred node returns.", |object, _| {
-        truth(object, "/spec/nofailback", false)
+        boolean(object, "/spec/nofailback", false)
     }),
     AGE,
     COMMENT,
@@ -146,7 +146,7 @@ const AFFINITY_RULE: &[Column] = &[
         },
     ),
     column("Resources", "Resources of the rule.", |object, _| {
-        or(
+        or_default(
             list(object, "/spec/nodeAffinity/resources"),
             list(object, "/spec/resourceAffinity/resources").as_str().unwrap_or_default(),
         )
@@ -154,9 +154,9 @@ const AFFINITY_RULE: &[Column] = &[
     column("Nodes", "Nodes with priorities.", |object, _| priorities(object, "/spec/nodeAffinity/nodes")),
     column("Strict", "Whether the rule is required; otherwise preferred.", |object, _| {
         if object.pointer("/spec/nodeAffinity").is_some() {
-            truth(object, "/spec/nodeAffinity/strict", false)
+            boolean(object, "/spec/nodeAffinity/strict", false)
         } else {
-            truth(object, "/spec/resourceAffinity/strict", true)
+            boolean(object, "/spec/resourceAffinity/strict", true)
         }
     }),
     READY,
@@ -171,7 +171,7 @@ const AFFINITY_RULE: &[Column] = &[
 const NODE: &[Column] = &[
     NAME,
     column("State", "State of the node, with SchedulingDisabled if the node is cordoned.", |object, _| {
-        let state = or(text(object, "/status/state"), "Unknown");
+        let state = or_default(text(object, "/status/state"), "Unknown");
         let is_cordoned = object.pointer("/spec/schedulable").and_then(Value::as_bool) == Some(false);
         if is_cordoned {
             json!(format!("{},SchedulingDisabled", state.as_str().unwrap_or_default()))
@@ -185,7 +185,7 @@ const NODE: &[Column] = &[
         json!(watchdog.map_or("", |watchdog| watchdog.summary()))
     }),
     column("Services", "Number of services assigned to the node.", |object, _| {
-        or(number(object, "/status/services"), "0")
+        or_default(number(object, "/status/services"), "0")
     }),
     column("Last Seen", "Time since the last heartbeat.", |object, now| json!(last_seen(object, now))),
     REASON,
@@ -197,10 +197,10 @@ const NODE: &[Column] = &[
         if arming == "Armed" { json!("") } else { arming }
     }),
     wide("Maintenance", "Whether maintenance is requested.", |object, _| {
-        truth(object, "/spec/maintenance", false)
+        boolean(object, "/spec/maintenance", false)
     }),
     wide("Schedulable", "Whether new services can be scheduled.", |object, _| {
-        truth(object, "/spec/schedulable", true)
+        boolean(object, "/spec/schedulable", true)
     }),
     wide("Fencing", "State of the registration: Open, Fencing, Fenced or Closed.", |object, _| {
         text(object, "/status/fence")
@@ -221,7 +221,7 @@ const NODE: &[Column] = &[
 const NODE_GROUP: &[Column] = &[
     NAME,
     column("Policy", "Whether new services are scheduled on the group's nodes.", |object, _| {
-        or(text(object, "/spec/allocationPolicy"), "Preferred")
+        or_default(text(object, "/spec/allocationPolicy"), "Preferred")
     }),
     column("Nodes", "Nodes of the group.", |object, _| list(object, "/status/nodes")),
     AGE,
@@ -231,27 +231,31 @@ const NODE_GROUP: &[Column] = &[
 
 const CLUSTER: &[Column] = &[
     NAME,
-    column("Profile", "Timing profile.", |object, _| or(text(object, "/spec/timing/profile"), "Default")),
+    column("Profile", "Timing profile.", |object, _| {
+        or_default(text(object, "/spec/timing/profile"), "Default")
+    }),
     column("Arming", "Armed, Disarming, Disarmed or Arming.", |object, _| text(object, "/status/arming")),
     column("Leader", "Id of the leader.", |object, _| text(object, "/status/leader")),
     wide("Term", "Number of the leader's term.", |object, _| number(object, "/status/term")),
     AGE,
     wide("Shutdown Policy", "Treatment of services when their node shuts down.", |object, _| {
-        or(text(object, "/spec/shutdownPolicy"), "Conditional")
+        or_default(text(object, "/spec/shutdownPolicy"), "Conditional")
     }),
     wide("On Etcd Loss", "Treatment of services when etcd is unreachable.", |object, _| {
-        or(text(object, "/spec/fencing/onEtcdLoss"), "Hold")
+        or_default(text(object, "/spec/fencing/onEtcdLoss"), "Hold")
     }),
 ];
 
 const OPERATION: &[Column] = &[
     NAME,
-    column("Action", "Requested action.", |object, _| or(text(object, "/spec/action"), "Migrate")),
+    column("Action", "Requested action.", |object, _| or_default(text(object, "/spec/action"), "Migrate")),
     column("Resource", "Resource that the action applies to.", |object, _| text(object, "/spec/resource")),
     column("Node", "Node that the action applies to, or target of a move.", |object, _| {
         text(object, "/spec/node")
     }),
-    column("Phase", "Progress of the operation.", |object, _| or(text(object, "/status/phase"), "Pending")),
+    column("Phase", "Progress of the operation.", |object, _| {
+        or_default(text(object, "/status/phase"), "Pending")
+    }),
     column("Reason", "CamelCase reason.", |object, _| text(object, "/status/reason")),
     AGE,
     wide("Requested By", "User that requested the operation.", |object, _| text(object, "/spec/requestedBy")),
@@ -323,7 +327,7 @@ pub fn table(
             let mut row = json!({"cells": cells});
             match include {
                 IncludeObject::None => {}
-                IncludeObject::Metadata => row["object"] = partial(object),
+                IncludeObject::Metadata => row["object"] = partial_metadata(object),
                 IncludeObject::Object => row["object"] = object.clone(),
             }
             row
@@ -339,7 +343,7 @@ pub fn table(
 }
 
 /// Returns the object's metadata alone.
-pub fn partial(object: &Value) -> Value {
+pub fn partial_metadata(object: &Value) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
         "apiVersion": "meta.k8s.io/v1",
@@ -371,11 +375,11 @@ fn number(object: &Value, pointer: &str) -> Value {
     )
 }
 
-fn truth(object: &Value, pointer: &str, default: bool) -> Value {
+fn boolean(object: &Value, pointer: &str, default: bool) -> Value {
     json!(object.pointer(pointer).and_then(Value::as_bool).unwrap_or(default).to_string())
 }
 
-fn or(value: Value, default: &str) -> Value {
+fn or_default(value: Value, default: &str) -> Value {
     if value.as_str().is_some_and(str::is_empty) { json!(default) } else { value }
 }
 

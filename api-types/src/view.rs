@@ -17,5 +17,5 @@ pub use plan::{Deletion, EffectKind, Plan, PlanRequest, PlannedEffect};
 pub use reservation::{
     FailureReport, ReservationLack, ReservationMove, ReservationReport, ReservationVerdict, WithoutPlace,
 };
-pub use state_dump::{Next, StateDump, StoredKey};
+pub use state_dump::{NextDeadline, StateDump, StoredKey};
 pub use usage_overview::{NodeUsage, ResourceUsage, UsageOverview};

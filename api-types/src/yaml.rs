@@ -66,7 +66,7 @@ pub fn documents(text: &str) -> Result<Vec<Document>, YamlError> {
         with_snippet: false,
     };
     let nodes: Vec<node::Node> =
-        serde_yaml::from_multiple_with_options(text, options).map_err(|error| refused(&error))?;
+        serde_yaml::from_multiple_with_options(text, options).map_err(|error| yaml_error(&error))?;
     Ok(nodes
         .into_iter()
         .map(|node| {
@@ -78,7 +78,7 @@ pub fn documents(text: &str) -> Result<Vec<Document>, YamlError> {
 }
 
 /// Converts an error of the parser, and moves the line from its text to the field.
-fn refused(error: &serde_yaml::Error) -> YamlError {
+fn yaml_error(error: &serde_yaml::Error) -> YamlError {
     let line =
         error.location().and_then(|location| u32::try_from(location.line()).ok()).filter(|line| *line > 0);
     let text = error.without_snippet().to_string();

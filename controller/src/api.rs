@@ -309,7 +309,7 @@ async fn explain<S: Store>(
     // This call refuses a name with the wrong type.
     read::find(state.store(), state.keys(), Kind::Resource, &name).await?;
     let cluster_view = facts::cluster_view(&state).await?;
-    let name = names::bare(&name);
+    let name = names::without_type(&name);
     let resource =
         cluster_view.resources.get(name).ok_or_else(|| ApiError::not_found(Kind::Resource, name))?;
     Ok(Json(crate::core::explain::explain(&cluster_view, &resource.value)).into_response())

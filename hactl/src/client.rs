@@ -421,7 +421,7 @@ impl Client {
     /// Returns the document at a path, such as `/version` or the discovery document `/apis`.
     pub(crate) async fn document<T: DeserializeOwned + Default>(&self, path: &[&str]) -> Result<T, ApiError> {
         let path = path.iter().map(|part| (*part).to_owned()).collect();
-        Ok(lenient::view(&self.call(&Call::new(Method::GET, path)).await?))
+        Ok(lenient::read_part(&self.call(&Call::new(Method::GET, path)).await?))
     }
 
     /// Asks the API whether it allows an action.
@@ -435,7 +435,7 @@ impl Client {
         });
         let call = Call::new(Method::POST, path.map(str::to_owned).to_vec());
         let answer = self.call(&call.body("application/json", &review).read_only()).await?;
-        Ok(lenient::view::<SelfSubjectAccessReview>(&answer).status)
+        Ok(lenient::read_part::<SelfSubjectAccessReview>(&answer).status)
     }
 
     async fn call_hactl_api<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Failure> {

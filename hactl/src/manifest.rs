@@ -105,7 +105,7 @@ pub(crate) fn warn_renamed(terminal: &Terminal, entries: &[Entry]) {
 /// Returns `true` if a warning only reports a missing object that one of these entries creates.
 pub(crate) fn creates_missing_object(entries: &[Entry], warning: &str) -> bool {
     entries.iter().any(|entry| {
-        let missing = names::missing(entry.kind, &entry.name);
+        let missing = names::missing_message(entry.kind, &entry.name);
         warning == missing || warning.ends_with(&format!(": {missing}"))
     })
 }
@@ -312,7 +312,7 @@ mod tests {
         for (kind, name, expected) in
             [(Kind::Resource, "web", true), (Kind::Resource, "eb", false), (Kind::Group, "web", false)]
         {
-            let warning = format!("{path}: {}", names::missing(kind, name));
+            let warning = format!("{path}: {}", names::missing_message(kind, name));
             assert_eq!(creates_missing_object(&entries, &warning), expected, "{warning}");
         }
         assert!(!creates_missing_object(&entries, "rule apart is not applied: it names one service"));

@@ -45,7 +45,7 @@ impl TypedName {
 
 /// Returns the type of a resource: `vm` for `vm:100`.
 pub(crate) fn type_of(object: &Value) -> String {
-    object.pointer("/spec/driver").map(lenient::view::<DriverSpec>).unwrap_or_default().type_name()
+    object.pointer("/spec/driver").map(lenient::read_part::<DriverSpec>).unwrap_or_default().type_name()
 }
 
 /// Returns an object's name as in lists: `vm:100` for resources, the plain name for other kinds.

@@ -1,5 +1,5 @@
 //! Typed views of the server's objects. The server may be newer than hactl: a view ignores unknown fields, and an
-//! unknown word counts as the default of its field ([`lenient::view`]). Changes are sent as patches, so unknown fields
+//! unknown word counts as the default of its field ([`lenient::read_part`]). Changes are sent as patches, so unknown fields
 //! are kept.
 
 use crate::failure::Failure;
@@ -32,9 +32,9 @@ impl<S: Spec> TypedObject<S> {
             fields.extend(internal);
         }
         TypedObject {
-            metadata: value.get("metadata").map(lenient::view).unwrap_or_default(),
-            spec: value.get("spec").map(lenient::view).unwrap_or_default(),
-            status: status.as_ref().map(lenient::view),
+            metadata: value.get("metadata").map(lenient::read_part).unwrap_or_default(),
+            spec: value.get("spec").map(lenient::read_part).unwrap_or_default(),
+            status: status.as_ref().map(lenient::read_part),
             value,
         }
     }
@@ -104,7 +104,7 @@ pub(crate) struct AnyCondition {
 
 impl AnyObject {
     pub(crate) fn from_value(value: &Value) -> AnyObject {
-        lenient::view(value)
+        lenient::read_part(value)
     }
 
     /// Returns the condition of a type.

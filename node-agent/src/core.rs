@@ -276,7 +276,7 @@ impl AgentCore {
             }
             Input::Progress(_) | Input::Tick => {}
             Input::Read { id, result } => {
-                self.read_answer(now, id, result);
+                self.on_read_answered(now, id, result);
                 self.all_dirty = true;
             }
             Input::Committed { id, outcome } => self.on_committed(now, id, &outcome),
@@ -285,9 +285,9 @@ impl AgentCore {
             Input::HoldAnswered { id, candidate, answer } => {
                 self.on_hold_answered(now, id, &candidate, answer);
             }
-            Input::JournalWritten { id, result } => self.journal_written(now, id, result),
+            Input::JournalWritten { id, result } => self.on_journal_written(now, id, result),
             Input::Ended { id, result } => self.on_ended(now, id, result),
-            Input::Driver(event) => self.driver_event(now, event),
+            Input::Driver(event) => self.on_driver_event(now, event),
             Input::Watchdog(event) => self.handle_watchdog_event(now, event),
             Input::Examined(facts) => self.store_machine_facts(facts),
             Input::Measured { id, measured } => {
@@ -338,21 +338,26 @@ impl AgentCore {
             .services
             .values()
             .flat_map(|service| {
-                [service.not_before, service.write_not_before, service.peer_check_at, service.replacing.due()]
+                [
+                    service.not_before,
+                    service.write_not_before,
+                    service.peer_check_at,
+                    service.replacing.due_at(),
+                ]
             })
             .flatten()
             .filter(|at| *at > self.last_input_at)
             .min();
         let named = [
             clock,
-            self.heartbeat_due().map(|at| (at, "a heartbeat or the lease is due")),
-            self.hold_due().map(|at| (at, "the agent asks the controllers for the etcd-outage hold")),
-            self.margin_due(self.last_input_at)
+            self.heartbeat_due_at().map(|at| (at, "a heartbeat or the lease is due")),
+            self.hold_due_at().map(|at| (at, "the agent asks the controllers for the etcd-outage hold")),
+            self.margin_begins_at(self.last_input_at)
                 .map(|at| (at, "the self-fence margin begins: exclusive services are killed")),
             self.watchdog
-                .due(self.last_input_at)
+                .due_at(self.last_input_at)
                 .map(|at| (at, "a request to the watchdog daemon is repeated")),
-            self.journal_due().map(|at| (at, "the journal is written again")),
+            self.journal_due_at().map(|at| (at, "the journal is written again")),
             requesting.map(|at| (at, "the registration is tried again")),
             self.read_retry_at.map(|at| (at, "etcd is read again")),
             restart.map(|at| (at, "the time limit for commands has passed")),

@@ -101,7 +101,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         product_id: identity::product_id(&options.product_id_file),
         boot_id,
         is_virtual: options.machine_is_virtual(),
-        sleep_protection: Some(sleep::keep_awake(&options, inputs.clone()).await),
+        sleep_protection: Some(sleep::prevent_sleep(&options, inputs.clone()).await),
         drivers: drivers.usable_names().await,
         hardware: identity::hardware(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -172,7 +172,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     trigger.request();
     let exit = exit.lock().ok().and_then(|exit| *exit);
     match exit {
-        Some(Exit::TakenOver) => anyhow::bail!("another agent process of this node has taken over"),
+        Some(Exit::Superseded) => anyhow::bail!("another agent process of this node has taken over"),
         Some(Exit::Restart | Exit::Left) | None => Ok(()),
     }
 }

@@ -49,7 +49,7 @@ async fn renew_for(client: &Client, time: Duration) -> u64 {
         let deadline = clock::now().plus_ms(3000);
         let status = client.deadline(deadline).await.expect("acknowledged");
         assert_eq!(status.state, State::Armed { deadline });
-        if clock::now().left_ns(end_time).is_none() {
+        if clock::now().remaining_ns(end_time).is_none() {
             return deadline.boottime_ns / 1_000_000;
         }
         tokio::time::sleep(Duration::from_millis(300)).await;

@@ -33,7 +33,7 @@ impl Certificates {
 
     /// Registers the metric of the expiry times.
     pub fn register(self, metrics: &Metrics) -> prometheus::Result<()> {
-        metrics.scraped([process::CERTIFICATE_EXPIRY], move || self.samples())
+        metrics.register_scraped([process::CERTIFICATE_EXPIRY], move || self.samples())
     }
 
     fn samples(&self) -> Vec<Sample> {

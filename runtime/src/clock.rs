@@ -17,7 +17,7 @@ pub trait Clock: Send + Sync {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock {
     /// Set only by [`SystemClock::new`], which verifies that the clocks can be read.
-    proven: (),
+    verified: (),
 }
 
 impl SystemClock {
@@ -29,13 +29,13 @@ impl SystemClock {
         for clock in [ClockId::CLOCK_MONOTONIC_RAW, ClockId::CLOCK_BOOTTIME, ClockId::CLOCK_REALTIME] {
             clock_gettime(clock)?;
         }
-        Ok(SystemClock { proven: () })
+        Ok(SystemClock { verified: () })
     }
 }
 
 impl Clock for SystemClock {
     fn now(&self) -> Now {
-        let () = self.proven;
+        let () = self.verified;
         Now {
             raw: Mono(read_ms(ClockId::CLOCK_MONOTONIC_RAW)),
             boot: Mono(read_ms(ClockId::CLOCK_BOOTTIME)),

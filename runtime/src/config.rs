@@ -73,7 +73,7 @@ fn with_environment(command: Command, prefix: &str) -> Command {
     let prefix = prefix.to_owned();
     command.arg(config).mut_args(move |argument| {
         match argument.get_long().map(|long| long.replace('-', "_").to_ascii_uppercase()) {
-            Some(name) if argument.get_env().is_none() && takes_part(&argument) => {
+            Some(name) if argument.get_env().is_none() && is_configurable(&argument) => {
                 argument.env(OsStr::from(format!("{prefix}_{name}")))
             }
             Some(_) | None => argument,
@@ -84,7 +84,7 @@ fn with_environment(command: Command, prefix: &str) -> Command {
 const CONFIG: &str = "config";
 
 /// Returns `true` if the file and the environment can set an option; they cannot set help and version.
-fn takes_part(argument: &Arg) -> bool {
+fn is_configurable(argument: &Arg) -> bool {
     matches!(
         argument.get_action(),
         ArgAction::Set | ArgAction::Append | ArgAction::SetTrue | ArgAction::SetFalse | ArgAction::Count
@@ -110,17 +110,17 @@ fn with_file(mut command: Command, path: &Path) -> Result<Command, ConfigError> 
         serde_yaml::from_str(&text).map_err(|error| refused(error.to_string()))?;
     let flag_ids: BTreeMap<String, clap::Id> = command
         .get_arguments()
-        .filter(|argument| takes_part(argument) && argument.get_id() != CONFIG)
+        .filter(|argument| is_configurable(argument) && argument.get_id() != CONFIG)
         .filter_map(|argument| Some((camel_case(argument.get_long()?), argument.get_id().clone())))
         .collect();
     let mut problems = Vec::new();
     for (key, value) in options.unwrap_or_default() {
-        let place = place(path, &text, &key);
+        let place = file_location(path, &text, &key);
         let Some(id) = flag_ids.get(&key) else {
-            problems.push(format!("{place}: unknown key `{key}`{}", nearest(&key, flag_ids.keys())));
+            problems.push(format!("{place}: unknown key `{key}`{}", most_similar(&key, flag_ids.keys())));
             continue;
         };
-        match words(&value) {
+        match argument_values(&value) {
             Ok(None) => {}
             Ok(Some(words)) => {
                 command = command.mut_arg(id, |argument| {
@@ -138,7 +138,7 @@ fn with_file(mut command: Command, path: &Path) -> Result<Command, ConfigError> 
 }
 
 /// Returns the value as the words of a command line; `None` for null.
-fn words(value: &Value) -> Result<Option<Vec<String>>, &'static str> {
+fn argument_values(value: &Value) -> Result<Option<Vec<String>>, &'static str> {
     let one = |value: &Value| match value {
         Value::String(text) => Ok(text.clone()),
         Value::Number(number) => Ok(number.to_string()),
@@ -169,7 +169,7 @@ fn camel_case(flag: &str) -> String {
 }
 
 /// Returns the file and the line that begins with the key, as text for a message.
-fn place(path: &Path, text: &str, key: &str) -> String {
+fn file_location(path: &Path, text: &str, key: &str) -> String {
     let begins = |line: &str| {
         let line = line.trim_start().trim_start_matches(['"', '\'']);
         line.strip_prefix(key)
@@ -182,7 +182,7 @@ fn place(path: &Path, text: &str, key: &str) -> String {
 }
 
 /// Returns `, did you mean ...?` with the nearest known key, or an empty string.
-fn nearest<'a>(key: &str, accepted_keys: impl Iterator<Item = &'a String>) -> String {
+fn most_similar<'a>(key: &str, accepted_keys: impl Iterator<Item = &'a String>) -> String {
     accepted_keys
         .map(|name| (strsim::damerau_levenshtein(&key.to_lowercase(), &name.to_lowercase()), name))
         .min()

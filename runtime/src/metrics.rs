@@ -43,11 +43,11 @@ impl Metrics {
         collector: C,
     ) -> prometheus::Result<C> {
         self.registry.register(Box::new(collector.clone()))?;
-        self.note(metric);
+        self.mark_registered(metric);
         Ok(collector)
     }
 
-    fn note(&self, metric: &'static Metric) {
+    fn mark_registered(&self, metric: &'static Metric) {
         self.registered.lock().unwrap_or_else(PoisonError::into_inner).insert(metric.name);
     }
 
@@ -85,7 +85,7 @@ impl Metrics {
 
     /// Registers metrics whose values are computed by `read` at each scrape. Such metrics need no updates between
     /// scrapes, and contain no deleted objects.
-    pub fn scraped(
+    pub fn register_scraped(
         &self,
         metrics: impl IntoIterator<Item = &'static Metric>,
         read: impl Fn() -> Vec<Sample> + Send + Sync + 'static,
@@ -93,7 +93,7 @@ impl Metrics {
         let metrics: Vec<&'static Metric> = metrics.into_iter().collect();
         self.registry.register(Box::new(Scraped::new(&metrics, read)?))?;
         for metric in metrics {
-            self.note(metric);
+            self.mark_registered(metric);
         }
         Ok(())
     }
@@ -152,7 +152,7 @@ mod tests {
             leader::RESOURCE_RESTARTS.sample(["web"], 3.0),
         ]));
         let read = Arc::clone(&samples);
-        metrics.scraped(leader::ALL.iter().copied(), move || read.lock().unwrap().clone()).unwrap();
+        metrics.register_scraped(leader::ALL.iter().copied(), move || read.lock().unwrap().clone()).unwrap();
         let lines = [
             "hactl_node_services{node=\"node1\"} 2",
             "hactl_node_services{node=\"node2\"} 0",

@@ -52,7 +52,7 @@ pub async fn drive<C: Core>(
         let due = core.deadline();
         let input = tokio::select! {
             biased;
-            () = until(clock, due) => Some(C::deadline_input()),
+            () = wait_until(clock, due) => Some(C::deadline_input()),
             input = inputs.next() => input,
         };
         let Some(input) = input else { return };
@@ -73,7 +73,7 @@ pub async fn drive<C: Core>(
 }
 
 /// Waits for the deadline by the given clock. Never returns without a deadline.
-async fn until(clock: &dyn Clock, due: Option<(Mono, &'static str)>) {
+async fn wait_until(clock: &dyn Clock, due: Option<(Mono, &'static str)>) {
     let Some((at, why)) = due else { return std::future::pending().await };
     loop {
         let wait_ms = at.since(clock.now().raw);

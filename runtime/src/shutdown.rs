@@ -28,7 +28,7 @@ enum Stage {
 pub struct Shutdown {
     stage: watch::Receiver<Stage>,
     /// Keeps the channel open in processes that have dropped their own trigger.
-    keep: Arc<watch::Sender<Stage>>,
+    _sender: Arc<watch::Sender<Stage>>,
 }
 
 /// Trigger of a shutdown from inside the process, such as from a task that cannot continue, or from a test.
@@ -42,7 +42,7 @@ impl Shutdown {
     pub fn manual() -> (ShutdownTrigger, Shutdown) {
         let (sender, stage) = watch::channel(Stage::Running);
         let sender = Arc::new(sender);
-        (ShutdownTrigger { stage: Arc::clone(&sender) }, Shutdown { stage, keep: sender })
+        (ShutdownTrigger { stage: Arc::clone(&sender) }, Shutdown { stage, _sender: sender })
     }
 
     /// Handles SIGTERM and SIGINT: the first signal requests the shutdown, a second signal of either kind forces it.
@@ -55,10 +55,10 @@ impl Shutdown {
         let (trigger, shutdown) = Shutdown::manual();
         let listener = trigger.clone();
         tokio::spawn(async move {
-            let name = either(&mut terminate, &mut interrupt).await;
+            let name = first_signal(&mut terminate, &mut interrupt).await;
             tracing::info!(signal = name, "received a signal, stopping; a second signal exits immediately");
             listener.request();
-            let name = either(&mut terminate, &mut interrupt).await;
+            let name = first_signal(&mut terminate, &mut interrupt).await;
             tracing::warn!(signal = name, "received a second signal, exiting immediately");
             listener.force();
         });
@@ -82,7 +82,7 @@ impl Shutdown {
 
     /// Returns a trigger for this shutdown.
     pub fn trigger(&self) -> ShutdownTrigger {
-        ShutdownTrigger { stage: Arc::clone(&self.keep) }
+        ShutdownTrigger { stage: Arc::clone(&self._sender) }
     }
 
     async fn reached(&self, stage: Stage) {
@@ -114,7 +114,7 @@ impl ShutdownTrigger {
     }
 }
 
-async fn either(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
+async fn first_signal(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
     tokio::select! {
         _ = terminate.recv() => "SIGTERM",
         _ = interrupt.recv() => "SIGINT",

@@ -11,7 +11,7 @@ use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 
 /// Number of recent changes that are kept for readers that resume.
-const KEPT_CHANGES: usize = 10_000;
+const MAX_RECENT_CHANGES: usize = 10_000;
 /// Number of updates by which a subscriber may lag behind before it must start again from a snapshot.
 const SUBSCRIBER_UPDATES: usize = 4096;
 
@@ -74,7 +74,10 @@ pub fn cache() -> (Reader, Writer) {
 }
 
 /// Creates a cache of the keys under the selectors. A task keeps it up to date until the returned handle is aborted.
-pub fn keep<S: Store + Clone>(store: S, selectors: Vec<String>) -> (Reader, Refresher, JoinHandle<()>) {
+pub fn spawn_cache<S: Store + Clone>(
+    store: S,
+    selectors: Vec<String>,
+) -> (Reader, Refresher, JoinHandle<()>) {
     let (reader, mut writer) = cache();
     let (refresher, mut items) = reflector(store, selectors, Options::default());
     let task = tokio::spawn(async move {
@@ -145,7 +148,7 @@ impl CachedState {
         if change.revision() > self.discarded_until {
             self.recent.push_back(change);
         }
-        while self.recent.len() > KEPT_CHANGES {
+        while self.recent.len() > MAX_RECENT_CHANGES {
             if let Some(oldest) = self.recent.pop_front() {
                 self.discarded_until = oldest.revision();
             }

@@ -113,13 +113,13 @@ pub struct Election {
     view: ElectionView,
     /// Content of the leader key in that view.
     leader: Option<Leader>,
-    presence: CandidateState,
+    candidate_state: CandidateState,
     /// Mod revision of the refresh key as last read or written; 0 means absent.
     refreshed: Revision,
-    lead: LeaderState,
+    leader_state: LeaderState,
     commits: CommitGaps,
     /// `true` once the first read was checked for a leader key of an earlier process with this id.
-    looked_for_predecessor: bool,
+    is_predecessor_checked: bool,
     shutting_down: bool,
     revoke: Vec<LeaseId>,
     /// Time before which no lease is requested again, after a failure.
@@ -147,11 +147,11 @@ impl Election {
             ttl_seconds: 5,
             view: ElectionView::default(),
             leader: None,
-            presence: CandidateState::Unread { reading: 1, own: None },
+            candidate_state: CandidateState::Unread { reading: 1, own: None },
             refreshed: Revision(0),
-            lead: LeaderState::Following,
+            leader_state: LeaderState::Following,
             commits: CommitGaps::default(),
-            looked_for_predecessor: false,
+            is_predecessor_checked: false,
             shutting_down: false,
             revoke: Vec::new(),
             retry_at: Mono::default(),
@@ -171,7 +171,7 @@ impl Election {
 
     /// Returns the leadership as long as it is not known to be lost.
     pub fn leadership(&self) -> Option<&Leadership> {
-        match &self.lead {
+        match &self.leader_state {
             LeaderState::Leading { leadership, .. } => Some(leadership),
             LeaderState::Following
             | LeaderState::Granting
@@ -187,13 +187,13 @@ impl Election {
 
     /// Returns this process's candidate key, once the key exists, and while no other value is seen in the key.
     pub fn membership(&self) -> Option<Membership> {
-        self.presence.own()
+        self.candidate_state.own()
     }
 
     /// Returns the machine of another process that refreshes this candidate's key. This process then only serves the
     /// API.
     pub fn duplicate(&self) -> Option<&str> {
-        self.presence.duplicate()
+        self.candidate_state.duplicate()
     }
 
     /// Returns the times at which this process committed.
@@ -203,7 +203,7 @@ impl Election {
 
     /// Returns `true` if a shutdown is complete.
     pub fn is_done(&self) -> bool {
-        self.lead == LeaderState::Done
+        self.leader_state == LeaderState::Done
     }
 
     /// Returns `true` once a clean shutdown was requested.
@@ -228,10 +228,10 @@ impl Election {
     }
 
     fn give_up_leadership(&mut self) {
-        if let LeaderState::Leading { lease, leadership, .. } = &self.lead {
+        if let LeaderState::Leading { lease, leadership, .. } = &self.leader_state {
             let (lease, term) = (*lease, leadership.term);
             self.released_term = term;
-            self.lead = LeaderState::Yielding { lease, term };
+            self.leader_state = LeaderState::Yielding { lease, term };
         }
     }
 
@@ -250,7 +250,7 @@ impl Election {
             (None, Some(_)) => {}
         }
         self.observe_membership(now, read_tracker);
-        match &self.lead {
+        match &self.leader_state {
             LeaderState::Leading { lease, leadership, .. } => {
                 let same = self
                     .view
@@ -259,8 +259,8 @@ impl Election {
                     .is_some_and(|entry| Term::created_at(entry.create_revision) == leadership.term);
                 if self.view.revision >= leadership.term.revision() && !same {
                     self.revoke.push(*lease);
-                    self.lead = LeaderState::Following;
-                } else if self.presence.is_lost() {
+                    self.leader_state = LeaderState::Following;
+                } else if self.candidate_state.is_lost() {
                     self.give_up_leadership();
                 }
             }
@@ -269,7 +269,7 @@ impl Election {
                 if !self.adopt_own_key(now) && read_tracker.is_complete(reading) {
                     // The creation may still be applied late. After its lease is revoked, this is no longer possible.
                     self.revoke.push(lease);
-                    self.lead = LeaderState::Following;
+                    self.leader_state = LeaderState::Following;
                 }
             }
             LeaderState::Following => {
@@ -294,7 +294,7 @@ impl Election {
             return false;
         }
         let leadership = Leadership { key: self.keys.leader(), term };
-        self.lead =
+        self.leader_state =
             LeaderState::Leading { lease: entry.lease, leadership, keep_due: now.raw, keeping: false };
         true
     }
@@ -308,7 +308,7 @@ impl Election {
         read_tracker: &mut ReadTracker,
     ) {
         if outcome.applied().is_some() {
-            self.commits.applied(now.raw);
+            self.commits.record_commit(now.raw);
         }
         match kind {
             WriteKind::Candidate => self.on_candidate_committed(now, outcome, read_tracker),
@@ -318,13 +318,13 @@ impl Election {
             WriteKind::Resign => {
                 // A conflict means that another process has the key. After an unknown outcome, the key expires with its
                 // lease.
-                self.lead = LeaderState::Done;
+                self.leader_state = LeaderState::Done;
             }
         }
     }
 
     fn on_leader_committed(&mut self, now: &Now, outcome: &Outcome, read_tracker: &mut ReadTracker) {
-        self.lead = match (&self.lead, outcome) {
+        self.leader_state = match (&self.leader_state, outcome) {
             (LeaderState::Campaigning { lease }, Outcome::Applied(revision)) => LeaderState::Leading {
                 lease: *lease,
                 leadership: Leadership { key: self.keys.leader(), term: Term::created_at(*revision) },
@@ -353,10 +353,10 @@ impl Election {
 
     /// Processes the result of [`Step::GrantLease`].
     pub fn on_lease_granted(&mut self, now: &Now, lease: Option<LeaseId>) {
-        match (&self.lead, lease) {
-            (LeaderState::Granting, Some(lease)) => self.lead = LeaderState::Granted { lease },
+        match (&self.leader_state, lease) {
+            (LeaderState::Granting, Some(lease)) => self.leader_state = LeaderState::Granted { lease },
             (LeaderState::Granting, None) => {
-                self.lead = LeaderState::Following;
+                self.leader_state = LeaderState::Following;
                 self.retry_at = now.raw + 500;
             }
             (_, Some(lease)) => self.revoke.push(lease),
@@ -368,7 +368,7 @@ impl Election {
     /// be deleted. Until then, the guard of each write decides whether it is still permitted.
     pub fn on_lease_kept(&mut self, now: &Now, kept: LeaseId, alive: bool, read_tracker: &mut ReadTracker) {
         let interval_ms = self.keep_interval_ms();
-        if let LeaderState::Leading { lease, keep_due, keeping, .. } = &mut self.lead
+        if let LeaderState::Leading { lease, keep_due, keeping, .. } = &mut self.leader_state
             && *lease == kept
         {
             *keeping = false;
@@ -406,7 +406,7 @@ impl Election {
     }
 
     fn poll_leader(&mut self, now: &Now) -> Option<Step> {
-        match &mut self.lead {
+        match &mut self.leader_state {
             LeaderState::Following => {
                 if self.view.revision == Revision(0)
                     || self.membership().is_none()
@@ -414,15 +414,15 @@ impl Election {
                 {
                     return None;
                 }
-                let first = !std::mem::replace(&mut self.looked_for_predecessor, true);
+                let first = !std::mem::replace(&mut self.is_predecessor_checked, true);
                 match (&self.view.leader, &self.leader) {
                     (None, _) => {
-                        self.lead = LeaderState::Granting;
+                        self.leader_state = LeaderState::Granting;
                         Some(Step::GrantLease { ttl_seconds: self.ttl_seconds })
                     }
                     (Some(entry), Some(leader)) if first && leader.id == self.candidate.id => {
                         let guard = Guard::Unchanged(entry.mod_revision);
-                        self.lead = LeaderState::Evicting;
+                        self.leader_state = LeaderState::Evicting;
                         let transaction = Transaction::new().delete(self.keys.leader(), guard);
                         Some(Step::Commit(WriteKind::Leader, transaction))
                     }
@@ -432,7 +432,7 @@ impl Election {
             LeaderState::Granted { lease } => {
                 let lease = *lease;
                 if self.view.leader.is_some() {
-                    self.lead = LeaderState::Following;
+                    self.leader_state = LeaderState::Following;
                     return Some(Step::Revoke(lease));
                 }
                 let leader = Leader {
@@ -442,7 +442,7 @@ impl Election {
                     since: now.timestamp(),
                 };
                 let value = serde_json::to_vec(&leader).unwrap_or_default();
-                self.lead = LeaderState::Campaigning { lease };
+                self.leader_state = LeaderState::Campaigning { lease };
                 let transaction =
                     Transaction::new().put_leased(self.keys.leader(), Guard::Absent, value, lease);
                 Some(Step::Commit(WriteKind::Leader, transaction))
@@ -458,7 +458,7 @@ impl Election {
                 let transaction =
                     Transaction::new().delete(self.keys.leader(), Guard::Created(term.revision()));
                 self.revoke.push(*lease);
-                self.lead = LeaderState::Evicting;
+                self.leader_state = LeaderState::Evicting;
                 Some(Step::Commit(WriteKind::Leader, transaction))
             }
             LeaderState::Granting
@@ -471,7 +471,7 @@ impl Election {
     }
 
     fn poll_shutdown(&mut self) -> Option<Step> {
-        match &self.lead {
+        match &self.leader_state {
             LeaderState::Granting
             | LeaderState::Campaigning { .. }
             | LeaderState::Uncertain { .. }
@@ -480,11 +480,11 @@ impl Election {
             | LeaderState::Done => None,
             LeaderState::Granted { lease } => {
                 let lease = *lease;
-                self.lead = LeaderState::Following;
+                self.leader_state = LeaderState::Following;
                 Some(Step::Revoke(lease))
             }
             LeaderState::Following => {
-                self.lead = LeaderState::Done;
+                self.leader_state = LeaderState::Done;
                 None
             }
             LeaderState::Leading { lease, leadership: Leadership { term, .. }, .. }
@@ -492,7 +492,7 @@ impl Election {
                 let transaction =
                     Transaction::new().delete(self.keys.leader(), Guard::Created(term.revision()));
                 self.revoke.push(*lease);
-                self.lead = LeaderState::Resigning;
+                self.leader_state = LeaderState::Resigning;
                 Some(Step::Commit(WriteKind::Resign, transaction))
             }
         }
@@ -500,7 +500,7 @@ impl Election {
 
     /// Returns the time at which [`Election::poll`] must be called again, and why.
     pub fn deadline(&self) -> Option<(Mono, &'static str)> {
-        let leader = match &self.lead {
+        let leader = match &self.leader_state {
             LeaderState::Leading { keep_due, keeping: false, .. } => {
                 Some((*keep_due, "keep the leader lease alive"))
             }

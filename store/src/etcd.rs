@@ -26,7 +26,7 @@ use failure::Failure;
 use futures::stream::BoxStream;
 use ha_api_types::id::Revision;
 use member::Member;
-use race::{Call, Repeat, race};
+use race::{Call, RetryPolicy, race};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -173,12 +173,12 @@ impl Inner {
 /// Makes a request that may be repeated any number of times.
 async fn request<T: Send + 'static>(inner: &Arc<Inner>, call: Call<T>) -> Result<T, StoreError> {
     inner.check_versions().await.map_err(Failure::into_store_error)?;
-    let settled = race(inner, call, Repeat::Freely, |result, _| settle(result));
+    let settled = race(inner, call, RetryPolicy::Always, |result, _| into_control_flow(result));
     settled.await.and_then(|result| result).map_err(Failure::into_store_error)
 }
 
 /// Returns `Break` if an answer ends a repeatable request.
-fn settle<T>(result: Result<T, Failure>) -> ControlFlow<Result<T, Failure>> {
+fn into_control_flow<T>(result: Result<T, Failure>) -> ControlFlow<Result<T, Failure>> {
     match result {
         Ok(answer) => ControlFlow::Break(Ok(answer)),
         Err(
@@ -246,9 +246,9 @@ async fn revoke_lease(inner: &Arc<Inner>, lease: LeaseId) -> Result<(), StoreErr
     inner.check_versions().await.map_err(Failure::into_store_error)?;
     let call: Call<()> =
         Arc::new(move |mut client| Box::pin(async move { client.lease_revoke(lease).await.map(|_| ()) }));
-    let settled = race(inner, call, Repeat::Freely, |result, unresolved| match result {
+    let settled = race(inner, call, RetryPolicy::Always, |result, unresolved| match result {
         Err(Failure::LeaseNotFound) if unresolved > 0 => ControlFlow::Break(Ok(())),
-        result => settle(result),
+        result => into_control_flow(result),
     });
     settled.await.and_then(|result| result).map_err(Failure::into_store_error)
 }

@@ -70,7 +70,7 @@ impl FollowedData {
     pub fn judge(&self, incarnation: Option<&Incarnation>) -> Verdict {
         let mut state = self.state();
         let verdict = state.verdict(incarnation);
-        state.take(&verdict);
+        state.record_verdict(&verdict);
         verdict
     }
 
@@ -142,7 +142,7 @@ impl State {
         }
     }
 
-    fn take(&mut self, verdict: &Verdict) {
+    fn record_verdict(&mut self, verdict: &Verdict) {
         match verdict {
             Verdict::Follows(None) => self.refused = None,
             Verdict::Follows(Some(value)) | Verdict::AllowedByOperator(value) => {

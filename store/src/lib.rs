@@ -7,7 +7,7 @@
 //!   [`conformance::run`] checks that both behave the same.
 //! - [`Transaction`] is the only way to write; [`Guard`] is its condition on a key, and [`Outcome`] its result.
 //! - [`memory_state::MemoryState`] is the in-memory store without clock and tasks, for simulations and tests.
-//! - [`reflector::reflector`] and [`cache::keep`] keep a view current.
+//! - [`reflector::reflector`] and [`cache::spawn_cache`] keep a view current.
 //! - [`election::Election`] is the pure state machine by which controllers elect a leader.
 //!
 //! Rule: no write is unguarded, and an unanswered commit is [`Outcome::Unknown`], after which only another read is

@@ -26,10 +26,10 @@ pub struct MemoryState {
 /// Space of the store for puts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Space {
-    Left,
+    Available,
     /// The next transaction with a put is applied, but answered as if there were no space.
-    EndsWithNext,
-    None,
+    ExhaustedByNextWrite,
+    Exhausted,
 }
 
 /// etcd's error message without space.
@@ -52,7 +52,7 @@ impl Default for MemoryState {
             history: BTreeMap::new(),
             leases: BTreeMap::new(),
             next_lease: 1,
-            space: Space::Left,
+            space: Space::Available,
         }
     }
 }
@@ -131,17 +131,17 @@ impl MemoryState {
     /// Fills the store as etcd is at its quota (FENCING, R1.10). From now on, transactions with puts are answered
     /// without being applied; with `applies_next`, the next such transaction is still applied. Deletes still work.
     pub fn fill(&mut self, applies_next: bool) {
-        self.space = if applies_next { Space::EndsWithNext } else { Space::None };
+        self.space = if applies_next { Space::ExhaustedByNextWrite } else { Space::Exhausted };
     }
 
     /// Ends the state that [`MemoryState::fill`] began.
     pub fn make_space(&mut self) {
-        self.space = Space::Left;
+        self.space = Space::Available;
     }
 
     /// Returns `true` if there is no space for puts or leases.
     pub fn is_full(&self) -> bool {
-        self.space != Space::Left
+        self.space != Space::Available
     }
 
     /// Applies a transaction, and returns its outcome. If the store is full, the outcome is that which etcd's client
@@ -152,8 +152,8 @@ impl MemoryState {
             Write::Delete => false,
         });
         match self.space {
-            Space::EndsWithNext if puts => {
-                self.space = Space::None;
+            Space::ExhaustedByNextWrite if puts => {
+                self.space = Space::Exhausted;
                 match self.apply(transaction) {
                     Outcome::Applied(_) => Outcome::Unknown(NO_SPACE_MESSAGE.to_owned()),
                     other @ (Outcome::Conflict(_)
@@ -162,14 +162,14 @@ impl MemoryState {
                     | Outcome::Unknown(_)) => other,
                 }
             }
-            Space::None if puts => {
+            Space::Exhausted if puts => {
                 if transaction.leaves_untouched(|key| self.entries.get(key).map(|entry| entry.mod_revision)) {
                     Outcome::Refused(NO_SPACE_MESSAGE.to_owned())
                 } else {
                     Outcome::Unknown(NO_SPACE_MESSAGE.to_owned())
                 }
             }
-            Space::Left | Space::EndsWithNext | Space::None => self.apply(transaction),
+            Space::Available | Space::ExhaustedByNextWrite | Space::Exhausted => self.apply(transaction),
         }
     }
 

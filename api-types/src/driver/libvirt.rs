@@ -131,8 +131,8 @@ impl LibvirtMigration {
 struct Memo<T>(OnceLock<T>);
 
 impl<T: Copy> Memo<T> {
-    fn get_or(&self, work_out: impl FnOnce() -> T) -> T {
-        *self.0.get_or_init(work_out)
+    fn get_or(&self, compute: impl FnOnce() -> T) -> T {
+        *self.0.get_or_init(compute)
     }
 }
 

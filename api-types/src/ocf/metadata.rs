@@ -95,8 +95,10 @@ impl AgentMetadata {
         Ok(AgentMetadata {
             short: text_of(root, "shortdesc"),
             long: text_of(root, "longdesc"),
-            parameters: below(root, "parameters", "parameter").filter_map(parameter).collect(),
-            actions: below(root, "actions", "action").filter_map(action).collect(),
+            parameters: elements_in_list(root, "parameters", "parameter")
+                .filter_map(parse_parameter)
+                .collect(),
+            actions: elements_in_list(root, "actions", "action").filter_map(parse_action).collect(),
         })
     }
 
@@ -137,7 +139,7 @@ impl ParameterType {
 }
 
 /// Returns the elements called `name` in the first child called `list`.
-fn below<'a, 'input: 'a>(
+fn elements_in_list<'a, 'input: 'a>(
     of: Node<'a, 'input>,
     list: &'static str,
     name: &'static str,
@@ -146,7 +148,7 @@ fn below<'a, 'input: 'a>(
     list.into_iter().flat_map(|list| list.children()).filter(move |child| child.has_tag_name(name))
 }
 
-fn parameter(node: Node<'_, '_>) -> Option<Parameter> {
+fn parse_parameter(node: Node<'_, '_>) -> Option<Parameter> {
     let is = |name: &str| node.attribute(name).is_some_and(is_true);
     let content = node.children().find(|child| child.has_tag_name("content"));
     let kind = content.and_then(|content| content.attribute("type")).unwrap_or("string");
@@ -174,7 +176,7 @@ fn parameter(node: Node<'_, '_>) -> Option<Parameter> {
     })
 }
 
-fn action(node: Node<'_, '_>) -> Option<Action> {
+fn parse_action(node: Node<'_, '_>) -> Option<Action> {
     let time = |name: &str| node.attribute(name).and_then(milliseconds);
     Some(Action {
         name: node.attribute("name").filter(|name| !name.is_empty())?.to_owned(),

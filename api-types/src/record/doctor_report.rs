@@ -17,12 +17,12 @@ pub struct DoctorReport {
     pub boot_id: BootId,
     /// Observations of the watchdog daemon about its device.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub watchdog: Option<WatchdogSeen>,
+    pub watchdog: Option<WatchdogObservation>,
     /// Results of the checks.
     pub checks: Vec<Check>,
     /// Record of an unclean end of the boot before this one; `None` if that boot ended cleanly.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_end: Option<LastEnd>,
+    pub last_end: Option<LastTermination>,
     /// Time of the report.
     pub at: Timestamp,
 }
@@ -30,7 +30,7 @@ pub struct DoctorReport {
 /// Observations of the watchdog daemon about its device, since it was armed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct WatchdogSeen {
+pub struct WatchdogObservation {
     /// Whether the device cannot be stopped once started.
     pub nowayout: bool,
     /// Minimum timeout of the driver, in seconds.
@@ -55,7 +55,7 @@ pub struct WatchdogSeen {
 /// End of an earlier boot of a machine: its shutdown record, kept on its disk, and the records of the machine itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct LastEnd {
+pub struct LastTermination {
     /// Boot id of the boot that ended.
     pub boot_id: BootId,
     /// Cause, as a sentence.

@@ -11,34 +11,34 @@ pub struct MachineIds<'a> {
 
 /// The result of the comparison of two machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SameMachine {
+pub enum MachineComparison {
     /// The ids show the same machine: both ids are equal, or the machine ids are equal and neither side has a product
     /// id.
-    Yes,
+    Same,
     /// Different machines: at least one id differs.
-    No,
+    Different,
     /// The machine ids are equal, but only one side has a product id.
     Unclear,
 }
 
 impl MachineIds<'_> {
     /// Compares two machines.
-    pub fn same(self, other: MachineIds<'_>) -> SameMachine {
+    pub fn compare(self, other: MachineIds<'_>) -> MachineComparison {
         if self.machine_id != other.machine_id {
-            return SameMachine::No;
+            return MachineComparison::Different;
         }
         match (self.product_id, other.product_id) {
-            (None, None) => SameMachine::Yes,
-            (Some(one), Some(other)) if one == other => SameMachine::Yes,
-            (Some(_), Some(_)) => SameMachine::No,
-            (Some(_), None) | (None, Some(_)) => SameMachine::Unclear,
+            (None, None) => MachineComparison::Same,
+            (Some(one), Some(other)) if one == other => MachineComparison::Same,
+            (Some(_), Some(_)) => MachineComparison::Different,
+            (Some(_), None) | (None, Some(_)) => MachineComparison::Unclear,
         }
     }
 
     /// Returns `true` if both ids are known on both sides and equal. This excludes two machines that were installed
     /// from one image.
-    pub fn is_surely(self, other: MachineIds<'_>) -> bool {
-        self.product_id.is_some() && self.same(other) == SameMachine::Yes
+    pub fn is_certainly_same(self, other: MachineIds<'_>) -> bool {
+        self.product_id.is_some() && self.compare(other) == MachineComparison::Same
     }
 }
 
@@ -52,15 +52,24 @@ mod tests {
             machine_id,
             product_id,
         };
-        let check = |one: MachineIds<'_>, other: MachineIds<'_>, expected: SameMachine, surely: bool| {
-            assert_eq!((one.same(other), one.is_surely(other)), (expected, surely), "{one:?} {other:?}");
-            assert_eq!((other.same(one), other.is_surely(one)), (expected, surely), "{other:?} {one:?}");
-        };
-        check(of("a", None), of("a", None), SameMachine::Yes, false);
-        check(of("a", Some("p")), of("a", Some("p")), SameMachine::Yes, true);
-        check(of("a", Some("p")), of("a", Some("q")), SameMachine::No, false);
-        check(of("a", Some("p")), of("a", None), SameMachine::Unclear, false);
-        check(of("a", Some("p")), of("b", Some("p")), SameMachine::No, false);
-        check(of("a", None), of("b", None), SameMachine::No, false);
+        let check =
+            |one: MachineIds<'_>, other: MachineIds<'_>, expected: MachineComparison, certain: bool| {
+                assert_eq!(
+                    (one.compare(other), one.is_certainly_same(other)),
+                    (expected, certain),
+                    "{one:?} {other:?}"
+                );
+                assert_eq!(
+                    (other.compare(one), other.is_certainly_same(one)),
+                    (expected, certain),
+                    "{other:?} {one:?}"
+                );
+            };
+        check(of("a", None), of("a", None), MachineComparison::Same, false);
+        check(of("a", Some("p")), of("a", Some("p")), MachineComparison::Same, true);
+        check(of("a", Some("p")), of("a", Some("q")), MachineComparison::Different, false);
+        check(of("a", Some("p")), of("a", None), MachineComparison::Unclear, false);
+        check(of("a", Some("p")), of("b", Some("p")), MachineComparison::Different, false);
+        check(of("a", None), of("b", None), MachineComparison::Different, false);
     }
 }

@@ -101,7 +101,7 @@ fn keyword(
             result.insert("format".to_owned(), json!(format));
         }
         ("description", Value::String(text)) => {
-            result.insert("description".to_owned(), json!(flow(text)));
+            result.insert("description".to_owned(), json!(join_lines(text)));
         }
         (other, part) => {
             result.insert(other.to_owned(), part.clone());
@@ -125,7 +125,7 @@ fn overlay(
         }
         // An enumeration keeps the list of its values after the field's own description.
         if let (Some(values), Some(Value::String(text))) = (values, siblings.get("description")) {
-            result.insert("description".to_owned(), json!(format!("{} {values}", flow(text))));
+            result.insert("description".to_owned(), json!(format!("{} {values}", join_lines(text))));
         }
     }
     found
@@ -137,7 +137,7 @@ fn enumeration(alternatives: &[Value]) -> Option<Vec<(String, String)>> {
     for one in alternatives {
         let description = one.get("description").and_then(Value::as_str).unwrap_or_default();
         match (one.get("const"), one.get("enum").and_then(Value::as_array)) {
-            (Some(Value::String(value)), _) => values.push((value.clone(), flow(description))),
+            (Some(Value::String(value)), _) => values.push((value.clone(), join_lines(description))),
             (None, Some(several)) => {
                 for value in several {
                     values.push((value.as_str()?.to_owned(), String::new()));
@@ -152,7 +152,7 @@ fn enumeration(alternatives: &[Value]) -> Option<Vec<(String, String)>> {
 fn enumerated(map: &Map<String, Value>, values: &[(String, String)]) -> Value {
     let mut result = Map::new();
     result.insert("type".to_owned(), json!("string"));
-    let text = map.get("description").and_then(Value::as_str).map(flow).unwrap_or_default();
+    let text = map.get("description").and_then(Value::as_str).map(join_lines).unwrap_or_default();
     let described = values.iter().any(|(_, description)| !description.is_empty());
     if described && values.len() <= MAX_DESCRIBED_VALUES {
         let list: Vec<String> = values
@@ -173,6 +173,6 @@ fn enumerated(map: &Map<String, Value>, values: &[(String, String)]) -> Value {
 }
 
 /// Joins the lines of each paragraph of a comment.
-fn flow(text: &str) -> String {
+fn join_lines(text: &str) -> String {
     text.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect::<Vec<_>>().join("\n\n")
 }

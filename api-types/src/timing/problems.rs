@@ -13,23 +13,23 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
         |field: &'static str, value_ms: Millis, min_ms: Millis, max_ms: Millis, reason: &str| {
             // Texts are built only for problems, because an agent calls this function with every heartbeat.
             if value_ms < min_ms {
-                let difference = shown(min_ms - value_ms);
+                let difference = seconds_text(min_ms - value_ms);
                 found.push((
                     field,
                     format!(
                         "is {}, must be at least {}{reason}: raise it by {difference}",
-                        shown(value_ms),
-                        shown(min_ms)
+                        seconds_text(value_ms),
+                        seconds_text(min_ms)
                     ),
                 ));
             } else if value_ms > max_ms {
-                let difference = shown(value_ms - max_ms);
+                let difference = seconds_text(value_ms - max_ms);
                 found.push((
                     field,
                     format!(
                         "is {}, must be at most {}: lower it by {difference}",
-                        shown(value_ms),
-                        shown(max_ms)
+                        seconds_text(value_ms),
+                        seconds_text(max_ms)
                     ),
                 ));
             }
@@ -49,11 +49,11 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
             format!(
                 "is {}, must be more than 2 × heartbeatIntervalSeconds + stopMarginSeconds (2 × {} + {} = {}), or one slow \
                  heartbeat stops services: raise it by more than {}, or lower one of those by the same amount",
-                shown(t.heartbeat_valid_ms),
-                shown(t.heartbeat_interval_ms),
-                shown(t.stop_margin_ms),
-                shown(busy),
-                shown(busy - t.heartbeat_valid_ms),
+                seconds_text(t.heartbeat_valid_ms),
+                seconds_text(t.heartbeat_interval_ms),
+                seconds_text(t.stop_margin_ms),
+                seconds_text(busy),
+                seconds_text(busy - t.heartbeat_valid_ms),
             ),
         ));
     }
@@ -62,8 +62,8 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
             "watchdogTimeoutSeconds",
             format!(
                 "is {}, must be an integer because kernel watchdogs count seconds: set it to {}",
-                shown(t.watchdog_timeout_ms),
-                shown(t.watchdog_timeout_ms.div_ceil(1000) * 1000)
+                seconds_text(t.watchdog_timeout_ms),
+                seconds_text(t.watchdog_timeout_ms.div_ceil(1000) * 1000)
             ),
         ));
     }
@@ -86,7 +86,7 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
 const MAX_PPM: u64 = 200_000;
 
 /// Formats milliseconds as seconds, the unit of the settings.
-fn shown(ms: Millis) -> String {
+fn seconds_text(ms: Millis) -> String {
     format!("{}", ms as f64 / 1000.0)
 }
 

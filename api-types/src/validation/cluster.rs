@@ -25,9 +25,9 @@ pub(super) fn check(cluster: &Cluster, context: &mut Context) {
         ("autoRebalance.threshold", scheduler.auto_rebalance.threshold, 0.0, 100.0),
         ("autoRebalance.margin", scheduler.auto_rebalance.margin, 0.0, 1.0),
     ] {
-        context.seconds(&format!("spec.scheduler.{field}"), value, least, most);
+        context.check_seconds(&format!("spec.scheduler.{field}"), value, least, most);
     }
-    context.tags("spec.scheduler.exclusionTags", &scheduler.exclusion_tags);
+    context.check_tags("spec.scheduler.exclusionTags", &scheduler.exclusion_tags);
     if let Some(notifications) = &spec.notifications {
         super::notifications::check(notifications, context);
     }

@@ -30,50 +30,50 @@ impl Context {
     }
 
     /// Checks a name of any object except a node.
-    pub(super) fn name(&mut self, path: &str, name: &str) {
-        if let Some(message) = names::problem(name, names::MAX_NAME_LENGTH) {
+    pub(super) fn check_name(&mut self, path: &str, name: &str) {
+        if let Some(message) = names::invalid_reason(name, names::MAX_NAME_LENGTH) {
             self.invalid(path, message);
         }
     }
 
-    pub(super) fn node_name(&mut self, path: &str, name: &str) {
-        if let Some(message) = names::problem(name, names::MAX_NODE_NAME_LENGTH) {
+    pub(super) fn check_node_name(&mut self, path: &str, name: &str) {
+        if let Some(message) = names::invalid_reason(name, names::MAX_NODE_NAME_LENGTH) {
             self.invalid(path, message);
         }
     }
 
     /// Checks the name of a resource, with or without its type.
-    pub(super) fn resource_name(&mut self, path: &str, text: &str) {
+    pub(super) fn check_resource_name(&mut self, path: &str, text: &str) {
         let typed = names::TypedName::parse(text);
-        self.name(path, typed.name);
+        self.check_name(path, typed.name);
         if let Some(message) =
-            typed.type_name.and_then(|type_name| names::problem(type_name, names::MAX_NAME_LENGTH))
+            typed.type_name.and_then(|type_name| names::invalid_reason(type_name, names::MAX_NAME_LENGTH))
         {
             self.invalid(path, message);
         }
     }
 
     /// Checks a list of distinct resource names.
-    pub(super) fn resource_names(&mut self, path: &str, list: &[String]) {
-        self.size(path, list.len());
+    pub(super) fn check_resource_names(&mut self, path: &str, list: &[String]) {
+        self.check_size(path, list.len());
         for (index, name) in list.iter().enumerate() {
-            self.resource_name(&element(path, index), name);
+            self.check_resource_name(&element(path, index), name);
         }
-        self.distinct(path, list.iter().map(|text| names::bare(text)));
+        self.check_distinct(path, list.iter().map(|text| names::without_type(text)));
     }
 
-    pub(super) fn nodes(&mut self, path: &str, nodes: &NodePriorities) {
-        self.size(path, nodes.0.len());
+    pub(super) fn check_nodes(&mut self, path: &str, nodes: &NodePriorities) {
+        self.check_size(path, nodes.0.len());
         for (name, priority) in &nodes.0 {
             let path = member(path, name);
-            self.node_name(&path, name);
+            self.check_node_name(&path, name);
             if !(-1_000_000..=1_000_000).contains(priority) {
                 self.invalid(&path, "must be between -1000000 and 1000000");
             }
         }
     }
 
-    pub(super) fn distinct<'a>(&mut self, path: &str, list: impl Iterator<Item = &'a str>) {
+    pub(super) fn check_distinct<'a>(&mut self, path: &str, list: impl Iterator<Item = &'a str>) {
         let mut seen = BTreeSet::new();
         for (index, text) in list.enumerate() {
             if !seen.insert(text) {
@@ -84,21 +84,21 @@ impl Context {
         }
     }
 
-    pub(super) fn size(&mut self, path: &str, count: usize) {
+    pub(super) fn check_size(&mut self, path: &str, count: usize) {
         if count > MAX_ELEMENTS {
             self.invalid(path, format!("has {count} elements, at most {MAX_ELEMENTS} are allowed"));
         }
     }
 
-    pub(super) fn comment(&mut self, comment: &str) {
+    pub(super) fn check_comment(&mut self, comment: &str) {
         if comment.len() > MAX_COMMENT_LENGTH {
             self.invalid("spec.comment", format!("must have at most {MAX_COMMENT_LENGTH} bytes"));
         }
     }
 
     /// Checks short labels such as tags.
-    pub(super) fn tags(&mut self, path: &str, tags: &[String]) {
-        self.size(path, tags.len());
+    pub(super) fn check_tags(&mut self, path: &str, tags: &[String]) {
+        self.check_size(path, tags.len());
         for (index, tag) in tags.iter().enumerate() {
             let plain = |c: char| c.is_alphanumeric() || "-_.:/=+".contains(c);
             if tag.is_empty() || tag.len() > 128 || !tag.chars().all(plain) {
@@ -108,11 +108,11 @@ impl Context {
                 );
             }
         }
-        self.distinct(path, tags.iter().map(String::as_str));
+        self.check_distinct(path, tags.iter().map(String::as_str));
     }
 
     /// Checks a number of seconds, which may have a fraction.
-    pub(super) fn seconds(&mut self, path: &str, value: f64, least: f64, most: f64) {
+    pub(super) fn check_seconds(&mut self, path: &str, value: f64, least: f64, most: f64) {
         if !(least..=most).contains(&value) {
             self.invalid(path, format!("must be between {least} and {most}, got {value}"));
         }

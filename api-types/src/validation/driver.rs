@@ -53,7 +53,7 @@ pub(super) fn check(driver: &DriverSpec, context: &mut Context) {
         check_external(external, context);
     }
     if let Some(simulated) = &driver.simulated {
-        context.name("spec.driver.simulated.type", &simulated.kind);
+        context.check_name("spec.driver.simulated.type", &simulated.kind);
     }
 }
 
@@ -85,11 +85,11 @@ fn check_exec(exec: &ExecDriver, context: &mut Context) {
         (false, true) => {}
     }
     for (field, program) in commands {
-        arguments(&member(path, field), program, context);
+        check_arguments(&member(path, field), program, context);
     }
-    environment(&member(path, "environment"), &exec.environment, context);
-    working_directory(&member(path, "workingDirectory"), exec.working_directory.as_deref(), context);
-    user(&member(path, "user"), exec.user.as_deref(), context);
+    check_environment(&member(path, "environment"), &exec.environment, context);
+    check_working_directory(&member(path, "workingDirectory"), exec.working_directory.as_deref(), context);
+    check_user(&member(path, "user"), exec.user.as_deref(), context);
 }
 
 /// Checks driver `ocf` without its agent; the checks of its parameters are in `crate::ocf`.
@@ -125,12 +125,12 @@ fn check_external(external: &ExternalDriver, context: &mut Context) {
     } else if RESERVED_NAMES.contains(&external.name.as_str()) {
         context.invalid(path, format!("{:?} is reserved for a built-in driver or type", external.name));
     } else {
-        context.name(path, &external.name);
+        context.check_name(path, &external.name);
     }
 }
 
 /// Checks a program and its arguments.
-fn arguments(path: &str, program: &[String], context: &mut Context) {
+fn check_arguments(path: &str, program: &[String], context: &mut Context) {
     if program.first().is_some_and(String::is_empty) {
         context.invalid(&element(path, 0), "program name must not be empty");
     }
@@ -145,7 +145,7 @@ fn arguments(path: &str, program: &[String], context: &mut Context) {
 }
 
 /// Checks environment variables.
-fn environment(path: &str, variables: &BTreeMap<String, String>, context: &mut Context) {
+fn check_environment(path: &str, variables: &BTreeMap<String, String>, context: &mut Context) {
     for (name, text) in variables {
         let path = member(path, name);
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
@@ -162,23 +162,23 @@ fn environment(path: &str, variables: &BTreeMap<String, String>, context: &mut C
 }
 
 /// Checks the working directory of a program.
-fn working_directory(path: &str, directory: Option<&str>, context: &mut Context) {
-    if directory.is_some_and(|directory| !absolute(directory)) {
+fn check_working_directory(path: &str, directory: Option<&str>, context: &mut Context) {
+    if directory.is_some_and(|directory| !is_absolute(directory)) {
         context.invalid(path, "must be an absolute path");
     }
 }
 
 /// Checks the user of a program.
-fn user(path: &str, user: Option<&str>, context: &mut Context) {
+fn check_user(path: &str, user: Option<&str>, context: &mut Context) {
     if user.is_some_and(|user| user.is_empty() || user.contains(['\0', ':', '\n'])) {
         context.invalid(path, "not a valid user name");
     }
 }
 
-fn absolute(path: &str) -> bool {
+fn is_absolute(path: &str) -> bool {
     path.starts_with('/') && !path.contains('\0')
 }
 
-fn printable(text: &str) -> bool {
+fn is_printable(text: &str) -> bool {
     !text.chars().any(|c| c.is_control() || c.is_whitespace())
 }

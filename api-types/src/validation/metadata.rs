@@ -17,7 +17,7 @@ const MAX_METADATA_ENTRIES: usize = 512;
 pub(super) fn check(metadata: &ObjectMeta, kind: Kind, value: &Value, context: &mut Context) {
     let name = metadata.name.as_str();
     match kind {
-        Kind::Node => context.node_name("metadata.name", name),
+        Kind::Node => context.check_node_name("metadata.name", name),
         Kind::Cluster => {
             if name != CLUSTER_NAME {
                 context.invalid(
@@ -27,7 +27,7 @@ pub(super) fn check(metadata: &ObjectMeta, kind: Kind, value: &Value, context: &
             }
         }
         Kind::Resource | Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Operation => {
-            context.name("metadata.name", name);
+            context.check_name("metadata.name", name);
         }
     }
     let namespace = value.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
@@ -86,7 +86,7 @@ fn check_key(path: &str, key: &str, context: &mut Context) {
         Some((domain, name)) => (Some(domain), name),
         None => (None, key),
     };
-    let domain_fits = domain.is_none_or(|domain| crate::names::problem(domain, 253).is_none());
+    let domain_fits = domain.is_none_or(|domain| crate::names::invalid_reason(domain, 253).is_none());
     if !domain_fits || name.is_empty() || !is_label_value(name) {
         context.invalid(
             path,

@@ -7,25 +7,25 @@ use crate::problem::{element, member};
 pub(super) fn check(node: &Node, context: &mut Context) {
     let spec = &node.spec;
     if let Some(group) = &spec.node_group {
-        context.name("spec.nodeGroup", group);
+        context.check_name("spec.nodeGroup", group);
     }
-    context.size("spec.storagePools", spec.storage_pools.len());
+    context.check_size("spec.storagePools", spec.storage_pools.len());
     for (index, pool) in spec.storage_pools.iter().enumerate() {
         if pool.is_empty() {
             context.invalid(&element("spec.storagePools", index), "must not be empty");
         }
     }
-    context.distinct("spec.storagePools", spec.storage_pools.iter().map(String::as_str));
+    context.check_distinct("spec.storagePools", spec.storage_pools.iter().map(String::as_str));
     let devices = &spec.fencing.devices;
-    context.size("spec.fencing.devices", devices.len());
+    context.check_size("spec.fencing.devices", devices.len());
     for (index, device) in devices.iter().enumerate() {
         check_device(&element("spec.fencing.devices", index), device, context);
     }
-    context.distinct("spec.fencing.devices", devices.iter().map(|device| device.name.as_str()));
+    context.check_distinct("spec.fencing.devices", devices.iter().map(|device| device.name.as_str()));
 }
 
 fn check_device(path: &str, device: &FenceDevice, context: &mut Context) {
-    context.name(&member(path, "name"), &device.name);
+    context.check_name(&member(path, "name"), &device.name);
     if !(1..=3600).contains(&device.timeout_seconds) {
         context.invalid(&member(path, "timeoutSeconds"), "must be between 1 and 3600");
     }
@@ -68,6 +68,6 @@ fn check_device(path: &str, device: &FenceDevice, context: &mut Context) {
 }
 
 pub(super) fn check_group(group: &NodeGroup, context: &mut Context) {
-    context.tags("spec.tags", &group.spec.tags);
-    context.comment(&group.spec.comment);
+    context.check_tags("spec.tags", &group.spec.tags);
+    context.check_comment(&group.spec.comment);
 }

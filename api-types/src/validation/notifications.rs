@@ -50,9 +50,9 @@ fn check_webhook(path: &str, webhook: &Webhook, context: &mut Context) {
         let message = "the token would be sent unencrypted: use an https URL, or hmacKeyFile";
         context.invalid(&member(path, "bearerTokenFile"), message);
     }
-    file(path, "bearerTokenFile", settings.bearer_token_file.as_deref(), context);
-    file(path, "hmacKeyFile", settings.hmac_key_file.as_deref(), context);
-    file(path, "caFile", settings.ca_file.as_deref(), context);
+    check_file(path, "bearerTokenFile", settings.bearer_token_file.as_deref(), context);
+    check_file(path, "hmacKeyFile", settings.hmac_key_file.as_deref(), context);
+    check_file(path, "caFile", settings.ca_file.as_deref(), context);
 }
 
 fn check_smtp(path: &str, smtp: &SmtpSpec, context: &mut Context) {
@@ -66,7 +66,7 @@ fn check_smtp(path: &str, smtp: &SmtpSpec, context: &mut Context) {
     if smtp.from.is_empty() {
         context.required(&from, "required: the address of the sender");
     } else {
-        address(&from, &smtp.from, context);
+        check_address(&from, &smtp.from, context);
     }
     let to = member(path, "to");
     let addresses = smtp.to.addresses();
@@ -77,7 +77,7 @@ fn check_smtp(path: &str, smtp: &SmtpSpec, context: &mut Context) {
         context.invalid(&to, format!("has {} elements, at most {MAX_ELEMENTS} are allowed", addresses.len()));
     }
     for (index, text) in addresses.iter().enumerate() {
-        address(&element(&to, index), text, context);
+        check_address(&element(&to, index), text, context);
     }
     match (&smtp.user, &smtp.password_file) {
         (Some(_), None) => {
@@ -90,17 +90,17 @@ fn check_smtp(path: &str, smtp: &SmtpSpec, context: &mut Context) {
         }
         (Some(_), Some(_)) | (None, None) => {}
     }
-    file(path, "passwordFile", smtp.password_file.as_deref(), context);
-    file(path, "caFile", smtp.ca_file.as_deref(), context);
+    check_file(path, "passwordFile", smtp.password_file.as_deref(), context);
+    check_file(path, "caFile", smtp.ca_file.as_deref(), context);
 }
 
-fn file(path: &str, field: &str, name: Option<&str>, context: &mut Context) {
+fn check_file(path: &str, field: &str, name: Option<&str>, context: &mut Context) {
     if name.is_some_and(|name| !name.starts_with('/')) {
         context.invalid(&member(path, field), "must be an absolute path of a file on every controller");
     }
 }
 
-fn address(path: &str, text: &str, context: &mut Context) {
+fn check_address(path: &str, text: &str, context: &mut Context) {
     let plain = |part: &str| {
         !part.is_empty()
             && !part.chars().any(|c| c.is_whitespace() || c.is_control() || "<>,;\"@".contains(c))

@@ -60,13 +60,13 @@ pub(super) fn check(operation: &Operation, context: &mut Context) {
         }
     }
     if let Some(resource) = &spec.resource {
-        context.resource_name("spec.resource", resource);
+        context.check_resource_name("spec.resource", resource);
     }
     if let Some(node) = &spec.node {
-        context.node_name("spec.node", node);
+        context.check_node_name("spec.node", node);
     }
     if let Some(node) = &spec.not_on {
-        context.node_name("spec.notOn", node);
+        context.check_node_name("spec.notOn", node);
     }
     if spec.timeout_seconds.is_some_and(|seconds| seconds > 86_400) {
         context.invalid("spec.timeoutSeconds", "must be at most 86400");

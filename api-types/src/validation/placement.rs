@@ -5,14 +5,14 @@ use crate::placement::{AffinityRule, Group};
 
 pub(super) fn check_group(group: &Group, context: &mut Context) {
     let spec = &group.spec;
-    context.nodes("spec.nodes", &spec.nodes);
+    context.check_nodes("spec.nodes", &spec.nodes);
     if spec.nodes.0.is_empty() && spec.restricted {
         context.required(
             "spec.nodes",
             "required for a restricted group: without nodes, its resources cannot run",
         );
     }
-    context.comment(&spec.comment);
+    context.check_comment(&spec.comment);
 }
 
 pub(super) fn check_rule(rule: &AffinityRule, context: &mut Context) {
@@ -28,19 +28,19 @@ pub(super) fn check_rule(rule: &AffinityRule, context: &mut Context) {
             if affinity.resources.is_empty() {
                 context.required(&format!("{path}.resources"), "at least one resource is required");
             }
-            context.resource_names(&format!("{path}.resources"), &affinity.resources);
+            context.check_resource_names(&format!("{path}.resources"), &affinity.resources);
             if affinity.nodes.0.is_empty() {
                 context.required(&format!("{path}.nodes"), "at least one node is required");
             }
-            context.nodes(&format!("{path}.nodes"), &affinity.nodes);
+            context.check_nodes(&format!("{path}.nodes"), &affinity.nodes);
         }
         (None, Some(affinity)) => {
             let path = "spec.resourceAffinity.resources";
             if affinity.resources.is_empty() {
                 context.required(path, "at least one resource is required");
             }
-            context.resource_names(path, &affinity.resources);
+            context.check_resource_names(path, &affinity.resources);
         }
     }
-    context.comment(&spec.comment);
+    context.check_comment(&spec.comment);
 }

@@ -13,7 +13,7 @@ pub(super) fn check(resource: &Resource, context: &mut Context) {
     let spec = &resource.spec;
     driver::check(&spec.driver, context);
     if let Some(group) = &spec.group {
-        context.name("spec.group", group);
+        context.check_name("spec.group", group);
     }
     if let Some(storage) = &spec.storage {
         if storage.pool.is_empty() {
@@ -23,7 +23,7 @@ pub(super) fn check(resource: &Resource, context: &mut Context) {
             );
         }
         match (&storage.secondary, storage.mode) {
-            (Some(node), StorageMode::Replicated) => context.node_name("spec.storage.secondary", node),
+            (Some(node), StorageMode::Replicated) => context.check_node_name("spec.storage.secondary", node),
             (Some(_), StorageMode::Shared | StorageMode::Local) => {
                 context.invalid("spec.storage.secondary", "requires mode Replicated");
             }
@@ -36,14 +36,14 @@ pub(super) fn check(resource: &Resource, context: &mut Context) {
             (None, StorageMode::Shared | StorageMode::Local) => {}
         }
     }
-    context.resource_names("spec.dependsOn", &spec.depends_on);
+    context.check_resource_names("spec.dependsOn", &spec.depends_on);
     for (index, other) in spec.depends_on.iter().enumerate() {
-        if names::bare(other) == resource.metadata.name {
+        if names::without_type(other) == resource.metadata.name {
             context.invalid(&element("spec.dependsOn", index), "a resource cannot depend on itself");
         }
     }
-    context.tags("spec.tags", &spec.tags);
-    context.comment(&spec.comment);
+    context.check_tags("spec.tags", &spec.tags);
+    context.check_comment(&spec.comment);
     let timeouts = &spec.timeouts;
     for (field, value, least) in [
         ("startSeconds", timeouts.start_seconds, 0.1),
@@ -53,6 +53,6 @@ pub(super) fn check(resource: &Resource, context: &mut Context) {
         ("monitorSeconds", timeouts.monitor_seconds, 0.1),
         ("stableSeconds", timeouts.stable_seconds, 0.0),
     ] {
-        context.seconds(&member("spec.timeouts", field), value, least, MAX_TIMEOUT_SECONDS);
+        context.check_seconds(&member("spec.timeouts", field), value, least, MAX_TIMEOUT_SECONDS);
     }
 }

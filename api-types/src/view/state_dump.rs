@@ -43,16 +43,16 @@ pub struct StoredKey {
 /// The next action of a core without an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Next {
+pub struct NextDeadline {
     /// Time until the action, in milliseconds.
     pub in_ms: Millis,
     /// Reason of the action.
     pub why: &'static str,
 }
 
-impl Next {
+impl NextDeadline {
     /// Returns the action at a core's deadline; `None` if the core waits for events only.
-    pub fn of(deadline: Option<(Mono, &'static str)>, now: &Now) -> Option<Next> {
-        deadline.map(|(at, why)| Next { in_ms: at.since(now.raw), why })
+    pub fn of(deadline: Option<(Mono, &'static str)>, now: &Now) -> Option<NextDeadline> {
+        deadline.map(|(at, why)| NextDeadline { in_ms: at.since(now.raw), why })
     }
 }

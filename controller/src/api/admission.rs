@@ -164,7 +164,7 @@ fn resolve_name(
         let spec: ResourceSpec = spec_of(proposed);
         let typed = TypedName::parse(&name);
         typed.check(&spec).map_err(ApiError::bad_request)?;
-        name.drain(..name.len() - names::bare(&name).len());
+        name.drain(..name.len() - names::without_type(&name).len());
     }
     if let Some(current) = current {
         let stored_name =
@@ -253,7 +253,7 @@ fn complete_operation(
                 proposed["spec"]["requestedBy"] = json!(context.requester);
                 // The leader looks up the name without a type prefix.
                 if let Some(Value::String(name)) = proposed.pointer_mut("/spec/resource") {
-                    *name = names::bare(name).to_owned();
+                    *name = names::without_type(name).to_owned();
                 }
             }
             Ok(())

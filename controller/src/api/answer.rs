@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ha_api_types::id::Revision;
-use ha_api_types::table::{IncludeObject, Rows, partial, table};
+use ha_api_types::table::{IncludeObject, Rows, partial_metadata, table};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ impl Shape {
     pub(crate) fn object(self, object: Value, now_seconds: i64) -> Value {
         match self.form {
             Form::Plain | Form::Discovery => object,
-            Form::PartialMetadata => partial(&object),
+            Form::PartialMetadata => partial_metadata(&object),
             Form::Table => {
                 let version =
                     object.pointer("/metadata/resourceVersion").cloned().unwrap_or_else(|| json!(""));
@@ -210,7 +210,7 @@ pub(crate) fn list_response<S>(
             "kind": "PartialObjectMetadataList",
             "apiVersion": "meta.k8s.io/v1",
             "metadata": metadata,
-            "items": items.iter().map(partial).collect::<Vec<_>>(),
+            "items": items.iter().map(partial_metadata).collect::<Vec<_>>(),
         }),
         Form::Plain | Form::Discovery => {
             json!({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items})

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 pub(crate) async fn convert_resource<S: Store>(state: &ApiState<S>, proposed: &mut Value) -> Vec<String> {
     let text = |pointer: &str| proposed.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let (Some(name), Some(group)) = (text("/metadata/name"), text("/spec/group")) else { return Vec::new() };
-    let name = ResourceName::from(names::bare(&name));
+    let name = ResourceName::from(names::without_type(&name));
     let Ok(cluster_view) = facts::cluster_view(state).await else { return Vec::new() };
     let (rules, _) = Rules::compile(&declarations(&cluster_view));
     let Some(rule) = rules.node_rule(&name) else { return Vec::new() };
@@ -47,7 +47,7 @@ pub(crate) async fn convert_resources_of_rule<S: Store>(
     let (rules, _) = Rules::compile(&all);
     let mut new_warnings = Vec::new();
     for resource in spec.node_affinity.iter().flat_map(|rule| &rule.resources) {
-        let resource = &ResourceName::from(names::bare(resource));
+        let resource = &ResourceName::from(names::without_type(resource));
         // A rule that is not applied, such as one in conflict, supersedes no group.
         let Some(rule) = rules.node_rule(resource).filter(|rule| rule.name == name) else { continue };
         let Some(group) = all.group_of.get(resource) else { continue };

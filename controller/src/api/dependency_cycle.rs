@@ -71,7 +71,7 @@ fn problem(order: &DependencyGraph, name: &ResourceName, after: &[String]) -> Op
     let dependency_cycle = order.dependency_cycle(name)?;
     // The resource that precedes `name` in the cycle is the one that its `spec.dependsOn` names.
     let named = dependency_cycle.get(dependency_cycle.len().checked_sub(2)?)?;
-    let index = after.iter().position(|written| names::bare(written) == named).unwrap_or_default();
+    let index = after.iter().position(|written| names::without_type(written) == named).unwrap_or_default();
     let message = format!("dependency cycle: {}", dependency_cycle.join(" → "));
     Some(Problem::new(element("spec.dependsOn", index), ProblemKind::FieldValueInvalid, message))
 }

@@ -26,7 +26,7 @@ pub(crate) async fn handler<S: Store>(
     request: Request,
 ) -> Result<Response, ApiError> {
     let body = request.into_body();
-    let node = NodeName::from(names::bare(&name));
+    let node = NodeName::from(names::without_type(&name));
     let bytes = read_body(body).await?;
     let question: HoldRequest = serde_json::from_slice(&bytes).map_err(|error| {
         ApiError::bad_request(format!("request body is not a valid hold request: {error}"))

@@ -85,7 +85,7 @@ async fn log_target<S: Store>(
 ) -> Result<(NodeName, LogRequest), ApiError> {
     let (store, keys) = (state.store(), state.keys());
     let stored = read::find(store, keys, Kind::Resource, name).await?;
-    let name = &ResourceName::from(names::bare(name));
+    let name = &ResourceName::from(names::without_type(name));
     let reading = store.get(&keys.assignment(name)).await?;
     let assignment =
         reading.entries.first().and_then(|entry| serde_json::from_slice::<Assignment>(&entry.value).ok());

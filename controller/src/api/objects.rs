@@ -91,7 +91,7 @@ pub(crate) async fn handle_status<S: Store>(
 
 /// Returns the parameters of a watch for the object with this name only.
 fn only_named(parameters: Parameters, name: &str) -> Parameters {
-    let by_name = format!("metadata.name={}", names::bare(name));
+    let by_name = format!("metadata.name={}", names::without_type(name));
     let other = Some(parameters.field_selector).filter(|selector| !selector.is_empty());
     let field_selector = other.into_iter().chain([by_name]).collect::<Vec<_>>().join(",");
     Parameters { field_selector, ..parameters }

@@ -113,7 +113,7 @@ pub(crate) async fn get<S: Store>(
     name: &str,
 ) -> Result<Option<Stored>, ApiError> {
     // An invalid name has no key: `a/` must not reach keys under another prefix.
-    if names::problem(name, names::MAX_NODE_NAME_LENGTH).is_some() {
+    if names::invalid_reason(name, names::MAX_NODE_NAME_LENGTH).is_some() {
         return Ok(None);
     }
     let reading = store.list_all(&[keys.spec(kind, name), keys.status(kind, name)]).await?;

@@ -7,7 +7,7 @@ use super::{ApiState, facts};
 use crate::core::world::ClusterView;
 use ha_api_types::kind::Kind;
 use ha_api_types::problem::Problem;
-use ha_api_types::protocol::{Protocol, Word, newer_words};
+use ha_api_types::protocol::{AddedValue, Protocol, values_added_after};
 use ha_store::Store;
 
 /// Refuses an object with a value that needs a later protocol version than every component reads. A value that is
@@ -18,9 +18,10 @@ pub(super) async fn check<S: Store>(
     current: Option<&Stored>,
     admitted: &Admitted,
 ) -> Result<(), ApiError> {
-    let known =
-        current.map(|current| newer_words(kind, &current.spec.value, Protocol::FIRST)).unwrap_or_default();
-    let mut words = newer_words(kind, &admitted.value, Protocol::FIRST);
+    let known = current
+        .map(|current| values_added_after(kind, &current.spec.value, Protocol::FIRST))
+        .unwrap_or_default();
+    let mut words = values_added_after(kind, &admitted.value, Protocol::FIRST);
     words.retain(|word| !known.contains(word));
     if words.is_empty() {
         return Ok(());
@@ -30,7 +31,7 @@ pub(super) async fn check<S: Store>(
     if problems.is_empty() { Ok(()) } else { Err(ApiError::invalid(kind, &admitted.name, &problems)) }
 }
 
-fn refusals(cluster_view: &ClusterView, words: &[Word]) -> Vec<Problem> {
+fn refusals(cluster_view: &ClusterView, words: &[AddedValue]) -> Vec<Problem> {
     let refused = words.iter().filter(|word| !cluster_view.may_write(word.since));
     refused
         .map(|word| {
@@ -66,7 +67,7 @@ mod tests {
     fn newer_enum_value_refusal_names_outdated_processes() {
         let keys = Keys::new("test");
         let word =
-            Word { kind: Kind::Operation, field: "/spec/action", value: "NotHere", since: Protocol(2) };
+            AddedValue { kind: Kind::Operation, field: "/spec/action", value: "NotHere", since: Protocol(2) };
         let cluster_view = |stored: u32, controller: u32, node: u32| {
             let status = ClusterStatus { protocol: Protocol(stored), ..ClusterStatus::default() };
             let candidate = Candidate { protocol: Protocol(controller), ..Candidate::default() };

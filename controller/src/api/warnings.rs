@@ -101,7 +101,7 @@ async fn stopped_with_it<S: Store>(
             let spec: OperationSpec = read::spec_of(value);
             spec.resource
                 .filter(|_| spec.action == OperationAction::Stop)
-                .map(|name| names::bare(&name).into())
+                .map(|name| names::without_type(&name).into())
         }
         Kind::Group | Kind::AffinityRule | Kind::Node | Kind::NodeGroup | Kind::Cluster => None,
     }?;
@@ -176,9 +176,9 @@ fn references(kind: Kind, value: &Value) -> Vec<Reference> {
 /// Returns a warning if no object has that name, or if its type differs.
 async fn missing<S: Store>(state: &ApiState<S>, reference: &Reference) -> Option<String> {
     let Reference { path, kind, written } = reference;
-    let bare = names::bare(written);
+    let bare = names::without_type(written);
     match read::get(state.store(), state.keys(), *kind, bare).await {
-        Ok(None) => Some(format!("{path}: {}", names::missing(*kind, bare))),
+        Ok(None) => Some(format!("{path}: {}", names::missing_message(*kind, bare))),
         Ok(Some(stored)) if *kind == Kind::Resource => {
             let spec: ResourceSpec = read::spec_of(&stored.spec.value);
             TypedName::parse(written).check(&spec).err().map(|message| format!("{path}: {message}"))

@@ -51,7 +51,7 @@ pub(crate) async fn handler<S: Store>(
     let deleted: Vec<(Kind, String)> = plan_request
         .deletions
         .into_iter()
-        .map(|deletion| (deletion.kind, names::bare(&deletion.name).to_owned()))
+        .map(|deletion| (deletion.kind, names::without_type(&deletion.name).to_owned()))
         .collect();
     let (mut plan, before, after) = compare(&state, &changed, &deleted).await?;
     let resources = changed.iter().filter(|(kind, ..)| *kind == Kind::Resource);
@@ -73,7 +73,7 @@ async fn admit_object<S: Store>(
         .find(|kind| kind.name() == kind_name)
         .ok_or_else(|| ApiError::bad_request(format!("unknown kind {kind_name:?}")))?;
     let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    let current = read::get(state.store(), state.keys(), kind, names::bare(name)).await?;
+    let current = read::get(state.store(), state.keys(), kind, names::without_type(name)).await?;
     // The uid that a dry run returned for a new object belongs to an object that was never stored.
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.shift_remove("uid");

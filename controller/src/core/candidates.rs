@@ -153,7 +153,7 @@ pub(super) fn plan(input: &PlanInput<'_>, plan: &mut Plan) {
         let Some(refreshed) = cluster_view.refreshed.get(id).filter(|_| *id != input.config.id) else {
             continue;
         };
-        let since = input.commits.restart_of(refreshed.since, gap_ms).unwrap_or(refreshed.since);
+        let since = input.commits.restart_time_of(refreshed.since, gap_ms).unwrap_or(refreshed.since);
         let due = since + retention_ms;
         if input.now.raw < due {
             continue;

@@ -44,7 +44,7 @@ pub fn refusal(
         return None;
     }
     let field = if before.spec.exclusive == after.spec.exclusive { "spec.driver" } else { "spec.exclusive" };
-    let name = names::bare(&before.metadata.name);
+    let name = names::without_type(&before.metadata.name);
     let unseen = ResourceStatus::default();
     let status = status.filter(|status| status.uid == before.metadata.uid).unwrap_or(&unseen);
     let copies: BTreeSet<&str> = status.copies.iter().map(|copy| copy.node.as_str()).collect();

@@ -18,7 +18,7 @@ use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::operation::OperationSpec;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Fence, FenceState, Leave, Mode, NodeReport, Proof, SameMachine};
+use ha_api_types::record::{Fence, FenceState, Leave, MachineComparison, Mode, NodeReport, Proof};
 use ha_store::{Guard, Transaction};
 
 /// One node, with the data that the fencing planner needs.
@@ -159,7 +159,7 @@ fn record_product_id(
     let Some(report) = subject.report.filter(|_| subject.node.is_reachable()) else { return false };
     let is_same_registration = report.value.epoch == fence.value.epoch
         && report.value.boot_id == fence.value.boot_id
-        && report.value.machine().same(fence.value.machine()) == SameMachine::Unclear
+        && report.value.machine().compare(fence.value.machine()) == MachineComparison::Unclear
         && fence.value.product_id.is_none()
         && !fence.value.verify;
     if !is_same_registration {

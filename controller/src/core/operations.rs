@@ -106,7 +106,7 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
             | OperationAction::Restart
             | OperationAction::ClearError
             | OperationAction::UpdateInPlace => {
-                let resource = names::bare(spec.resource.as_deref().unwrap_or_default());
+                let resource = names::without_type(spec.resource.as_deref().unwrap_or_default());
                 match requests.get(resource).filter(|first| first.name != name && status.is_none()) {
                     Some(first) => wait_for_first(input, &request, first.name, plan),
                     None => unknown_resource(input, &request, plan),
@@ -159,7 +159,7 @@ fn unknown_resource(input: &PlanInput<'_>, request: &OperationRequest<'_>, plan:
             new_status(OperationPhase::Refused, Reason::Invalid, "No resource specified: set spec.resource")
         }
         Some(resource) => {
-            let bare = names::bare(resource);
+            let bare = names::without_type(resource);
             let key = input.cluster_view.keys.spec(Kind::Resource, bare);
             if input.cluster_view.resources.contains_key(bare)
                 || input.cluster_view.unreadable.contains_key(&key)

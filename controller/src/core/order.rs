@@ -22,7 +22,9 @@ impl DependencyGraph {
     ) -> DependencyGraph {
         let mut order = DependencyGraph::default();
         for (name, resource) in resources.clone() {
-            for first in resource.spec.depends_on.iter().map(|first| ResourceName::from(names::bare(first))) {
+            for first in
+                resource.spec.depends_on.iter().map(|first| ResourceName::from(names::without_type(first)))
+            {
                 order.dependencies.entry(name.clone()).or_default().insert(first.clone());
                 order.dependents.entry(first).or_default().insert(name.clone());
             }

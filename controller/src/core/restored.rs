@@ -60,7 +60,7 @@ pub(super) fn assignments_paused_until(input: &PlanInput<'_>) -> Option<Mono> {
     let marker = input.cluster_view.restored.as_ref()?;
     let seen_at = marker.seen;
     let timings = input.cluster_view.timings();
-    let since = input.commits.restart_of(seen_at, timings.heartbeat_valid_ms / 2).unwrap_or(seen_at);
+    let since = input.commits.restart_time_of(seen_at, timings.heartbeat_valid_ms / 2).unwrap_or(seen_at);
     Some(since + quiet_period_ms(&timings, &marker.value)).filter(|until| input.now.raw < *until)
 }
 

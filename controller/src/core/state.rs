@@ -5,7 +5,7 @@ use super::Controller;
 use ha_api_types::id::{NodeName, Revision, Term};
 use ha_api_types::reason::Reason;
 use ha_api_types::time::{Millis, Now};
-use ha_api_types::view::Next;
+use ha_api_types::view::NextDeadline;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub struct State {
     #[serde(rename = "rests")]
     pub is_idle: bool,
     /// Time until the core acts without an event, and the reason; absent if it waits for events only.
-    pub next: Option<Next>,
+    pub next: Option<NextDeadline>,
     /// Conditions that the leader waits for.
     pub waiting: Vec<Wait>,
     /// Subjects with a write in progress, or with a pause after a refused write.
@@ -74,7 +74,7 @@ impl Controller {
             revision: self.cluster_view.revision,
             plans: self.plans,
             is_idle: self.is_idle,
-            next: Next::of(self.deadline(), now),
+            next: NextDeadline::of(self.deadline(), now),
             waiting: waits.collect(),
             busy: self.writes.subjects_in_flight().iter().map(|subject| format!("{subject:?}")).collect(),
             devices: self.devices.keys().cloned().collect(),

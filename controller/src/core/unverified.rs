@@ -49,7 +49,7 @@ impl ClusterView {
             let spec = &operation.value.spec;
             spec.action == OperationAction::Start
                 && spec.not_on.as_deref() == Some(node)
-                && spec.resource.as_deref().map(names::bare) == Some(name)
+                && spec.resource.as_deref().map(names::without_type) == Some(name)
                 && operation.created > fence.modified
         });
         has_operator_answer

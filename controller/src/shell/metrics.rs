@@ -133,7 +133,7 @@ impl CoreMetrics {
             controller::STORE_REVISION_LAG,
         ];
         let last = Mutex::new(Vec::new());
-        metrics.scraped(own_metrics.into_iter().chain(leader::ALL.iter().copied()), move || {
+        metrics.register_scraped(own_metrics.into_iter().chain(leader::ALL.iter().copied()), move || {
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
             // While the core plans, its last state is shown: the threads that serve requests also run the election.
             let core = match core.try_lock() {

@@ -41,7 +41,7 @@ fn refuses_certificate(message: &str) -> bool {
 /// the body become the message.
 pub(super) fn read_status(code: u16, body: &[u8]) -> Status {
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
-    let mut status = Status { code, ..lenient::view(&value) };
+    let mut status = Status { code, ..lenient::read_part(&value) };
     if status.message.is_empty() {
         let plain: String = String::from_utf8_lossy(body).trim().chars().take(200).collect();
         status.message = if plain.is_empty() {
@@ -55,7 +55,7 @@ pub(super) fn read_status(code: u16, body: &[u8]) -> Status {
 
 /// Reads the object of an ERROR event of a watch.
 pub(super) fn status_of_event(object: &Value) -> Status {
-    let code = lenient::view::<Status>(object).code;
+    let code = lenient::read_part::<Status>(object).code;
     read_status(if code == 0 { 500 } else { code }, object.to_string().as_bytes())
 }
 

@@ -17,7 +17,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;
 use crate::session::Session;
 use clap::Args;
-use ha_api_types::names::count;
+use ha_api_types::names::counted;
 use ha_scheduler::balance::plan::Step;
 use ha_scheduler::balance::problem::Guest;
 use options::Options;
@@ -110,7 +110,7 @@ fn text(source: &Source, group_plan: &GroupPlan, options: &Options) -> String {
     let (cluster, problem, plan) = (&source.cluster, &group_plan.problem, &group_plan.plan);
     let group = &cluster.groups[group_plan.group].name;
     let instances = problem.guests.iter().flat_map(Guest::instances).count();
-    let (nodes, instances) = (count(problem.hosts.len(), "node"), count(instances, "instance"));
+    let (nodes, instances) = (counted(problem.hosts.len(), "node"), counted(instances, "instance"));
     let mut text = format!("Group {group}: {nodes}, {instances}\n");
     if options.print_nodes.is_some() {
         text += "\nInitial cluster status:\n";
@@ -151,11 +151,11 @@ pub(crate) fn cost(group_plan: &GroupPlan, moves: usize) -> String {
     let plan = &group_plan.plan;
     format!(
         "{} in {}: {} ({} MiB), {}",
-        count(moves, "move"),
-        count(group_plan.job_sets().len(), "job set"),
-        count(plan.copies(), "disk copy"),
+        counted(moves, "move"),
+        counted(group_plan.job_sets().len(), "job set"),
+        counted(plan.copies(), "disk copy"),
         plan.copied_mib(&group_plan.problem),
-        count(plan.migrations(), "migration"),
+        counted(plan.migrations(), "migration"),
     )
 }
 

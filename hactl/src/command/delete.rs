@@ -11,7 +11,7 @@ use crate::object::{AnyObject, TypedObject};
 use crate::session::Session;
 use clap::Args;
 use ha_api_types::kind::Kind;
-use ha_api_types::names::bare;
+use ha_api_types::names::without_type;
 use ha_api_types::placement::AffinityRuleSpec;
 use ha_api_types::view::{ControllerOverview, ControllerState};
 use serde_json::{Value, json};
@@ -262,7 +262,7 @@ fn rule_update(rule: &TypedObject<AffinityRuleSpec>, deleted: &[&str]) -> RuleUp
     for (field, resources, min_count) in fields {
         let Some(resources) = resources else { continue };
         let remaining: Vec<&String> =
-            resources.iter().filter(|name| !deleted.contains(&bare(name))).collect();
+            resources.iter().filter(|name| !deleted.contains(&without_type(name))).collect();
         if remaining.len() == resources.len() {
             continue;
         }

@@ -158,7 +158,7 @@ fn object_selector(kind: Kind, name: &str) -> (&'static str, String) {
 
 /// Returns the time of an event, or of its row.
 fn event_time(event: &Value) -> String {
-    lenient::view::<CoreEvent>(event).time().to_owned()
+    lenient::read_part::<CoreEvent>(event).time().to_owned()
 }
 
 /// Returns the columns of events, with or without the object.

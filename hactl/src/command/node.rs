@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::terminal::Terminal;
 use clap::{Args, Subcommand};
 use ha_api_types::meta::Condition;
-use ha_api_types::names::count;
+use ha_api_types::names::counted;
 use ha_api_types::node::{NodeSpec, NodeState, NodeStatus};
 use ha_api_types::operation::{OperationAction, OperationSpec};
 use ha_api_types::reason::Reason;
@@ -154,7 +154,7 @@ impl ConfirmedOperation {
 }
 
 fn service_count(status: &NodeStatus) -> String {
-    count(status.services, "service")
+    counted(status.services, "service")
 }
 
 fn powered_off_question(name: &str, status: &NodeStatus) -> String {

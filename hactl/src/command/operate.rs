@@ -458,7 +458,7 @@ pub(super) fn action_verb(action: OperationAction) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ha_api_types::names::{MAX_NAME_LENGTH, problem};
+    use ha_api_types::names::{MAX_NAME_LENGTH, invalid_reason};
 
     #[test]
     fn operation_names_are_unique_and_valid() {
@@ -470,7 +470,7 @@ mod tests {
         ] {
             let (one, other) = (unique_name(stem), unique_name(stem));
             assert_ne!(one, other);
-            assert_eq!(problem(&one, MAX_NAME_LENGTH), None, "{one}");
+            assert_eq!(invalid_reason(&one, MAX_NAME_LENGTH), None, "{one}");
         }
     }
 }

@@ -135,8 +135,8 @@ impl Restore {
             terminal.print_line(&format!(
                 "cluster {}: kept {} and {}; deleted heartbeats, assignments and reports: {}",
                 summary.cluster,
-                names::count(summary.resources, "resource"),
-                names::count(summary.nodes, "node"),
+                names::counted(summary.resources, "resource"),
+                names::counted(summary.nodes, "node"),
                 summary.deleted_keys
             ));
         }

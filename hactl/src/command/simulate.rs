@@ -91,7 +91,7 @@ impl Simulate {
                 .ok_or_else(|| Failure::refused(format!("resource {name:?} not found in {}", path.display())))
         };
         let resource_to_explain =
-            self.why.as_deref().map(|name| (name, ResourceName::from(names::bare(name))));
+            self.why.as_deref().map(|name| (name, ResourceName::from(names::without_type(name))));
         let before = resource_to_explain
             .as_ref()
             .map(|(name, resource)| require_explanation(dump.why(resource), name))
@@ -139,7 +139,7 @@ struct Expectation {
 /// Returns where each service is at the end of a run, as a table.
 fn services_table(session: &Session, summary: &Value) -> String {
     let mut table = Table::new(&["NAME", "STATE", "RUNNING ON"]);
-    for (name, Service { state, running }) in &lenient::view::<Summary>(summary).services {
+    for (name, Service { state, running }) in &lenient::read_part::<Summary>(summary).services {
         table.add_row(vec![
             Cell::plain(name),
             Cell::styled(state, state_style(state)),
@@ -274,7 +274,7 @@ fn verdict(session: &Session, world: &World, summary: &Value) -> String {
         let word = terminal.paint(Style::Bad, "violated");
         lines += &format!("{word} at {:?} s: {invariant}: {detail}\n", *at as f64 / 1000.0);
     }
-    for Expectation { check, ok, got } in lenient::view::<Summary>(summary).expect {
+    for Expectation { check, ok, got } in lenient::read_part::<Summary>(summary).expect {
         let (style, word) = if ok { (Style::Good, "ok") } else { (Style::Bad, "not met") };
         let got = if ok { String::new() } else { format!("; found: {got}") };
         lines += &format!("{}: {check}{got}\n", terminal.paint(style, word));

@@ -42,7 +42,7 @@ impl Trace {
             None => self.action(&target, session).await?,
         };
         let events = client.list(Collection::Events, &[]).await?.items;
-        let mut events: Vec<CoreEvent> = events.iter().map(lenient::view).collect();
+        let mut events: Vec<CoreEvent> = events.iter().map(lenient::read_part).collect();
         events.sort_by(|left, right| left.time().cmp(right.time()));
         let trace = SubjectTrace::new(subject, &events);
         if trace.steps.is_empty() {

@@ -3,7 +3,7 @@
 use super::effect::{Effect, Level, WatchdogRequestId};
 use super::input::WatchdogEvent;
 use super::journal::{TestedWatchdog, WatchdogTrial};
-use super::pets::{PETS_QUERY_DELAY_MS, Pets, REFUSES_PETS};
+use super::pets::{PETS_QUERY_DELAY_MS, PetStatus, REFUSES_PETS};
 use super::{AgentCore, Session};
 use crate::watchdog::Moment;
 use crate::watchdog::protocol::{Arm, DeviceFacts, DeviceKind, Notice, Refusal, Request, State, Status};
@@ -51,7 +51,7 @@ pub(super) struct Watchdog {
     retry_at: Option<Mono>,
     /// Time before which a running device is not armed again; deadlines continue meanwhile.
     pub(super) rearm_at: Option<Mono>,
-    pub(super) pets: Pets,
+    pub(super) pets: PetStatus,
     disconnected_since: Option<Mono>,
     /// Time for which the daemon may be disconnected before the node acts, milliseconds.
     disconnect_tolerance_ms: Millis,
@@ -161,7 +161,7 @@ impl Watchdog {
 
     /// Returns the watchdog part of the node's report. If the configured timeout is longer than the active one, the
     /// report contains the configured timeout, because W must cover both.
-    pub(super) fn report(&self, wanted_timeout_ms: Millis) -> WatchdogReport {
+    pub(super) fn report(&self, desired_timeout_ms: Millis) -> WatchdogReport {
         let Some(facts) = self.facts else {
             let (problem, reason) = (self.problem.clone(), self.problem_reason);
             return WatchdogReport { problem, reason, ..WatchdogReport::default() };
@@ -184,17 +184,17 @@ impl Watchdog {
                 "" => self.device.clone(),
                 location => location.to_owned(),
             },
-            timeout_ms: if self.is_running() { timeout_ms.max(wanted_timeout_ms) } else { timeout_ms },
+            timeout_ms: if self.is_running() { timeout_ms.max(desired_timeout_ms) } else { timeout_ms },
             sliding: facts.sliding,
             descriptor_retained: facts.descriptor_retained,
-            tested: last_test.as_ref().is_some_and(|test| test.timeout_ms == wanted_timeout_ms),
+            tested: last_test.as_ref().is_some_and(|test| test.timeout_ms == desired_timeout_ms),
             last_test,
-            problem: match (self.takes_pets(), has_failed) {
+            problem: match (self.accepts_pets(), has_failed) {
                 (false, _) => REFUSES_PETS.to_owned(),
                 (true, true) => TEST_FAILED.to_owned(),
                 (true, false) => self.problem.clone(),
             },
-            reason: if has_failed || !self.takes_pets() {
+            reason: if has_failed || !self.accepts_pets() {
                 Some(Reason::WatchdogFailed)
             } else {
                 self.problem_reason
@@ -207,9 +207,9 @@ impl Watchdog {
         self.problem_reason = None;
     }
 
-    pub(super) fn due(&self, last: Mono) -> Option<Mono> {
+    pub(super) fn due_at(&self, last: Mono) -> Option<Mono> {
         let gone = self.gone_at().filter(|_| self.problem_reason != Some(Reason::WatchdogMissing));
-        let returned = self.returned_at().filter(|at| *at > last);
+        let returned = self.recovered_at().filter(|at| *at > last);
         [self.retry_at, gone, returned].into_iter().flatten().min()
     }
 }
@@ -281,7 +281,7 @@ impl AgentCore {
 
     fn apply_status(&mut self, status: Status) {
         self.watchdog.status = status;
-        if status.takes_no_pets && self.watchdog.takes_pets() {
+        if status.refuses_pets && self.watchdog.accepts_pets() {
             self.on_pets_refused(None);
         }
         if let Some(facts) = status.device {
@@ -301,8 +301,8 @@ impl AgentCore {
             Request::Arm(arm) => {
                 self.watchdog.clear_problem();
                 self.watchdog.rearm_at = None;
-                if self.watchdog.pets == Pets::Refused {
-                    self.watchdog.pets = Pets::Returning { since: now.raw };
+                if self.watchdog.pets == PetStatus::Refused {
+                    self.watchdog.pets = PetStatus::Recovering { since: now.raw };
                 }
                 self.watchdog.armed_with = Some((arm.timeout_seconds, arm.heartbeat_valid_ms));
                 self.watchdog.opened_to_identify = arm.deadline.is_none();
@@ -320,7 +320,7 @@ impl AgentCore {
                 }
             }
             Request::Stay => {
-                let consequence = if self.watchdog.takes_pets() {
+                let consequence = if self.watchdog.accepts_pets() {
                     "ha-watchdogd renews the watchdog without a deadline and will not reset the node"
                 } else {
                     "the watchdog rejects renewals and may reset the node if its countdown continues"
@@ -334,7 +334,7 @@ impl AgentCore {
             }
             Request::Query => {
                 self.end_pet_refusal(now);
-                if !self.watchdog.takes_pets() {
+                if !self.watchdog.accepts_pets() {
                     self.watchdog.retry_at = Some(now.raw + PETS_QUERY_DELAY_MS);
                 }
             }
@@ -357,7 +357,7 @@ impl AgentCore {
                     // The device still runs, so deadlines must continue: only arming is delayed.
                     self.watchdog.retry_at = None;
                     self.watchdog.rearm_at = Some(now.raw + RETRY_DELAY_MS);
-                    if !self.watchdog.takes_pets() {
+                    if !self.watchdog.accepts_pets() {
                         return;
                     }
                 }
@@ -424,7 +424,7 @@ impl AgentCore {
         if idle {
             // A device that was already running belongs to services that may still run here.
             if self.watchdog.is_running() && self.may_release_inherited() {
-                if self.watchdog.takes_pets() || self.is_ending() || self.is_disarmed() {
+                if self.watchdog.accepts_pets() || self.is_ending() || self.is_disarmed() {
                     return Some(Request::Release);
                 }
                 return self.recovery_request(now);
@@ -440,7 +440,7 @@ impl AgentCore {
             // immediately.
             let unknown = self.watchdog.facts.is_none()
                 || !self.watchdog.problem.is_empty()
-                || (!self.watchdog.takes_pets() && !self.is_disarmed() && !self.is_ending());
+                || (!self.watchdog.accepts_pets() && !self.is_disarmed() && !self.is_ending());
             return (unknown && state == State::Released && self.may_identify_device())
                 .then(|| arm(None))
                 .flatten();
@@ -451,7 +451,7 @@ impl AgentCore {
         match state {
             State::Released => arm(Some(deadline)),
             State::Armed { .. } | State::Staying | State::Expired { .. }
-                if (self.must_rearm() || self.watchdog.pets == Pets::Refused) && self.may_rearm(now) =>
+                if (self.must_rearm() || self.watchdog.pets == PetStatus::Refused) && self.may_rearm(now) =>
             {
                 arm(Some(deadline))
             }

@@ -2,7 +2,7 @@
 
 use super::effect::{CommitId, CommitUrgency, Effect, Level};
 use super::heartbeat::PendingHeartbeat;
-use super::session::{RETRY_DELAY_MS, ReadFor};
+use super::session::{RETRY_DELAY_MS, ReadPurpose};
 use super::{AgentCore, Now};
 use ha_api_types::id::ResourceName;
 use ha_api_types::reason::Reason;
@@ -80,18 +80,18 @@ impl AgentCore {
             self.journal.revision = self.journal.revision.max(revision);
         }
         match purpose {
-            Purpose::Request { report } => self.request_answer(now, report, outcome),
+            Purpose::Request { report } => self.on_request_answered(now, report, outcome),
             Purpose::DeleteAlive => self.on_alive_deleted(now, outcome),
-            Purpose::Heartbeat(heartbeat) => self.heartbeat_answer(now, heartbeat, outcome),
-            Purpose::Service { name, report } => self.service_answer(now, id, &name, report, outcome),
-            Purpose::Forget { name } => self.forget_answer(now, id, &name, outcome),
-            Purpose::Doctor { report } => self.doctor_answer(report, outcome),
-            Purpose::Usage { report } => self.usage_answer(now, report, outcome),
-            Purpose::Leave { report } => self.leave_answer(now, report, outcome),
+            Purpose::Heartbeat(heartbeat) => self.on_heartbeat_answered(now, heartbeat, outcome),
+            Purpose::Service { name, report } => self.on_service_answered(now, id, &name, report, outcome),
+            Purpose::Forget { name } => self.on_forget_answered(now, id, &name, outcome),
+            Purpose::Doctor { report } => self.on_doctor_answered(report, outcome),
+            Purpose::Usage { report } => self.on_usage_answered(now, report, outcome),
+            Purpose::Leave { report } => self.on_leave_answered(now, report, outcome),
         }
     }
 
-    fn service_answer(
+    fn on_service_answered(
         &mut self,
         now: &Now,
         id: CommitId,
@@ -134,7 +134,7 @@ impl AgentCore {
         }
     }
 
-    fn forget_answer(&mut self, now: &Now, id: CommitId, name: &ResourceName, outcome: &Outcome) {
+    fn on_forget_answered(&mut self, now: &Now, id: CommitId, name: &ResourceName, outcome: &Outcome) {
         self.dirty_services.insert(name.clone());
         if let Some(revision) = outcome.applied() {
             self.view.reports.on_deleted(name.clone(), revision);
@@ -159,7 +159,7 @@ impl AgentCore {
             .filter(|(name, service)| {
                 service.reread
                     && service.write_not_before.is_none_or(|at| now.raw >= at)
-                    && !self.is_reading(&ReadFor::Service((*name).clone()))
+                    && !self.is_reading(&ReadPurpose::Service((*name).clone()))
             })
             .map(|(name, _)| name.clone())
             .collect();
@@ -178,7 +178,7 @@ impl AgentCore {
             }
             keys_to_read.sort();
             keys_to_read.dedup();
-            self.read(ReadFor::Service(name), keys_to_read);
+            self.read(ReadPurpose::Service(name), keys_to_read);
         }
     }
 

@@ -8,7 +8,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Phase, ServiceReport};
 
 impl AgentCore {
-    pub(super) fn driver_event(&mut self, now: &Now, event: DriverEvent) {
+    pub(super) fn on_driver_event(&mut self, now: &Now, event: DriverEvent) {
         self.changed = true;
         let (name, uid) = event.about();
         let name = name.to_owned();
@@ -18,7 +18,7 @@ impl AgentCore {
         }
         self.with_service(&name, |core, service| match event {
             DriverEvent::Exited { message, stopped_externally, .. } => {
-                exited(service, message, stopped_externally);
+                on_exited(service, message, stopped_externally);
             }
             DriverEvent::Appeared { .. } => {
                 if service.presence == Presence::Stopped && service.task.is_none() {
@@ -57,7 +57,7 @@ impl AgentCore {
     }
 }
 
-fn exited(service: &mut Service, message: String, stopped_externally: bool) {
+fn on_exited(service: &mut Service, message: String, stopped_externally: bool) {
     // A command in progress reports the end itself.
     let reports_end =
         matches!(service.step, Step::Idle | Step::Probe { .. } | Step::Permit { .. } | Step::Journal { .. });

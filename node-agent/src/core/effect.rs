@@ -154,7 +154,7 @@ pub enum Level {
 pub enum Exit {
     /// Another process of this node has taken over: close the connection to the daemon, and leave the services
     /// unchanged.
-    TakenOver,
+    Superseded,
     /// Mode Restart is committed and the watchdog released: services keep running.
     Restart,
     /// The node has left cleanly.

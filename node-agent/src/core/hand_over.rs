@@ -4,7 +4,7 @@
 use super::command::{CommandResult, DriverFailure};
 use super::service::{GuardedTarget, Service, Step};
 use super::service_machine::PROBE_RETRY_MS;
-use super::session::ReadFor;
+use super::session::ReadPurpose;
 use super::view::{Stored, peer};
 use super::{AgentCore, Now};
 use ha_api_types::id::{ActionUid, NodeName, ResourceName, Revision};
@@ -36,7 +36,7 @@ impl AgentCore {
     ) {
         let keys = &self.config.keys;
         let keys_to_read = vec![keys.service_report(&target, service.name()), keys.fence(&target)];
-        let purpose = ReadFor::Target { name: service.name().to_owned(), uid: uid.clone() };
+        let purpose = ReadPurpose::Target { name: service.name().to_owned(), uid: uid.clone() };
         self.read(purpose, keys_to_read);
         service.transition_to(Step::CheckTarget { uid: uid.clone(), target, sent: now.raw });
         service.peer_check_at = Some(now.raw + self.effective_timings().stop_margin_ms);
@@ -45,7 +45,7 @@ impl AgentCore {
 
     /// Starts the driver only if the target's report and fence have the guarded revisions, and only in time (R8.11).
     /// `read_revisions` contains the revisions that were read.
-    pub(super) fn target_read(
+    pub(super) fn on_target_read(
         &mut self,
         now: &Now,
         name: &ResourceName,

@@ -50,7 +50,7 @@ impl AgentCore {
             epoch: self.registered().map_or(Epoch(0), |registered| registered.epoch),
             mode: Mode::Active,
             armed: false,
-            watchdog_failed: !self.watchdog.takes_pets(),
+            watchdog_failed: !self.watchdog.accepts_pets(),
             sleep_protection: self.config.sleep_protection,
             watchdog: self.watchdog.report(timings.watchdog_timeout_ms),
             timings,
@@ -121,7 +121,7 @@ impl AgentCore {
 
     /// Returns D while it is in the future.
     pub(super) fn proven_deadline(&self, now: &Now) -> Option<Moment> {
-        self.deadline.filter(|deadline| Moment::from(now).left_ns(*deadline).is_some())
+        self.deadline.filter(|deadline| Moment::from(now).remaining_ns(*deadline).is_some())
     }
 
     /// Returns `true` if the node's report is armed, or if a write with an unknown outcome may have made it armed.
@@ -152,7 +152,7 @@ impl AgentCore {
         if registered.heartbeat.is_some() || registered.reread || self.leave_commit.is_some() {
             return;
         }
-        if !self.fence_is_own(registered) {
+        if !self.is_own_fence(registered) {
             return;
         }
         let committed = self.node_report();
@@ -164,7 +164,7 @@ impl AgentCore {
             let is_committed = |report: &NodeReport| {
                 report.armed == armed
                     && report.mode == mode
-                    && report.watchdog_failed != self.watchdog.takes_pets()
+                    && report.watchdog_failed != self.watchdog.accepts_pets()
                     && report.sleep_protection == self.config.sleep_protection
             };
             if committed.is_some_and(is_committed) && !self.is_daemon_loss_uncommitted() {
@@ -271,7 +271,12 @@ impl AgentCore {
 
     /// Handles the outcome of a heartbeat. FENCING 3: if applied, D = s + Th with s read before the commit; if unknown,
     /// D is not extended.
-    pub(super) fn heartbeat_answer(&mut self, now: &Now, heartbeat: PendingHeartbeat, outcome: &Outcome) {
+    pub(super) fn on_heartbeat_answered(
+        &mut self,
+        now: &Now,
+        heartbeat: PendingHeartbeat,
+        outcome: &Outcome,
+    ) {
         let node = self.config.node.clone();
         let interval_ms = self.active_timings.heartbeat_interval_ms;
         let continues_previous =
@@ -427,7 +432,7 @@ impl AgentCore {
         self.commits.get(&self.registered()?.heartbeat?)?.heartbeat()
     }
 
-    pub(super) fn heartbeat_due(&self) -> Option<Mono> {
+    pub(super) fn heartbeat_due_at(&self) -> Option<Mono> {
         let registered = self.registered()?;
         let heartbeat = (registered.heartbeat.is_none() && self.lease.id.is_some() && !registered.reread)
             .then_some(registered.next_heartbeat_at);

@@ -105,7 +105,7 @@ impl AgentCore {
             && self.active().is_some()
             && self.leave_commit.is_none()
             // A watchdog must be able to end the services that continue by grants (FENCING R4.21).
-            && self.watchdog.takes_pets()
+            && self.watchdog.accepts_pets()
             && self.may_be_committed_armed()
             && self.proven_deadline(now).is_some()
     }
@@ -125,7 +125,7 @@ impl AgentCore {
     }
 
     /// Returns when [`AgentCore::hold_step`] is due again.
-    pub(super) fn hold_due(&self) -> Option<Mono> {
+    pub(super) fn hold_due_at(&self) -> Option<Mono> {
         match self.hold.next {
             Some(next) => Some(next),
             None => self.heartbeat_late_at(),

@@ -53,7 +53,7 @@ impl AgentCore {
         (*ended >= write.0).then(|| result.clone())
     }
 
-    pub(super) fn journal_written(&mut self, now: &Now, id: JournalWriteId, result: Result<(), String>) {
+    pub(super) fn on_journal_written(&mut self, now: &Now, id: JournalWriteId, result: Result<(), String>) {
         if self.journal_writes.pending_write != Some(id) {
             return;
         }
@@ -87,7 +87,7 @@ impl AgentCore {
         self.effects.push_back(Effect::WriteJournal { id, journal: Box::new(self.journal.clone()) });
     }
 
-    pub(super) fn journal_due(&self) -> Option<Mono> {
+    pub(super) fn journal_due_at(&self) -> Option<Mono> {
         self.journal_writes
             .retry_at
             .filter(|_| self.journal_writes.dirty && self.journal_writes.pending_write.is_none())

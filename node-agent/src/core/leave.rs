@@ -54,7 +54,7 @@ impl AgentCore {
         self.restart_ready
     }
 
-    pub(super) fn is_restart_wanted(&self) -> bool {
+    pub(super) fn is_restart_requested(&self) -> bool {
         self.shutdown == Some(Shutdown::Restart) && self.restart_ready
     }
 
@@ -280,7 +280,7 @@ impl AgentCore {
             Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::Leave { report }));
     }
 
-    pub(super) fn leave_answer(&mut self, now: &Now, report: NodeReport, outcome: &Outcome) {
+    pub(super) fn on_leave_answered(&mut self, now: &Now, report: NodeReport, outcome: &Outcome) {
         let node = self.config.node.clone();
         match outcome {
             Outcome::Applied(revision) => {

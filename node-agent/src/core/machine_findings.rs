@@ -13,7 +13,9 @@ use ha_api_types::id::BootId;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{FenceDevice, FenceKind};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{DoctorReport, FenceState, LastEnd, Mode, Proof, WatchdogReport, WatchdogSeen};
+use ha_api_types::record::{
+    DoctorReport, FenceState, LastTermination, Mode, Proof, WatchdogObservation, WatchdogReport,
+};
 use ha_store::{Guard, Outcome, Transaction};
 
 /// Findings outside the protocol.
@@ -24,7 +26,7 @@ pub(super) struct MachineFindings {
     judged: Option<(CheckContext, WatchdogReport)>,
     /// A previous boot whose end has not been reported yet.
     previous: Option<PreviousBoot>,
-    last_end: Option<LastEnd>,
+    last_end: Option<LastTermination>,
 }
 
 /// The boot of the journal that the agent found at its start.
@@ -120,7 +122,7 @@ impl AgentCore {
         (check_context, watchdog): &(CheckContext, WatchdogReport),
     ) -> DoctorReport {
         let daemon = self.watchdog.daemon_status();
-        let watchdog_seen = daemon.device.map(|device| WatchdogSeen {
+        let watchdog_seen = daemon.device.map(|device| WatchdogObservation {
             nowayout: device.nowayout,
             smallest_timeout_seconds: device.smallest_timeout_seconds,
             largest_timeout_seconds: device.largest_timeout_seconds,
@@ -141,7 +143,7 @@ impl AgentCore {
 
     /// Handles the outcome of writing the doctor's report. A report that was not applied is computed again later,
     /// against etcd's state at that time.
-    pub(super) fn doctor_answer(&mut self, report: DoctorReport, outcome: &Outcome) {
+    pub(super) fn on_doctor_answered(&mut self, report: DoctorReport, outcome: &Outcome) {
         if let Some(revision) = outcome.applied() {
             self.view.doctor_reports.record_write(self.config.node.clone(), report, revision);
         }
@@ -211,7 +213,7 @@ impl AgentCore {
         let message = sentences.join("; ");
         let at = previous.shutdown_record.map(|shutdown_record| shutdown_record.at).unwrap_or_default();
         self.machine_findings.last_end =
-            Some(LastEnd { boot_id: previous.boot_id, message: message.clone(), at });
+            Some(LastTermination { boot_id: previous.boot_id, message: message.clone(), at });
         self.effects.push_back(super::Effect::Event(Event {
             kind: Kind::Node,
             name: self.config.node.to_string(),

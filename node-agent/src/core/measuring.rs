@@ -150,7 +150,7 @@ impl AgentCore {
 
     /// Handles the outcome of a write. A write that was not applied is repeated with a later reading, against etcd's
     /// state then.
-    pub(super) fn usage_answer(&mut self, now: &Now, report: UsageReport, outcome: &Outcome) {
+    pub(super) fn on_usage_answered(&mut self, now: &Now, report: UsageReport, outcome: &Outcome) {
         if let Some(revision) = outcome.applied() {
             self.view.usage_reports.record_write(self.config.node.clone(), report, revision);
         } else {

@@ -4,7 +4,7 @@ use super::command::{CommandResult, DriverFailure};
 use super::role::Role;
 use super::service::{KillReason, Presence, ProbePurpose, Service, Step};
 use super::service_machine::PROBE_RETRY_MS;
-use super::session::ReadFor;
+use super::session::ReadPurpose;
 use super::view::peer;
 use super::{AgentCore, Now};
 use ha_api_types::id::{ActionUid, Epoch, NodeName, ResourceName, Revision};
@@ -120,7 +120,7 @@ impl AgentCore {
         if service.peer_check_at.is_some_and(|at| now.raw < at) {
             return;
         }
-        let purpose = ReadFor::Peer(service.name().to_owned());
+        let purpose = ReadPurpose::Peer(service.name().to_owned());
         if self.is_reading(&purpose) {
             return;
         }
@@ -216,7 +216,7 @@ impl AgentCore {
         };
         match report.phase {
             Phase::Receiving if report.reason == Reason::Migrating => {
-                self.receiving(now, service, assignment);
+                self.advance_receiving(now, service, assignment);
             }
             Phase::Receiving => {
                 if self.was_begun(service, uid) {
@@ -264,7 +264,7 @@ impl AgentCore {
         }
     }
 
-    fn receiving(&mut self, now: &Now, service: &mut Service, assignment: &Assignment) {
+    fn advance_receiving(&mut self, now: &Now, service: &mut Service, assignment: &Assignment) {
         let uid = &assignment.action_uid;
         let source = &assignment.node;
         let reported = self

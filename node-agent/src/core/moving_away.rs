@@ -67,12 +67,12 @@ impl AgentCore {
             return false;
         }
         let policy = self.view.cluster().map(|cluster| cluster.spec.shutdown_policy).unwrap_or_default();
-        let moves_away = self.is_in_maintenance()
+        let is_moved = self.is_in_maintenance()
             || match policy {
                 ShutdownPolicy::Migrate => true,
                 ShutdownPolicy::Conditional | ShutdownPolicy::Freeze | ShutdownPolicy::Failover => false,
             };
-        moves_away
+        is_moved
             && !self.is_disarmed()
             && self.moves_deadline().is_none_or(|deadline| self.last_input_at < deadline)
             && !self.is_continue_ordered()

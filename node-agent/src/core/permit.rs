@@ -88,7 +88,7 @@ impl AgentCore {
             if phase == Phase::HandingOver {
                 return None;
             }
-            if let Some(missing) = self.pets_wait_for() {
+            if let Some(missing) = self.pet_recovery_waits_for() {
                 return Some(missing);
             }
             if !self.watchdog.is_acknowledged() {
@@ -111,9 +111,9 @@ impl AgentCore {
     }
 
     /// Returns the missing condition for the acceptance of a watchdog that has refused pets (FENCING R4.19).
-    fn pets_wait_for(&self) -> Option<&'static str> {
+    fn pet_recovery_waits_for(&self) -> Option<&'static str> {
         let committed = self.node_report().is_some_and(|report| report.watchdog_failed);
-        if !self.watchdog.takes_pets() {
+        if !self.watchdog.accepts_pets() {
             return Some("the watchdog to accept renewals again");
         }
         committed.then_some("a committed report that the watchdog accepts renewals again")
@@ -123,7 +123,7 @@ impl AgentCore {
     pub(super) fn arming_problem(&self) -> Option<String> {
         // A device that follows a deadline is armed, even if it refuses another timeout.
         let armed = self.watchdog.follows_deadline();
-        if !self.watchdog.takes_pets() {
+        if !self.watchdog.accepts_pets() {
             return Some(pets::REFUSES_PETS.to_owned());
         }
         (!self.watchdog.problem.is_empty() && !armed).then(|| self.watchdog.problem.clone())
@@ -147,8 +147,8 @@ impl AgentCore {
         let guarded = !exclusive
             || (self.watchdog.follows_deadline()
                 && self.armed_waits_for().is_none()
-                && self.pets_wait_for().is_none());
-        permitted && is_journaled && in_time && guarded && self.fence_is_own(registered)
+                && self.pet_recovery_waits_for().is_none());
+        permitted && is_journaled && in_time && guarded && self.is_own_fence(registered)
     }
 
     /// Commits the permit of `Step::Permit` once every precondition holds.

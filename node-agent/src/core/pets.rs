@@ -13,24 +13,24 @@ pub(super) const PETS_QUERY_DELAY_MS: Millis = 500;
 /// The device's history of pets (FENCING R4.17 to R4.24). This process keeps the history, because a daemon of an
 /// earlier release does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Pets {
+pub(super) enum PetStatus {
     #[default]
-    Taken,
+    Accepted,
     /// The device has refused a pet or a deadline.
     Refused,
     /// The device was armed again after a refusal, and has taken every pet since.
-    Returning { since: Mono },
+    Recovering { since: Mono },
 }
 
 impl Watchdog {
     /// Returns `true` if the device has refused no pet, or has recovered from a refusal.
-    pub(super) fn takes_pets(&self) -> bool {
-        self.pets == Pets::Taken
+    pub(super) fn accepts_pets(&self) -> bool {
+        self.pets == PetStatus::Accepted
     }
 
     /// Returns when pets will have succeeded for a whole timeout since the device was armed again.
-    pub(super) fn returned_at(&self) -> Option<Mono> {
-        let Pets::Returning { since } = self.pets else { return None };
+    pub(super) fn recovered_at(&self) -> Option<Mono> {
+        let PetStatus::Recovering { since } = self.pets else { return None };
         let timeout_ms = self.facts.map_or(0, |facts| u64::from(facts.timeout_seconds) * 1000);
         Some(since + timeout_ms)
     }
@@ -39,8 +39,8 @@ impl Watchdog {
 impl AgentCore {
     /// Handles a pet or a deadline that the device has refused.
     pub(super) fn on_pets_refused(&mut self, errno: Option<u32>) {
-        let is_first_refusal = self.watchdog.takes_pets();
-        self.watchdog.pets = Pets::Refused;
+        let is_first_refusal = self.watchdog.accepts_pets();
+        self.watchdog.pets = PetStatus::Refused;
         self.watchdog.acknowledged = None;
         if is_first_refusal {
             let errno = errno.map_or_else(String::new, |errno| format!(" (error {errno})"));
@@ -59,9 +59,9 @@ impl AgentCore {
     /// Ends the consequences of a refused pet, once the device was armed again and has taken pets for its whole
     /// timeout.
     pub(super) fn end_pet_refusal(&mut self, now: &Now) {
-        let returned = self.watchdog.returned_at().is_some_and(|at| now.raw >= at);
-        if returned && !self.watchdog.status.takes_no_pets {
-            self.watchdog.pets = Pets::Taken;
+        let returned = self.watchdog.recovered_at().is_some_and(|at| now.raw >= at);
+        if returned && !self.watchdog.status.refuses_pets {
+            self.watchdog.pets = PetStatus::Accepted;
             self.log(Level::Info, "the watchdog accepts renewals again".to_owned());
             self.changed = true;
             self.all_dirty = true;
@@ -76,13 +76,13 @@ impl AgentCore {
             return Some(Request::Stay);
         }
         match self.watchdog.pets {
-            Pets::Refused if self.may_rearm(now) => {
+            PetStatus::Refused if self.may_rearm(now) => {
                 Some(Request::Arm(Arm::of_timings(&self.arming_timings(), None)))
             }
-            Pets::Returning { .. } if self.watchdog.returned_at().is_some_and(|at| now.raw >= at) => {
+            PetStatus::Recovering { .. } if self.watchdog.recovered_at().is_some_and(|at| now.raw >= at) => {
                 Some(Request::Query)
             }
-            Pets::Taken | Pets::Refused | Pets::Returning { .. } => None,
+            PetStatus::Accepted | PetStatus::Refused | PetStatus::Recovering { .. } => None,
         }
     }
 

@@ -4,10 +4,10 @@ use super::commits::Purpose;
 use super::effect::{CommitUrgency, Level};
 use super::service::{KillReason, Presence, Service, Step};
 use super::service_machine::is_killing;
-use super::session::{RETRY_DELAY_MS, ReadFor, Requesting, Session};
+use super::session::{RETRY_DELAY_MS, ReadPurpose, Requesting, Session};
 use super::{AgentCore, Now};
 use ha_api_types::id::{Epoch, ResourceName, Revision};
-use ha_api_types::record::{FenceState, MachineIds, Mode, NodeReport, NotStopped, SameMachine};
+use ha_api_types::record::{FenceState, MachineComparison, MachineIds, Mode, NodeReport, NotStopped};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Millis;
 use ha_store::{Guard, Outcome, Transaction};
@@ -66,15 +66,15 @@ impl AgentCore {
     }
 
     /// Returns a definition whose identity has not been verified stopped since clearing began.
-    fn uncleared(&self, service: &Service) -> Option<ServiceDefinition> {
+    fn next_definition_to_clear(&self, service: &Service) -> Option<ServiceDefinition> {
         self.definitions_of(service.name())
             .into_iter()
             .find(|definition| !service.cleared.iter().any(|cleared| cleared.has_same_identity(definition)))
     }
 
     /// Continues with the next definition that has not been verified stopped.
-    pub(super) fn clear_next(&mut self, service: &mut Service) {
-        let Some(definition) = self.uncleared(service) else { return };
+    pub(super) fn clear_next_definition(&mut self, service: &mut Service) {
+        let Some(definition) = self.next_definition_to_clear(service) else { return };
         service.definition = definition;
         service.presence = Presence::Unprobed;
         service.transition_to(Step::KillVerify { why: KillReason::Clearing, tries: 0 });
@@ -89,7 +89,7 @@ impl AgentCore {
                     return;
                 }
                 if service.is_gone() {
-                    core.clear_next(service);
+                    core.clear_next_definition(service);
                 } else {
                     core.kill(now, service, KillReason::Clearing);
                 }
@@ -176,20 +176,22 @@ impl AgentCore {
             if is_stored && lapsed {
                 // The request was admitted and closed again before the first heartbeat. The leader needs a new request
                 // after another verification of the stops.
-                return self.lose_epoch(now, "registration of this node expired");
+                return self.on_epoch_closed(now, "registration of this node expired");
             }
             if is_stored {
                 return;
             }
             // Another process has written the report since and may have acted here, so the verification no longer
             // counts.
-            return self.lose_epoch(now, "registration of this node was overwritten");
+            return self.on_epoch_closed(now, "registration of this node was overwritten");
         }
         if requesting.request.is_none() && self.stored_request().is_some() {
             // A request with an unknown outcome has arrived late. Another request would close this epoch needlessly.
             return self.adopt_stored_request();
         }
-        if requesting.retry_at.is_some_and(|retry_at| now.raw < retry_at) || self.is_reading(&ReadFor::Own) {
+        if requesting.retry_at.is_some_and(|retry_at| now.raw < retry_at)
+            || self.is_reading(&ReadPurpose::Own)
+        {
             return;
         }
         // A running device can be released only under an epoch, so the request is still needed.
@@ -228,11 +230,12 @@ impl AgentCore {
                 machine_id: &self.config.machine_id,
                 product_id: self.config.product_id.as_deref(),
             };
-            fence.state == FenceState::Open && fence.machine().same(machine) == SameMachine::No
+            fence.state == FenceState::Open
+                && fence.machine().compare(machine) == MachineComparison::Different
         }) && self.view.alive.get(&self.config.node).is_some()
     }
 
-    pub(super) fn request_answer(&mut self, now: &Now, report: NodeReport, outcome: &Outcome) {
+    pub(super) fn on_request_answered(&mut self, now: &Now, report: NodeReport, outcome: &Outcome) {
         let node = self.config.node.clone();
         let Session::Requesting(requesting) = &mut self.session else { return };
         requesting.write = None;

@@ -58,7 +58,7 @@ impl Replacing {
     }
 
     /// Returns when the replacement must be advanced again.
-    pub(super) fn due(&self) -> Option<Mono> {
+    pub(super) fn due_at(&self) -> Option<Mono> {
         match self {
             Replacing::Idle | Replacing::Begin { .. } | Replacing::Run { .. } => None,
             Replacing::Clear(clearing) => clearing.not_before,

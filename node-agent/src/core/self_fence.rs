@@ -82,7 +82,7 @@ impl AgentCore {
         if self.registered().is_none() || self.is_disarming() || self.leave_commit.is_some() {
             return false;
         }
-        if self.is_restart_wanted() {
+        if self.is_restart_requested() {
             return false;
         }
         self.services.values().any(|service| self.is_active(service))
@@ -374,7 +374,7 @@ impl AgentCore {
         let (reason, message) = match why {
             KillReason::Clearing => {
                 service.cleared.push(service.definition.clone());
-                self.clear_next(service);
+                self.clear_next_definition(service);
                 return;
             }
             KillReason::BeforeReset(ResetCause::LeaseLost) => (
@@ -425,7 +425,7 @@ impl AgentCore {
     }
 
     /// Returns when D − Ts is reached.
-    pub(super) fn margin_due(&self, now_raw: Mono) -> Option<Mono> {
+    pub(super) fn margin_begins_at(&self, now_raw: Mono) -> Option<Mono> {
         let deadline = self.deadline_moment()?;
         let raw = Mono(deadline.monotonic_raw_ns / 1_000_000) - self.effective_timings().stop_margin_ms;
         (raw > now_raw).then_some(raw)

@@ -129,8 +129,9 @@ impl AgentCore {
             }
             Step::Stop { graceful_ms, .. } if superseded => {
                 // The new stop has a shorter grace period than the stop in progress.
-                let sooner =
-                    self.desired_stop_ms(service, &role).is_some_and(|wanted_ms| wanted_ms < *graceful_ms);
+                let sooner = self
+                    .desired_stop_ms(service, &role)
+                    .is_some_and(|desired_stop_ms| desired_stop_ms < *graceful_ms);
                 if sooner {
                     self.interrupt(service);
                 }

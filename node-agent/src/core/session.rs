@@ -54,7 +54,7 @@ pub(super) struct Registered {
 
 /// The purpose of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum ReadFor {
+pub(super) enum ReadPurpose {
     /// This node's own keys: fence, alive, node report.
     Own,
     /// A service's keys after a write that was not applied.
@@ -67,7 +67,7 @@ pub(super) enum ReadFor {
 
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
-    pub(super) purpose: ReadFor,
+    pub(super) purpose: ReadPurpose,
     pub(super) keys: Vec<String>,
     /// The highest revision known when the read began. An older answer comes from a restored etcd.
     pub(super) min_revision: Revision,
@@ -117,7 +117,7 @@ impl AgentCore {
     /// and the process has created the key.
     pub(super) fn active(&self) -> Option<(Epoch, Revision)> {
         let registered = self.registered()?;
-        if !self.fence_is_own(registered) {
+        if !self.is_own_fence(registered) {
             return None;
         }
         Some((registered.epoch, registered.created?))
@@ -125,7 +125,7 @@ impl AgentCore {
 
     /// Returns `true` if the fence is open for this registration: epoch, boot id, machine id and request are equal
     /// (FENCING R3.29).
-    pub(super) fn fence_is_own(&self, registered: &Registered) -> bool {
+    pub(super) fn is_own_fence(&self, registered: &Registered) -> bool {
         self.fence().is_some_and(|fence| {
             fence.state == FenceState::Open
                 && fence.epoch == registered.epoch
@@ -142,10 +142,10 @@ impl AgentCore {
             self.config.keys.alive(&self.config.node),
             self.config.keys.node_report(&self.config.node),
         ];
-        self.read(ReadFor::Own, keys);
+        self.read(ReadPurpose::Own, keys);
     }
 
-    pub(super) fn read(&mut self, purpose: ReadFor, keys: Vec<String>) {
+    pub(super) fn read(&mut self, purpose: ReadPurpose, keys: Vec<String>) {
         if self.reads.values().any(|reading| reading.purpose == purpose) {
             return;
         }
@@ -155,11 +155,11 @@ impl AgentCore {
         self.effects.push_back(Effect::Read { id, keys });
     }
 
-    pub(super) fn is_reading(&self, purpose: &ReadFor) -> bool {
+    pub(super) fn is_reading(&self, purpose: &ReadPurpose) -> bool {
         self.reads.values().any(|reading| reading.purpose == *purpose)
     }
 
-    pub(super) fn read_answer(
+    pub(super) fn on_read_answered(
         &mut self,
         now: &Now,
         id: ReadId,
@@ -183,34 +183,34 @@ impl AgentCore {
                 self.highest_revision = self.highest_revision.max(revision);
                 self.view.read(&reading.keys, &entries, revision);
                 match reading.purpose {
-                    ReadFor::Own => self.handle_own_keys_read(now),
-                    ReadFor::Service(name) => {
+                    ReadPurpose::Own => self.handle_own_keys_read(now),
+                    ReadPurpose::Service(name) => {
                         if let Some(service) = self.services.get_mut(&name) {
                             service.reread = false;
                         }
                     }
-                    ReadFor::Peer(_) => {}
-                    ReadFor::Target { name, uid } => {
+                    ReadPurpose::Peer(_) => {}
+                    ReadPurpose::Target { name, uid } => {
                         let revisions = reading.keys.iter().map(|key| {
                             entries.iter().find(|entry| entry.key == *key).map(|entry| entry.mod_revision)
                         });
                         let revisions: Option<Vec<Revision>> = revisions.collect();
-                        self.target_read(now, &name, &uid, revisions.as_deref());
+                        self.on_target_read(now, &name, &uid, revisions.as_deref());
                     }
                 }
             }
             Err(message) => {
                 self.log(Level::Debug, format!("cannot read etcd again: {message}"));
                 match reading.purpose {
-                    ReadFor::Own => self.read_retry_at = Some(now.raw + RETRY_DELAY_MS / 4),
-                    ReadFor::Service(name) => {
+                    ReadPurpose::Own => self.read_retry_at = Some(now.raw + RETRY_DELAY_MS / 4),
+                    ReadPurpose::Service(name) => {
                         if let Some(service) = self.services.get_mut(&name) {
                             service.write_not_before = Some(now.raw + RETRY_DELAY_MS);
                         }
                     }
                     // A read of the peer is repeated soon. If a read of the target is not answered within Ts, the
                     // migration never begins.
-                    ReadFor::Peer(_) | ReadFor::Target { .. } => {}
+                    ReadPurpose::Peer(_) | ReadPurpose::Target { .. } => {}
                 }
             }
         }
@@ -237,24 +237,24 @@ impl AgentCore {
                 registered.created = Some(stored.created);
                 registered.has_created_alive = true;
             }
-            Some(_) if registered.has_created_alive => return self.exit_taken_over(),
+            Some(_) if registered.has_created_alive => return self.exit_superseded(),
             Some(_) | None => registered.created = None,
         }
         if let Some(registered) = self.registered()
-            && !self.fence_is_own(registered)
+            && !self.is_own_fence(registered)
         {
-            self.lose_epoch(now, "the leader revoked the registration of this node");
+            self.on_epoch_closed(now, "the leader revoked the registration of this node");
         }
     }
 
     /// Exits because another process of this node holds `alive`. This process sends no more writes, and leaves all
     /// services unchanged.
-    fn exit_taken_over(&mut self) {
+    fn exit_superseded(&mut self) {
         self.log(
             Level::Error,
             "another agent process has taken over this node: stopping without changes to services".to_owned(),
         );
-        self.exit_with(Exit::TakenOver);
+        self.exit_with(Exit::Superseded);
     }
 
     pub(super) fn exit_with(&mut self, exit: Exit) {
@@ -266,7 +266,7 @@ impl AgentCore {
 
     /// Handles the loss of the epoch: etcd contains another epoch, or its revision is below the journal's. Stops every
     /// exclusive service, verifies the stops, and registers (FENCING R3.30).
-    pub(super) fn lose_epoch(&mut self, now: &Now, why: &str) {
+    pub(super) fn on_epoch_closed(&mut self, now: &Now, why: &str) {
         // A session that waits for a complete view clears the services later, based on that view.
         if matches!(self.session, Session::Ended | Session::Clearing | Session::Waiting) {
             return;
@@ -283,7 +283,7 @@ impl AgentCore {
             // This process has read no other data.
             return;
         }
-        self.lose_epoch(now, "etcd was restored from a backup");
+        self.on_epoch_closed(now, "etcd was restored from a backup");
         self.reads.clear();
         self.view = View::new(&self.config.keys, &self.config.node);
         self.has_read_own_keys = false;
@@ -345,8 +345,8 @@ impl AgentCore {
             Session::Registered(registered) => {
                 let (reread, fence_known) =
                     (registered.reread, self.view.fences.get(&self.config.node).is_some());
-                if fence_known && !self.fence_is_own(registered) {
-                    return self.lose_epoch(now, "the registration of this node was revoked");
+                if fence_known && !self.is_own_fence(registered) {
+                    return self.on_epoch_closed(now, "the registration of this node was revoked");
                 }
                 if reread && self.read_retry_at.is_none() {
                     self.read_own_keys();
@@ -415,16 +415,16 @@ impl AgentCore {
     /// Returns the milliseconds to D on the clock that is nearer to it. 0 if D has passed, `None` if there is no D.
     pub(super) fn left_ms(&self, now: &Now) -> Option<Millis> {
         let deadline = self.deadline_moment()?;
-        Some(Moment::from(now).left_ns(deadline).map_or(0, |left_ns| left_ns / 1_000_000))
+        Some(Moment::from(now).remaining_ns(deadline).map_or(0, |remaining_ns| remaining_ns / 1_000_000))
     }
 
     /// Returns `true` if now < D − Ts, under a D that this process has proven and by which the watchdog is petted
     /// (FENCING 6).
     pub(super) fn is_before_margin(&self, now: &Now) -> bool {
         let in_time = self.deadline.is_some_and(|deadline| {
-            Moment::from(now)
-                .left_ns(deadline)
-                .is_some_and(|left_ns| left_ns / 1_000_000 > self.effective_timings().stop_margin_ms)
+            Moment::from(now).remaining_ns(deadline).is_some_and(|remaining_ns| {
+                remaining_ns / 1_000_000 > self.effective_timings().stop_margin_ms
+            })
         });
         in_time && !self.is_unpetted(now)
     }

@@ -5,12 +5,12 @@
 
 use super::commits::Purpose;
 use super::service::Service;
-use super::session::ReadFor;
+use super::session::ReadPurpose;
 use super::{AgentCore, Now};
 use ha_api_types::id::{ActionUid, BootId, Epoch, NodeName, ResourceName, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::time::Millis;
-use ha_api_types::view::Next;
+use ha_api_types::view::NextDeadline;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,7 +50,7 @@ pub struct State {
     /// Services that an earlier agent left and that could not be stopped.
     pub not_stopped: Vec<ResourceName>,
     /// Time until the core acts without an event, and the reason; absent if it waits for events only.
-    pub next: Option<Next>,
+    pub next: Option<NextDeadline>,
     /// State of each service in this process, by name.
     pub services: BTreeMap<ResourceName, ServiceState>,
 }
@@ -111,7 +111,7 @@ impl AgentCore {
             running: self.watchdog.is_running(),
             armed: summary.armed,
             acknowledged: self.watchdog.is_acknowledged(),
-            takes_pets: self.watchdog.takes_pets(),
+            takes_pets: self.watchdog.accepts_pets(),
             problem: self.watchdog.problem.clone(),
             reason: self.watchdog.problem_reason,
         };
@@ -131,7 +131,7 @@ impl AgentCore {
             reads: self.reads.iter().map(|(id, reading)| (id.0, reading.purpose.description())).collect(),
             failed_writes: self.failed_writes.clone(),
             not_stopped: self.not_stopped.iter().map(|remnant| remnant.name.clone()).collect(),
-            next: Next::of(self.deadline(), now),
+            next: NextDeadline::of(self.deadline(), now),
             services: self
                 .services
                 .values()
@@ -172,14 +172,14 @@ impl Purpose {
     }
 }
 
-impl ReadFor {
+impl ReadPurpose {
     /// Returns a description of the keys.
     fn description(&self) -> String {
         match self {
-            ReadFor::Own => "keys of this node".to_owned(),
-            ReadFor::Service(name) => format!("keys of {name}"),
-            ReadFor::Peer(name) => format!("other side of the migration of {name}"),
-            ReadFor::Target { name, .. } => format!("target of the migration of {name}"),
+            ReadPurpose::Own => "keys of this node".to_owned(),
+            ReadPurpose::Service(name) => format!("keys of {name}"),
+            ReadPurpose::Peer(name) => format!("other side of the migration of {name}"),
+            ReadPurpose::Target { name, .. } => format!("target of the migration of {name}"),
         }
     }
 }

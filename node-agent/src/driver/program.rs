@@ -182,7 +182,7 @@ impl Programs {
 impl Drop for Programs {
     fn drop(&mut self) {
         if let Some(root) = &self.cgroups {
-            root.tidy();
+            root.remove_empty_cgroups();
         }
     }
 }

@@ -79,7 +79,7 @@ async fn watch_once(
     let mut lines = BufReader::new(output).lines();
     while let Some(line) = lines.next_line().await? {
         let announcement = match announced(&line) {
-            Some(Announcement::ShutsDownSomehow) => wait_for_kind(&mut lines).await,
+            Some(Announcement::ShutsDownForUnknownReason) => wait_for_kind(&mut lines).await,
             other => other,
         };
         match announcement {
@@ -95,7 +95,7 @@ async fn watch_once(
                 let _ = released.wait_for(|released| *released).await;
                 break;
             }
-            Some(Announcement::ShutsDownSomehow) => {
+            Some(Announcement::ShutsDownForUnknownReason) => {
                 tracing::info!(
                     "detected an announced shutdown of this machine, waiting to determine power-off or reboot"
                 );
@@ -112,7 +112,7 @@ async fn watch_once(
 async fn wait_for_kind(lines: &mut tokio::io::Lines<BufReader<ChildStdout>>) -> Option<Announcement> {
     let next = tokio::time::timeout(KIND_TIMEOUT, lines.next_line()).await;
     let followed = next.ok().and_then(Result::ok).flatten();
-    followed.and_then(|line| announced(&line)).or(Some(Announcement::ShutsDownSomehow))
+    followed.and_then(|line| announced(&line)).or(Some(Announcement::ShutsDownForUnknownReason))
 }
 
 fn monitor() -> std::io::Result<Child> {

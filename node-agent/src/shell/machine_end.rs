@@ -114,7 +114,7 @@ pub(super) enum Announcement {
     /// The machine shuts down in this way.
     ShutsDown(Leave),
     /// The machine shuts down, but the kind is unknown (before systemd 255).
-    ShutsDownSomehow,
+    ShutsDownForUnknownReason,
     /// The shutdown was canceled.
     Cancelled,
 }
@@ -130,10 +130,10 @@ pub(super) fn announced(line: &str) -> Option<Announcement> {
     match (message["member"].as_str()?, begins) {
         ("PrepareForShutdown" | "PrepareForShutdownWithMetadata", false) => Some(Announcement::Cancelled),
         // Newer versions send both signals; the signal without a kind is repeated with its kind.
-        ("PrepareForShutdown", true) => Some(Announcement::ShutsDownSomehow),
+        ("PrepareForShutdown", true) => Some(Announcement::ShutsDownForUnknownReason),
         ("PrepareForShutdownWithMetadata", true) => {
             let kind = data[1]["type"]["data"].as_str().and_then(leave_from_verb);
-            Some(kind.map_or(Announcement::ShutsDownSomehow, Announcement::ShutsDown))
+            Some(kind.map_or(Announcement::ShutsDownForUnknownReason, Announcement::ShutsDown))
         }
         _ => None,
     }
@@ -225,10 +225,10 @@ mod tests {
             |line: &str, expected: Option<Announcement>| assert_eq!(announced(line), expected, "{line}");
         check(&announcement_of("reboot"), Some(Announcement::ShutsDown(Leave::Reboot)));
         check(&announcement_of("power-off"), Some(Announcement::ShutsDown(Leave::Poweroff)));
-        check(&announcement_of("something-new"), Some(Announcement::ShutsDownSomehow));
+        check(&announcement_of("something-new"), Some(Announcement::ShutsDownForUnknownReason));
         check(
             &line("PrepareForShutdown", "{\"type\":\"b\",\"data\":[true]}"),
-            Some(Announcement::ShutsDownSomehow),
+            Some(Announcement::ShutsDownForUnknownReason),
         );
         check(
             &line("PrepareForShutdown", "{\"type\":\"b\",\"data\":[false]}"),

@@ -23,7 +23,7 @@ struct HeldInhibitor {
 
 /// Protects this machine from sleep from now on, as far as possible, and reports every change. Returns the protection
 /// that exists before the watchdog is armed.
-pub(super) async fn keep_awake(options: &Options, inputs: Inputs) -> SleepProtection {
+pub(super) async fn prevent_sleep(options: &Options, inputs: Inputs) -> SleepProtection {
     let states = std::fs::read_to_string("/sys/power/state").unwrap_or_default();
     let sleeps = match options.sleeps {
         Sleeps::Auto => can_sleep(&states),
@@ -88,7 +88,7 @@ async fn protection(held_inhibitor: &mut Option<HeldInhibitor>) -> SleepProtecti
         return SleepProtection::Masked;
     }
     if held_inhibitor.is_none() {
-        *held_inhibitor = take_inhibitor().await;
+        *held_inhibitor = acquire_inhibitor().await;
     }
     if held_inhibitor.is_some() && inhibitor::is_available() {
         SleepProtection::Inhibitor
@@ -102,7 +102,7 @@ fn is_masked() -> bool {
 }
 
 /// Takes a sleep inhibitor from systemd-logind. Returns `None` if the inhibitor is not granted in time.
-async fn take_inhibitor() -> Option<HeldInhibitor> {
+async fn acquire_inhibitor() -> Option<HeldInhibitor> {
     if !inhibitor::is_available() {
         return None;
     }

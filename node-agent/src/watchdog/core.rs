@@ -25,7 +25,7 @@ mod requests;
 
 use super::moment::Moment;
 use super::protocol::{
-    Arm, DeviceFacts, Notice, Outcome, Privileges, Refusal, Reply, Request, Saved, State, Status, Timing,
+    Arm, DeviceFacts, Notice, Outcome, Privileges, Refusal, Reply, Request, SavedState, State, Status, Timing,
 };
 use std::collections::VecDeque;
 
@@ -84,7 +84,7 @@ pub enum Effect {
     /// Stop the device and close it.
     Close,
     /// Keep this state for the next daemon.
-    Save(Saved),
+    Save(SavedState),
     /// Answer the peer.
     Reply(Reply),
     /// Close the connection.
@@ -125,7 +125,7 @@ enum Undo {
     },
     Close,
     /// The pet was made under the previous timing, after a change was refused.
-    Again {
+    KeepPrevious {
         arm: Arm,
     },
     /// The device was opened again, so there is no earlier state to restore.
@@ -134,12 +134,12 @@ enum Undo {
 
 /// The device's history of pets (FENCING R4.17 to R4.24).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pets {
-    Taken,
+enum PetStatus {
+    Accepted,
     /// The device has refused a pet.
     Refused,
     /// The device was armed again after a refusal, and has taken every pet since.
-    Returning {
+    Recovering {
         since: Moment,
     },
 }
@@ -155,11 +155,11 @@ pub struct Core {
     pending: Pending,
     requested_seconds: Option<u32>,
     last_pet: Option<Moment>,
-    pet_due: Moment,
+    pet_due_at: Moment,
     fires_at: Option<Moment>,
     smallest_margin_ms: Option<u32>,
     worst_lateness_ms: Option<u32>,
-    pets: Pets,
+    pets: PetStatus,
     privileges: Privileges,
     effects: VecDeque<Effect>,
 }
@@ -176,11 +176,11 @@ impl Core {
             pending: Pending::Nothing,
             requested_seconds: None,
             last_pet: None,
-            pet_due: Moment::default(),
+            pet_due_at: Moment::default(),
             fires_at: None,
             smallest_margin_ms: None,
             worst_lateness_ms: None,
-            pets: Pets::Taken,
+            pets: PetStatus::Accepted,
             privileges,
             effects: VecDeque::with_capacity(EFFECT_QUEUE_CAPACITY),
         }
@@ -188,8 +188,8 @@ impl Core {
 
     /// Continues with an open device that an earlier daemon left behind. Without a readable record of the earlier
     /// state, the daemon does not pet until the agent sends a request, because an unknown deadline counts as passed.
-    pub fn resume(&mut self, now: Moment, device: DeviceFacts, saved: Option<Saved>) {
-        self.pet_due = now;
+    pub fn resume(&mut self, now: Moment, device: DeviceFacts, saved: Option<SavedState>) {
+        self.pet_due_at = now;
         self.device = Some(device);
         let Some(saved) = saved else {
             self.state = State::Expired { deadline: Moment::default() };
@@ -197,8 +197,8 @@ impl Core {
         };
         self.state = saved.state;
         self.timing = saved.timing;
-        if saved.takes_no_pets {
-            self.pets = Pets::Refused;
+        if saved.refuses_pets {
+            self.pets = PetStatus::Refused;
         }
         if saved.device.is_some() {
             self.device = saved.device;
@@ -221,7 +221,7 @@ impl Core {
             // The device itself reports both values.
             time_left_seconds: None,
             pretimeout_seconds: None,
-            takes_no_pets: !self.takes_pets(),
+            refuses_pets: !self.accepts_pets(),
         }
     }
 
@@ -234,23 +234,25 @@ impl Core {
     pub fn deadline(&self) -> Option<(u64, &'static str)> {
         self.device?;
         match self.state {
-            State::Released | State::Staying => Some((self.pet_due.monotonic_raw_ns, "pet")),
+            State::Released | State::Staying => Some((self.pet_due_at.monotonic_raw_ns, "pet")),
             State::Armed { deadline } => {
                 let passed_ns = deadline.monotonic_raw_ns.saturating_add(1);
-                if self.pet_due.monotonic_raw_ns < passed_ns && self.pet_fits(self.pet_due, deadline) {
-                    Some((self.pet_due.monotonic_raw_ns, "pet"))
+                if self.pet_due_at.monotonic_raw_ns < passed_ns
+                    && self.can_pet_before(self.pet_due_at, deadline)
+                {
+                    Some((self.pet_due_at.monotonic_raw_ns, "pet"))
                 } else {
                     Some((passed_ns, "deadline"))
                 }
             }
-            State::Expired { .. } if self.takes_pets() => None,
-            State::Expired { .. } => Some((self.pet_due.monotonic_raw_ns, "reset")),
+            State::Expired { .. } if self.accepts_pets() => None,
+            State::Expired { .. } => Some((self.pet_due_at.monotonic_raw_ns, "reset")),
         }
     }
 
     /// Returns `true` if the device has refused no pet, or has recovered from a refusal.
-    fn takes_pets(&self) -> bool {
-        self.pets == Pets::Taken
+    fn accepts_pets(&self) -> bool {
+        self.pets == PetStatus::Accepted
     }
 
     /// Applies one input to the state.
@@ -279,7 +281,7 @@ impl Core {
             return;
         }
         if let State::Armed { deadline } = self.state
-            && now.left_ns(deadline).is_none()
+            && now.remaining_ns(deadline).is_none()
         {
             self.state = State::Expired { deadline };
             self.save();
@@ -287,21 +289,21 @@ impl Core {
             self.reset_if_unguarded(now);
             return;
         }
-        if now.monotonic_raw_ns >= self.pet_due.monotonic_raw_ns
+        if now.monotonic_raw_ns >= self.pet_due_at.monotonic_raw_ns
             && matches!(self.state, State::Expired { .. })
         {
             self.reset_if_unguarded(now);
             return;
         }
-        if now.monotonic_raw_ns >= self.pet_due.monotonic_raw_ns {
+        if now.monotonic_raw_ns >= self.pet_due_at.monotonic_raw_ns {
             let late_ms =
-                (now.monotonic_raw_ns - self.pet_due.monotonic_raw_ns) / NANOSECONDS_PER_MILLISECOND;
+                (now.monotonic_raw_ns - self.pet_due_at.monotonic_raw_ns) / NANOSECONDS_PER_MILLISECOND;
             let late_ms = u32::try_from(late_ms).unwrap_or(u32::MAX);
             self.worst_lateness_ms =
                 Some(self.worst_lateness_ms.map_or(late_ms, |worst_ms| worst_ms.max(late_ms)));
             // If no pet is possible before the deadline, the due time must not stay in the past, because the loop would
             // then spin.
-            self.pet_due = now.plus_ms(PET_INTERVAL_MS);
+            self.pet_due_at = now.plus_ms(PET_INTERVAL_MS);
             self.pet(now, false);
         }
     }
@@ -309,37 +311,37 @@ impl Core {
     /// Resets the machine after the deadline if the device refuses pets, because such a device may not reset the
     /// machine. A failed reset is tried again.
     fn reset_if_unguarded(&mut self, now: Moment) {
-        if !self.takes_pets() {
-            self.pet_due = now.plus_ms(RESET_RETRY_INTERVAL_MS);
+        if !self.accepts_pets() {
+            self.pet_due_at = now.plus_ms(RESET_RETRY_INTERVAL_MS);
             self.effects.push_back(Effect::Reset);
         }
     }
 
-    /// Requests a pet if one is allowed now. With `must_set`, the pet sets the timeout even of a fixed device.
-    fn pet(&mut self, now: Moment, must_set: bool) -> bool {
+    /// Requests a pet if one is allowed now. With `must_set_timeout`, the pet sets the timeout even of a fixed device.
+    fn pet(&mut self, now: Moment, must_set_timeout: bool) -> bool {
         let Some(device) = self.device else { return false };
         let full = self.full_timeout_seconds(&device);
         let timeout_seconds = match self.state {
             State::Released | State::Staying => full,
-            State::Armed { deadline } if self.pet_fits(now, deadline) => {
-                let left_seconds = now.left_ns(deadline).unwrap_or(0) / NANOSECONDS_PER_SECOND;
+            State::Armed { deadline } if self.can_pet_before(now, deadline) => {
+                let left_seconds = now.remaining_ns(deadline).unwrap_or(0) / NANOSECONDS_PER_SECOND;
                 if device.sliding { full.min(u32::try_from(left_seconds).unwrap_or(u32::MAX)) } else { full }
             }
             State::Armed { .. } | State::Expired { .. } => return false,
         };
-        self.requested_seconds = (device.sliding || must_set).then_some(timeout_seconds);
-        self.pet_due = now.plus_ms(PET_INTERVAL_MS);
+        self.requested_seconds = (device.sliding || must_set_timeout).then_some(timeout_seconds);
+        self.pet_due_at = now.plus_ms(PET_INTERVAL_MS);
         self.effects.push_back(Effect::Pet { timeout_seconds: self.requested_seconds });
         true
     }
 
     /// Returns `true` if a pet under this deadline is allowed now.
-    fn pet_fits(&self, now: Moment, deadline: Moment) -> bool {
+    fn can_pet_before(&self, now: Moment, deadline: Moment) -> bool {
         let smallest_seconds = self
             .device
             .map_or(1, |device| if device.sliding { device.smallest_timeout_seconds.max(1) } else { 0 });
-        now.left_ns(deadline)
-            .is_some_and(|left_ns| left_ns >= u64::from(smallest_seconds) * NANOSECONDS_PER_SECOND)
+        now.remaining_ns(deadline)
+            .is_some_and(|remaining_ns| remaining_ns >= u64::from(smallest_seconds) * NANOSECONDS_PER_SECOND)
     }
 
     fn full_timeout_seconds(&self, device: &DeviceFacts) -> u32 {
@@ -353,19 +355,19 @@ impl Core {
     /// Records a pet that the device has taken or refused.
     fn handle_pet_result(&mut self, now: Moment, result: Result<u32, u32>) {
         let requested = self.requested_seconds.take();
-        if let Ok(read_back) = result {
+        if let Ok(applied_seconds) = result {
             if let Some(fires_at) = self.fires_at {
-                let margin_ms = now.left_ns(fires_at).unwrap_or(0) / NANOSECONDS_PER_MILLISECOND;
+                let margin_ms = now.remaining_ns(fires_at).unwrap_or(0) / NANOSECONDS_PER_MILLISECOND;
                 let margin_ms = u32::try_from(margin_ms).unwrap_or(u32::MAX);
                 self.smallest_margin_ms =
                     Some(self.smallest_margin_ms.map_or(margin_ms, |smallest_ms| smallest_ms.min(margin_ms)));
             }
-            self.fires_at = Some(now.plus_ms(u64::from(read_back) * 1000));
+            self.fires_at = Some(now.plus_ms(u64::from(applied_seconds) * 1000));
             self.last_pet = Some(now);
-            self.record_taken_pet(now);
+            self.record_accepted_pet(now);
         }
         match (std::mem::replace(&mut self.pending, Pending::Nothing), result) {
-            (Pending::Nothing, Ok(read_back)) => self.check_sliding(requested, read_back),
+            (Pending::Nothing, Ok(applied_seconds)) => self.check_sliding(requested, applied_seconds),
             (Pending::Nothing, Err(errno)) => {
                 if self.record_refused_pet() {
                     self.reply(0, Outcome::Notice(Notice::DeviceFailed { errno }));
@@ -382,20 +384,20 @@ impl Core {
     }
 
     /// Clears an earlier refusal once pets have succeeded for a whole timeout after the device was armed again.
-    fn record_taken_pet(&mut self, now: Moment) {
-        let Pets::Returning { since } = self.pets else { return };
+    fn record_accepted_pet(&mut self, now: Moment) {
+        let PetStatus::Recovering { since } = self.pets else { return };
         let seconds = self.device.map_or(0, |device| self.full_timeout_seconds(&device));
-        if since.plus_ms(u64::from(seconds) * 1000).left_ns(now).is_some() {
-            self.pets = Pets::Taken;
+        if since.plus_ms(u64::from(seconds) * 1000).remaining_ns(now).is_some() {
+            self.pets = PetStatus::Accepted;
             self.save();
         }
     }
 
     /// Records that the device has refused a pet. Returns `true` if that is new.
     fn record_refused_pet(&mut self) -> bool {
-        let is_first_refusal = self.pets != Pets::Refused;
+        let is_first_refusal = self.pets != PetStatus::Refused;
         if is_first_refusal {
-            self.pets = Pets::Refused;
+            self.pets = PetStatus::Refused;
             self.save();
         }
         is_first_refusal
@@ -403,10 +405,10 @@ impl Core {
 
     /// Marks a device as fixed if it accepts a longer timeout than requested, even if it seemed sliding when it was
     /// opened.
-    fn check_sliding(&mut self, requested: Option<u32>, read_back: u32) {
+    fn check_sliding(&mut self, requested: Option<u32>, applied_seconds: u32) {
         if let (Some(device), Some(requested)) = (&mut self.device, requested)
             && device.sliding
-            && read_back > requested
+            && applied_seconds > requested
         {
             device.sliding = false;
             self.save();
@@ -415,11 +417,11 @@ impl Core {
     }
 
     fn save(&mut self) {
-        self.effects.push_back(Effect::Save(Saved {
+        self.effects.push_back(Effect::Save(SavedState {
             state: self.state,
             device: self.device,
             timing: self.timing,
-            takes_no_pets: !self.takes_pets(),
+            refuses_pets: !self.accepts_pets(),
         }));
     }
 

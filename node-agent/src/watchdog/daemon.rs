@@ -10,7 +10,7 @@ mod service_manager;
 
 use super::core::Core;
 use super::device::{Device, DeviceLocation, KernelDevice, SimulatedDevice};
-use super::protocol::{DEFAULT_SOCKET, Privileges, Saved, State};
+use super::protocol::{DEFAULT_SOCKET, Privileges, SavedState, State};
 use super::{clock, seqpacket, system_calls, system_conf};
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Parser;
@@ -218,7 +218,7 @@ fn take_over(
                 else {
                     return None;
                 };
-                core.resume(clock::now(), facts, Some(Saved { takes_no_pets: true, ..saved }));
+                core.resume(clock::now(), facts, Some(SavedState { refuses_pets: true, ..saved }));
                 return Some(Device::Kernel(KernelDevice::inherit_failed(descriptor, path)));
             }
         },

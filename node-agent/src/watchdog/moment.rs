@@ -38,7 +38,7 @@ impl Moment {
 
     /// Returns the nanoseconds from this moment to `deadline` on the clock that reaches it first; `None` once either
     /// clock is past the deadline. Exactly at the deadline, the result is `Some(0)`.
-    pub const fn left_ns(self, deadline: Self) -> Option<u64> {
+    pub const fn remaining_ns(self, deadline: Self) -> Option<u64> {
         match (
             deadline.monotonic_raw_ns.checked_sub(self.monotonic_raw_ns),
             deadline.boottime_ns.checked_sub(self.boottime_ns),
@@ -89,7 +89,7 @@ mod tests {
         let deadline = Moment { monotonic_raw_ns: 100, boottime_ns: 150 };
         let check = |raw, boot, left| {
             let now = Moment { monotonic_raw_ns: raw, boottime_ns: boot };
-            assert_eq!(now.left_ns(deadline), left, "at {raw}/{boot}");
+            assert_eq!(now.remaining_ns(deadline), left, "at {raw}/{boot}");
         };
         check(90, 90, Some(10));
         check(50, 149, Some(1));

@@ -165,7 +165,7 @@ pub struct Status {
     pub pretimeout_seconds: Option<u32>,
     /// `true` if the device has refused a pet, and has not accepted pets for a whole timeout since it was armed again.
     /// The daemon then resets the machine itself when the deadline passes.
-    pub takes_no_pets: bool,
+    pub refuses_pets: bool,
 }
 
 /// The daemon's privileges. The daemon works without them, but less reliably on a starved machine.
@@ -323,13 +323,13 @@ pub struct Timing {
 /// The state that the daemon stores outside its process, with the retained descriptor. The next daemon continues from
 /// this state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Saved {
+pub struct SavedState {
     /// The state.
     pub state: State,
     /// The device, while it is open.
     pub device: Option<DeviceFacts>,
     /// The timing, once armed.
     pub timing: Option<Timing>,
-    /// `true` if the device has refused a pet, as in [`Status::takes_no_pets`].
-    pub takes_no_pets: bool,
+    /// `true` if the device has refused a pet, as in [`Status::refuses_pets`].
+    pub refuses_pets: bool,
 }

@@ -4,7 +4,7 @@ use super::node_rules::{self, listed};
 use super::spread::can_use_distinct_nodes;
 use super::{ResourceRule, RuleConflict, RuleInput, Rules, contradictions};
 use ha_api_types::id::{NodeName, ResourceName};
-use ha_api_types::names::bare;
+use ha_api_types::names::without_type;
 use ha_api_types::placement::Affinity;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub(super) fn compile(declared: &RuleInput) -> (Rules, Vec<RuleConflict>) {
         let Some(rule) = &spec.resource_affinity else { continue };
         let partners = ResourceRule {
             name: name.clone(),
-            resources: rule.resources.iter().map(|name| bare(name).into()).collect(),
+            resources: rule.resources.iter().map(|name| without_type(name).into()).collect(),
             strict: rule.strict,
         };
         if partners.resources.len() < 2 {

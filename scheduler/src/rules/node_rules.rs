@@ -2,7 +2,7 @@
 
 use super::{NodeRule, RuleConflict, Rules};
 use ha_api_types::id::ResourceName;
-use ha_api_types::names::bare;
+use ha_api_types::names::without_type;
 use ha_api_types::placement::AffinityRuleSpec;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,12 +21,12 @@ pub(super) fn add(
     let mut owners: BTreeMap<ResourceName, BTreeSet<&String>> = BTreeMap::new();
     for (name, rule) in &enabled {
         for resource in &rule.resources {
-            owners.entry(bare(resource).into()).or_default().insert(name);
+            owners.entry(without_type(resource).into()).or_default().insert(name);
         }
     }
     for (name, rule) in enabled {
         let resources: BTreeSet<ResourceName> =
-            rule.resources.iter().map(|resource| bare(resource).into()).collect();
+            rule.resources.iter().map(|resource| without_type(resource).into()).collect();
         let shared: BTreeSet<ResourceName> = resources
             .iter()
             .filter(|resource| owners.get(*resource).is_some_and(|names| names.len() > 1))

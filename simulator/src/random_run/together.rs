@@ -91,8 +91,11 @@ fn affinity_sets(rules: &[AffinityRule]) -> Vec<BTreeSet<ResourceName>> {
         if !affinity_spec.strict || affinity_spec.affinity != Affinity::Positive {
             continue;
         }
-        let mut merged: BTreeSet<ResourceName> =
-            affinity_spec.resources.iter().map(|name| ha_api_types::names::bare(name).into()).collect();
+        let mut merged: BTreeSet<ResourceName> = affinity_spec
+            .resources
+            .iter()
+            .map(|name| ha_api_types::names::without_type(name).into())
+            .collect();
         sets.retain(|set| {
             let separate = set.is_disjoint(&merged);
             if !separate {

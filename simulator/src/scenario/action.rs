@@ -248,5 +248,5 @@ impl Action {
 
 /// Returns the name without its type: `100` for `vm:100`.
 pub fn bare(name: &str) -> ResourceName {
-    ha_api_types::names::bare(name).into()
+    ha_api_types::names::without_type(name).into()
 }

@@ -124,7 +124,7 @@ fn normalized_object(value: &Value) -> (Value, Vec<Problem>) {
         {
             problems.push(Problem::invalid("metadata.name", problem));
         }
-        object["metadata"]["name"] = json!(names::bare(&name));
+        object["metadata"]["name"] = json!(names::without_type(&name));
     }
     problems.extend(validation::problems(kind, &object));
     if kind == Kind::Cluster && name != CLUSTER_NAME {

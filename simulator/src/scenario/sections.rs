@@ -47,7 +47,7 @@ pub(super) fn nodes(reader: &mut Reader<'_>, value: &Value) -> Vec<Machine> {
             reader.add_problem(&path, "a node needs a name");
             continue;
         };
-        if let Some(problem) = names::problem(&name, names::MAX_NODE_NAME_LENGTH) {
+        if let Some(problem) = names::invalid_reason(&name, names::MAX_NODE_NAME_LENGTH) {
             reader.add_problem(&fields.path_of("name"), problem);
         }
         if name == "leader" {

@@ -13,7 +13,7 @@ use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Millis;
 use ha_node_agent::core::{Command, CommandId, Journal, WatchdogRequestId};
 use ha_node_agent::watchdog::core::{Core as WatchdogCore, Input};
-use ha_node_agent::watchdog::protocol::Saved;
+use ha_node_agent::watchdog::protocol::SavedState;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The state of a machine.
@@ -148,7 +148,7 @@ pub(crate) struct Watchdog {
     /// `true` if the daemon has ended and is not restarted automatically.
     pub dead: bool,
     /// Record that the daemon stores for its next process.
-    pub saved: Option<Saved>,
+    pub saved: Option<SavedState>,
     /// `true` if the device is open: the daemon holds its descriptor or, after the daemon's death, the service manager
     /// does.
     pub open: bool,

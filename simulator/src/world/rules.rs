@@ -3,7 +3,7 @@
 use super::World;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
-use ha_api_types::names::bare;
+use ha_api_types::names::without_type;
 use ha_api_types::node::Node;
 use ha_api_types::placement::{Affinity, AffinityRule, Group, RuleStatus};
 use ha_api_types::quantity::{Amounts, Quantity};
@@ -54,7 +54,7 @@ impl World {
     ) -> Vec<String> {
         let affinity_spec = |rule: &AffinityRule| {
             let affinity_spec = rule.spec.node_affinity.clone()?;
-            affinity_spec.resources.iter().any(|member| bare(member) == name).then_some(affinity_spec)
+            affinity_spec.resources.iter().any(|member| without_type(member) == name).then_some(affinity_spec)
         };
         let rule_violations = rules.iter().filter_map(|rule| {
             let affinity_spec = affinity_spec(rule)
@@ -90,7 +90,7 @@ impl World {
             let members = affinity_spec
                 .into_iter()
                 .flat_map(|affinity_spec| &affinity_spec.resources)
-                .map(|member| ResourceName::from(bare(member)));
+                .map(|member| ResourceName::from(without_type(member)));
             let names_service = members.clone().any(|member| member == *name);
             let other_members = members.filter(move |member| names_service && member != name);
             other_members.map(|other| (rule.metadata.name.as_str(), other))

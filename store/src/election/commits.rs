@@ -22,7 +22,7 @@ const MAX_PAUSES: usize = 4096;
 
 impl CommitGaps {
     /// Records that a commit of this process was applied; the answer arrived at `now`.
-    pub fn applied(&mut self, now: Mono) {
+    pub fn record_commit(&mut self, now: Mono) {
         if self.last.is_none() {
             // Before the first commit of this process, possibly no process could commit. Earlier observations therefore
             // start again now.
@@ -46,7 +46,7 @@ impl CommitGaps {
 
     /// Returns the time at which an observation that began at `since` must start again: the end of the last pause
     /// longer than `longest_ms`. `None` if the observation remains valid.
-    pub fn restart_of(&self, since: Mono, longest_ms: Millis) -> Option<Mono> {
+    pub fn restart_time_of(&self, since: Mono, longest_ms: Millis) -> Option<Mono> {
         self.last_pause(since, longest_ms).map(|(_, end)| end)
     }
 

@@ -68,32 +68,32 @@ impl Election {
         let seen_revision = self.view.candidate.as_ref().map(|entry| entry.mod_revision);
         let is_other =
             |own: &Membership| self.view.revision >= own.revision && seen_revision != Some(own.revision);
-        match &mut self.presence {
+        match &mut self.candidate_state {
             CandidateState::Own { own, .. }
             | CandidateState::Refreshing { own }
             | CandidateState::Unread { own: Some(own), .. }
                 if is_other(own) =>
             {
-                self.presence = self.resolve_candidate_state(now);
+                self.candidate_state = self.resolve_candidate_state(now);
             }
             CandidateState::Unread { reading, own: None } if read_tracker.is_complete(*reading) => {
-                self.presence = self.resolve_candidate_state(now);
+                self.candidate_state = self.resolve_candidate_state(now);
             }
             CandidateState::Unread { reading, own: Some(own) } if read_tracker.is_complete(*reading) => {
-                self.presence = CandidateState::Own { own: *own, due: now.raw };
+                self.candidate_state = CandidateState::Own { own: *own, due: now.raw };
             }
             CandidateState::Foreign { revisions, since, is_refreshed, .. } => {
                 let candidate_revisions =
                     self.view.candidate.as_ref().map(|entry| (entry.mod_revision, self.refreshed));
                 match candidate_revisions {
-                    None => self.presence = CandidateState::Unjoined { kept: None, due: now.raw },
+                    None => self.candidate_state = CandidateState::Unjoined { kept: None, due: now.raw },
                     Some(candidate_revisions) if *revisions != candidate_revisions => {
                         (*revisions, *since, *is_refreshed) = (candidate_revisions, now.raw, true);
                     }
                     Some(_) => {}
                 }
             }
-            CandidateState::Unjoined { .. } => self.presence = self.resolve_candidate_state(now),
+            CandidateState::Unjoined { .. } => self.candidate_state = self.resolve_candidate_state(now),
             CandidateState::Own { .. }
             | CandidateState::Refreshing { .. }
             | CandidateState::Unread { .. }
@@ -134,8 +134,8 @@ impl Election {
         outcome: &Outcome,
         read_tracker: &mut ReadTracker,
     ) {
-        let CandidateState::Joining { kept } = self.presence else { return };
-        self.presence = match outcome {
+        let CandidateState::Joining { kept } = self.candidate_state else { return };
+        self.candidate_state = match outcome {
             Outcome::Applied(revision) => {
                 self.may_keep = false;
                 let joined = kept.map_or(*revision, |(created, _)| created);
@@ -160,8 +160,8 @@ impl Election {
         if let Outcome::Applied(revision) = outcome {
             self.refreshed = self.refreshed.max(*revision);
         }
-        let CandidateState::Refreshing { own } = self.presence else { return };
-        self.presence = match outcome {
+        let CandidateState::Refreshing { own } = self.candidate_state else { return };
+        self.candidate_state = match outcome {
             Outcome::Applied(_) | Outcome::Refused(_) | Outcome::LeaseNotFound => {
                 CandidateState::Own { own, due: now.raw + self.interval_ms }
             }
@@ -177,10 +177,10 @@ impl Election {
         outcome: &Outcome,
         read_tracker: &mut ReadTracker,
     ) {
-        if self.presence != CandidateState::Removing {
+        if self.candidate_state != CandidateState::Removing {
             return;
         }
-        self.presence = match outcome {
+        self.candidate_state = match outcome {
             Outcome::Applied(_) => CandidateState::Unjoined { kept: None, due: now.raw },
             Outcome::Conflict(_) | Outcome::Unknown(_) | Outcome::Refused(_) | Outcome::LeaseNotFound => {
                 CandidateState::Unread { reading: read_tracker.request(), own: None }
@@ -192,11 +192,11 @@ impl Election {
     pub(super) fn poll_membership(&mut self, now: &Now) -> Option<Step> {
         let candidate = self.keys.candidate(&self.candidate.id);
         let refresh = self.keys.refresh(&self.candidate.id);
-        match &self.presence {
+        match &self.candidate_state {
             CandidateState::Unjoined { kept, due } if now.raw >= *due => {
                 let guard = kept.map_or(Guard::Absent, |(_, modified)| Guard::Unchanged(modified));
                 let value = serde_json::to_vec(&self.candidate).unwrap_or_default();
-                self.presence = CandidateState::Joining { kept: *kept };
+                self.candidate_state = CandidateState::Joining { kept: *kept };
                 Some(Step::Commit(WriteKind::Candidate, Transaction::new().put(candidate, guard, value)))
             }
             CandidateState::Own { own, due } if now.raw >= *due => {
@@ -208,7 +208,7 @@ impl Election {
                 let transaction = Transaction::new()
                     .put(refresh, self.refresh_guard(), value)
                     .guard(candidate, Guard::Unchanged(own.revision));
-                self.presence = CandidateState::Refreshing { own };
+                self.candidate_state = CandidateState::Refreshing { own };
                 Some(Step::Commit(WriteKind::Refresh, transaction))
             }
             CandidateState::Foreign { revisions: (modified, _), since, .. }
@@ -219,7 +219,7 @@ impl Election {
                     Guard::Absent => removal.guard(refresh, Guard::Absent),
                     guard @ (Guard::Unchanged(_) | Guard::Created(_)) => removal.delete(refresh, guard),
                 };
-                self.presence = CandidateState::Removing;
+                self.candidate_state = CandidateState::Removing;
                 Some(Step::Commit(WriteKind::Removal, transaction))
             }
             CandidateState::Own { .. }
@@ -237,7 +237,7 @@ impl Election {
     }
 
     pub(super) fn membership_deadline(&self) -> Option<(Mono, &'static str)> {
-        match &self.presence {
+        match &self.candidate_state {
             CandidateState::Own { due, .. } => Some((*due, "refresh the candidate")),
             CandidateState::Foreign { since, .. } => {
                 Some((*since + self.valid_ms, "delete the candidate key of another process"))

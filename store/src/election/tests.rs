@@ -336,11 +336,11 @@ fn leader_yields_once_per_thirty_leases() {
 fn a_commit_gap_restarts_an_observation() {
     let mut gaps = CommitGaps::default();
     for at in [0, 1_000, 2_000, 6_000, 7_000] {
-        gaps.applied(Mono(at));
+        gaps.record_commit(Mono(at));
     }
-    assert_eq!(gaps.restart_of(Mono(1_500), 3_000), Some(Mono(6_000)));
-    assert_eq!(gaps.restart_of(Mono(6_500), 3_000), None);
-    assert_eq!(gaps.restart_of(Mono(1_500), 4_000), None);
+    assert_eq!(gaps.restart_time_of(Mono(1_500), 3_000), Some(Mono(6_000)));
+    assert_eq!(gaps.restart_time_of(Mono(6_500), 3_000), None);
+    assert_eq!(gaps.restart_time_of(Mono(1_500), 4_000), None);
     assert_eq!(gaps.last_pause(Mono(500), 3_000), Some((Mono(2_000), Mono(6_000))));
     assert_eq!(gaps.last_pause(Mono(500), 4_000), None, "no pause is that long");
     assert!(gaps.is_current(Mono(9_000), 3_000));
@@ -350,11 +350,11 @@ fn a_commit_gap_restarts_an_observation() {
 #[test]
 fn observations_restart_at_the_first_commit() {
     let mut gaps = CommitGaps::default();
-    assert_eq!(gaps.restart_of(Mono(1_000), 3_000), None);
+    assert_eq!(gaps.restart_time_of(Mono(1_000), 3_000), None);
     assert!(!gaps.is_current(Mono(6_000), 3_000), "until then, no node is declared dead");
-    gaps.applied(Mono(6_000));
-    gaps.applied(Mono(7_000));
-    assert_eq!(gaps.restart_of(Mono(1_000), 3_000), Some(Mono(6_000)));
-    assert_eq!(gaps.restart_of(Mono(6_000), 3_000), None);
+    gaps.record_commit(Mono(6_000));
+    gaps.record_commit(Mono(7_000));
+    assert_eq!(gaps.restart_time_of(Mono(1_000), 3_000), Some(Mono(6_000)));
+    assert_eq!(gaps.restart_time_of(Mono(6_000), 3_000), None);
     assert_eq!(gaps.last_pause(Mono(1_000), 3_000), Some((Mono(0), Mono(6_000))), "no commit came before");
 }

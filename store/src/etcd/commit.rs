@@ -9,7 +9,7 @@
 
 use super::Inner;
 use super::failure::Failure;
-use super::race::{Call, Repeat, race};
+use super::race::{Call, RetryPolicy, race};
 use super::resolve::{Resolution, resolve, resolve_ended};
 use crate::transaction::{Entry, Guard, MAX_REQUEST_BYTES, Outcome, Transaction, Write};
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, PutOptions, Txn, TxnOp, TxnOpResponse};
@@ -55,7 +55,7 @@ pub(super) async fn commit(inner: &Arc<Inner>, transaction: Transaction) -> Outc
             Ok(to_answer(&response))
         })
     });
-    let repeat = if transaction.may_be_sent_again() { Repeat::Freely } else { Repeat::Unsent };
+    let repeat = if transaction.may_be_sent_again() { RetryPolicy::Always } else { RetryPolicy::IfNotSent };
     let settled = race(inner, call, repeat, |result, unresolved| {
         if let Err(Failure::Full(reason)) = &result
             && unresolved == 0
@@ -66,7 +66,7 @@ pub(super) async fn commit(inner: &Arc<Inner>, transaction: Transaction) -> Outc
     })
     .await;
     if let Some(reason) = full {
-        return settle_full(inner, &transaction, reason).await;
+        return resolve_no_space(inner, &transaction, reason).await;
     }
     match (settled, refused) {
         (Ok(outcome), _) => outcome,
@@ -82,7 +82,7 @@ pub(super) async fn commit(inner: &Arc<Inner>, transaction: Transaction) -> Outc
 ///
 /// etcd may also give this answer after it has applied the transaction. No copy is still in progress, so one
 /// linearizable read settles the outcome. If the read fails or is inconclusive, the outcome stays unknown.
-async fn settle_full(inner: &Arc<Inner>, transaction: &Transaction, reason: String) -> Outcome {
+async fn resolve_no_space(inner: &Arc<Inner>, transaction: &Transaction, reason: String) -> Outcome {
     let gets: Vec<TxnOp> =
         transaction.guards().keys().map(|key| TxnOp::get(key.as_str(), Some(GetOptions::new()))).collect();
     let read = Txn::new().and_then(gets);

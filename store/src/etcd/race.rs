@@ -19,11 +19,11 @@ pub(super) type Call<T> =
 
 /// Permission for several attempts of a request to reach etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Repeat {
+pub(super) enum RetryPolicy {
     /// Another attempt runs in parallel with a slow attempt, and after an attempt that failed without an answer.
-    Freely,
+    Always,
     /// Another attempt runs only after attempts that certainly did not reach etcd.
-    Unsent,
+    IfNotSent,
 }
 
 /// Runs a request.
@@ -38,7 +38,7 @@ pub(super) enum Repeat {
 pub(super) async fn race<T: Send + 'static, R>(
     inner: &Arc<Inner>,
     call: Call<T>,
-    repeat: Repeat,
+    repeat: RetryPolicy,
     mut judge: impl FnMut(Result<T, Failure>, usize) -> ControlFlow<R>,
 ) -> Result<R, Failure> {
     let attempt_timeout = inner.attempt_timeout();
@@ -55,8 +55,8 @@ pub(super) async fn race<T: Send + 'static, R>(
     let max_attempts = MAX_ATTEMPTS + inner.members.len();
     loop {
         let attempts = match repeat {
-            Repeat::Freely => MAX_ATTEMPTS,
-            Repeat::Unsent => 1,
+            RetryPolicy::Always => MAX_ATTEMPTS,
+            RetryPolicy::IfNotSent => 1,
         };
         let may_launch = launched - not_sent < attempts && launched < max_attempts;
         if running.is_empty() {

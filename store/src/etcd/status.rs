@@ -71,7 +71,7 @@ async fn member_status(inner: &Arc<Inner>, index: usize) -> MemberStatus {
     let mut status = MemberStatus { endpoint: member.endpoint.clone(), ..MemberStatus::default() };
     let answer = tokio::time::timeout(inner.attempt_timeout(), async {
         match member.status(inner).await {
-            Ok(response) => status.take_response(&response),
+            Ok(response) => status.add_response(&response),
             Err(failure) => {
                 let problem = failure.to_string();
                 // A refusal is an answer too.
@@ -84,7 +84,7 @@ async fn member_status(inner: &Arc<Inner>, index: usize) -> MemberStatus {
         if status.reachable
             && let Ok(page) = member.page(inner, "/metrics").await
         {
-            status.take_metrics(&page);
+            status.add_metrics(&page);
         }
     })
     .await;
@@ -101,7 +101,7 @@ async fn member_status(inner: &Arc<Inner>, index: usize) -> MemberStatus {
 }
 
 impl MemberStatus {
-    fn take_response(&mut self, response: &StatusResponse) {
+    fn add_response(&mut self, response: &StatusResponse) {
         let header = response.header();
         let member_id = header.map_or(0, ResponseHeader::member_id);
         let has_leader = response.leader() != 0;
@@ -119,7 +119,7 @@ impl MemberStatus {
         self.alarms = response.errors().to_vec();
     }
 
-    fn take_metrics(&mut self, page: &str) {
+    fn add_metrics(&mut self, page: &str) {
         let value = |name: &str| {
             page.lines()
                 .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse::<f64>().ok())
@@ -160,7 +160,7 @@ mod tests {
                     etcd_debugging_mvcc_db_compaction_last 0\n\
                     etcd_mvcc_db_total_size_in_bytes 20480\n";
         let mut status = MemberStatus::default();
-        status.take_metrics(page);
+        status.add_metrics(page);
         let expected = MemberStatus {
             version: Some("3.5.30".to_owned()),
             leader: true,

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 const SILENT_PERIODS: u32 = 3;
 /// Interval between requests for the progress while events are held: the server does not answer while its watches catch
 /// up.
-const HELD_PERIOD: Duration = Duration::from_millis(20);
+const INCOMPLETE_REVISION_PERIOD: Duration = Duration::from_millis(20);
 /// Watch id of an answer that applies to all watches of a stream.
 const ALL_WATCHES: i64 = -1;
 
@@ -66,9 +66,9 @@ struct OpenWatch {
     responses: WatchResponseStream,
     /// `true` for several selectors, whose events are held until they are complete.
     several: bool,
-    held: BTreeMap<(Revision, String), Change>,
-    heard_at: Instant,
-    ask_at: Instant,
+    incomplete: BTreeMap<(Revision, String), Change>,
+    last_response_at: Instant,
+    next_progress_request_at: Instant,
 }
 
 async fn open(inner: &Arc<Inner>, selectors: &[String], from: Revision) -> Result<OpenWatch, Failure> {
@@ -122,7 +122,7 @@ async fn open_on(
         let options = options(selector, from).with_watch_id(id);
         sender.watch(selector.as_str(), Some(options)).await.map_err(fail)?;
     }
-    let mut held = BTreeMap::new();
+    let mut incomplete = BTreeMap::new();
     let mut created = 0;
     while created < selectors.len() {
         let response = responses.message().await.map_err(fail)?;
@@ -131,7 +131,7 @@ async fn open_on(
         check_response(&response)?;
         created += usize::from(response.created());
         // A watch of the stream that was created earlier may already deliver events.
-        held.extend(changes(&response));
+        incomplete.extend(changes(&response));
     }
     let now = Instant::now();
     Ok(OpenWatch {
@@ -139,9 +139,9 @@ async fn open_on(
         sender,
         responses,
         several: selectors.len() > 1,
-        held,
-        heard_at: now,
-        ask_at: now,
+        incomplete,
+        last_response_at: now,
+        next_progress_request_at: now,
     })
 }
 
@@ -159,39 +159,39 @@ fn options(selector: &str, from: Revision) -> WatchOptions {
 impl OpenWatch {
     async fn next(&mut self, inner: &Inner) -> Result<Option<WatchItem>, Failure> {
         let period = inner.attempt_timeout();
-        let silent_at = self.heard_at + period * SILENT_PERIODS;
+        let silent_at = self.last_response_at + period * SILENT_PERIODS;
         tokio::select! {
             message = self.responses.message() => {
                 let message = message.map_err(|error| Failure::of(&error))?;
                 let response = message.ok_or_else(|| Failure::Unknown("watch ended".to_owned()))?;
-                self.heard_at = Instant::now();
+                self.last_response_at = Instant::now();
                 self.handle(&response)
             }
-            () = tokio::time::sleep_until(self.ask_at) => {
-                self.ask_at = Instant::now() + if self.held.is_empty() { period } else { HELD_PERIOD };
+            () = tokio::time::sleep_until(self.next_progress_request_at) => {
+                self.next_progress_request_at = Instant::now() + if self.incomplete.is_empty() { period } else { INCOMPLETE_REVISION_PERIOD };
                 let asking = tokio::time::timeout_at(silent_at, self.sender.request_progress());
                 match asking.await {
                     Ok(asked) => asked.map_err(|error| Failure::of(&error)).map(|()| None),
-                    Err(_) => Err(self.silent(inner)),
+                    Err(_) => Err(self.silence_failure(inner)),
                 }
             }
             () = tokio::time::sleep_until(silent_at) => {
-                Err(self.silent(inner))
+                Err(self.silence_failure(inner))
             }
         }
     }
 
-    fn silent(&self, inner: &Inner) -> Failure {
+    fn silence_failure(&self, inner: &Inner) -> Failure {
         let endpoint = &inner.members[self.member].endpoint;
-        let silence = self.heard_at.elapsed().as_millis();
+        let silence = self.last_response_at.elapsed().as_millis();
         Failure::Unknown(format!("{endpoint}: no message on the watch for {silence} ms"))
     }
 
     fn handle(&mut self, response: &WatchResponse) -> Result<Option<WatchItem>, Failure> {
         check_response(response)?;
-        let had_none = self.held.is_empty();
-        self.held.extend(changes(response));
-        let newest = self.held.last_key_value().map(|((revision, _), _)| *revision);
+        let had_none = self.incomplete.is_empty();
+        self.incomplete.extend(changes(response));
+        let newest = self.incomplete.last_key_value().map(|((revision, _), _)| *revision);
         if !self.several {
             // A single watch delivers its events in order, and all events of one revision in one message.
             if let Some(revision) = newest {
@@ -205,16 +205,16 @@ impl OpenWatch {
                 self.release(Revision(revision)).unwrap_or(WatchItem::Progress(Revision(revision))),
             ));
         }
-        if had_none && !self.held.is_empty() {
-            self.ask_at = Instant::now();
+        if had_none && !self.incomplete.is_empty() {
+            self.next_progress_request_at = Instant::now();
         }
         Ok(None)
     }
 
     /// Returns the held events up to a revision.
     fn release(&mut self, revision: Revision) -> Option<WatchItem> {
-        let later = self.held.split_off(&(revision + 1, String::new()));
-        let complete = std::mem::replace(&mut self.held, later);
+        let later = self.incomplete.split_off(&(revision + 1, String::new()));
+        let complete = std::mem::replace(&mut self.incomplete, later);
         let changes: Vec<Change> = complete.into_values().collect();
         (!changes.is_empty()).then_some(WatchItem::Changes { changes, revision })
     }

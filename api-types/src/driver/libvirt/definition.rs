@@ -114,10 +114,10 @@ fn text_of(node: Node<'_, '_>) -> String {
     node.text().unwrap_or_default().trim().to_owned()
 }
 
-type Wrong<'a, 'input> = (Node<'a, 'input>, String);
+type InvalidElement<'a, 'input> = (Node<'a, 'input>, String);
 
 /// Returns the memory in bytes; the default unit of libvirt is KiB.
-fn memory_of<'a, 'input>(node: Node<'a, 'input>) -> Result<Quantity, Wrong<'a, 'input>> {
+fn memory_of<'a, 'input>(node: Node<'a, 'input>) -> Result<Quantity, InvalidElement<'a, 'input>> {
     let (text, unit) = (text_of(node), node.attribute("unit").unwrap_or("KiB"));
     let factor: Option<i128> = match unit {
         "b" | "bytes" => Some(1),
@@ -138,7 +138,7 @@ fn memory_of<'a, 'input>(node: Node<'a, 'input>) -> Result<Quantity, Wrong<'a, '
 }
 
 /// Returns the number of processors at the start; more can be added while the machine runs.
-fn processors_of<'a, 'input>(node: Node<'a, 'input>) -> Result<Quantity, Wrong<'a, 'input>> {
+fn processors_of<'a, 'input>(node: Node<'a, 'input>) -> Result<Quantity, InvalidElement<'a, 'input>> {
     let text = node.attribute("current").map_or_else(|| text_of(node), str::to_owned);
     match text.parse::<u32>() {
         Ok(number) if number > 0 => Ok(Quantity::from_units(i128::from(number))),

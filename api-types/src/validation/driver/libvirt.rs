@@ -1,7 +1,7 @@
 //! Checks of driver `libvirt`.
 
 use super::super::context::Context;
-use super::{absolute, printable};
+use super::{is_absolute, is_printable};
 use crate::driver::{DomainDefinition, LibvirtDriver, LibvirtMigration, NODE_PLACEHOLDER, is_domain_name};
 use crate::problem::member;
 
@@ -49,7 +49,7 @@ pub(super) fn check(libvirt: &LibvirtDriver, context: &mut Context) {
     if !domain.is_empty() && !is_domain_name(domain) {
         context.invalid(&at("domain"), format!("{domain:?} is not a valid domain name"));
     }
-    if !definition.is_empty() && !absolute(definition) {
+    if !definition.is_empty() && !is_absolute(definition) {
         context.invalid(&at("definition"), "must be an absolute path");
     }
     if libvirt.uri.as_deref().is_some_and(|uri| !is_local(uri)) {
@@ -69,7 +69,7 @@ fn check_migration(migration: &LibvirtMigration, context: &mut Context) {
             context.invalid(&at, format!("must contain the name of the target, such as {example}"));
         } else if without.contains(['{', '}']) {
             context.invalid(&at, format!("invalid placeholder: only {NODE_PLACEHOLDER} is supported"));
-        } else if !uri.contains("://") || uri.starts_with('-') || !printable(uri) {
+        } else if !uri.contains("://") || uri.starts_with('-') || !is_printable(uri) {
             context.invalid(&at, format!("not a valid address: use an address such as {example}"));
         }
     }
@@ -91,7 +91,7 @@ fn check_migration(migration: &LibvirtMigration, context: &mut Context) {
 /// Returns `true` for `qemu:///system`, with optional transport and parameters, and without a host.
 fn is_local(uri: &str) -> bool {
     let Some((scheme, rest)) = uri.split_once("://") else { return false };
-    matches!(scheme, "qemu" | "qemu+unix") && rest.starts_with('/') && rest.len() > 1 && printable(uri)
+    matches!(scheme, "qemu" | "qemu+unix") && rest.starts_with('/') && rest.len() > 1 && is_printable(uri)
 }
 
 /// Returns `true` for 32 hexadecimal digits. As in libvirt, hyphens are ignored.

@@ -1,7 +1,7 @@
 //! Checks of driver `lxc`.
 
 use super::super::context::Context;
-use super::{absolute, podman};
+use super::{is_absolute, podman};
 use crate::driver::LxcDriver;
 use crate::problem::member;
 
@@ -20,10 +20,10 @@ pub(super) fn check(lxc: &LxcDriver, context: &mut Context) {
             ),
         );
     }
-    if !lxc.config.is_empty() && !absolute(&lxc.config) {
+    if !lxc.config.is_empty() && !is_absolute(&lxc.config) {
         context.invalid(&at("config"), format!("must be an absolute path, got {:?}", lxc.config));
     }
-    podman::limits(&at("limits"), &lxc.limits, context);
+    podman::check_limits(&at("limits"), &lxc.limits, context);
     if let Some(check) = &lxc.health_check {
         let path = at("healthCheck");
         if check.command.is_empty() {

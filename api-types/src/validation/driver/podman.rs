@@ -1,7 +1,7 @@
 //! Checks of driver `podman`.
 
 use super::super::context::Context;
-use super::{absolute, arguments, environment, printable, working_directory};
+use super::{check_arguments, check_environment, check_working_directory, is_absolute, is_printable};
 use crate::driver::{HealthCheck, Limits, PodmanDriver, Port};
 use crate::problem::{element, member};
 use crate::quantity::Quantity;
@@ -50,24 +50,24 @@ pub(super) fn check(podman: &PodmanDriver, context: &mut Context) {
             ),
         );
     }
-    if image.starts_with('-') || !printable(image) {
+    if image.starts_with('-') || !is_printable(image) {
         context.invalid(&at("image"), format!("{image:?} is not a valid image name"));
     }
-    arguments(&at("command"), &podman.command, context);
-    environment(&at("environment"), &podman.environment, context);
-    mounts(&at("mounts"), podman, context);
-    ports(&at("ports"), podman, context);
+    check_arguments(&at("command"), &podman.command, context);
+    check_environment(&at("environment"), &podman.environment, context);
+    check_mounts(&at("mounts"), podman, context);
+    check_ports(&at("ports"), podman, context);
     if podman.network.as_deref().is_some_and(|network| !is_name(network)) {
         context.invalid(&at("network"), "must be host, none, bridge or the name of a network");
     }
     if podman.user.as_deref().is_some_and(|user| !is_user(user)) {
         context.invalid(&at("user"), "must be user or user:group, as names or numbers");
     }
-    working_directory(&at("workingDirectory"), podman.working_directory.as_deref(), context);
-    limits(&at("limits"), &podman.limits, context);
-    ulimits(&at("ulimits"), &podman.ulimits, context);
+    check_working_directory(&at("workingDirectory"), podman.working_directory.as_deref(), context);
+    check_limits(&at("limits"), &podman.limits, context);
+    check_ulimits(&at("ulimits"), &podman.ulimits, context);
     if let Some(check) = &podman.health_check {
-        health_check(&at("healthCheck"), check, image.is_empty(), context);
+        check_health_check(&at("healthCheck"), check, image.is_empty(), context);
     }
     if image.is_empty() {
         for (field, _) in of_images(podman).into_iter().filter(|(_, is_given)| *is_given) {
@@ -94,25 +94,25 @@ fn of_images(podman: &PodmanDriver) -> [(&'static str, bool); 9] {
     ]
 }
 
-fn mounts(path: &str, podman: &PodmanDriver, context: &mut Context) {
-    context.size(path, podman.mounts.len());
+fn check_mounts(path: &str, podman: &PodmanDriver, context: &mut Context) {
+    context.check_size(path, podman.mounts.len());
     for (index, mount) in podman.mounts.iter().enumerate() {
         let path = element(path, index);
         for (field, directory) in [("source", &mount.source), ("target", &mount.target)] {
-            if !absolute(directory) {
+            if !is_absolute(directory) {
                 context
                     .invalid(&member(&path, field), format!("must be an absolute path, got {directory:?}"));
             }
         }
-        if absolute(&mount.target) && mount.target.trim_end_matches('/').is_empty() {
+        if is_absolute(&mount.target) && mount.target.trim_end_matches('/').is_empty() {
             context.invalid(&member(&path, "target"), "must not be the root of the container");
         }
     }
-    context.distinct(path, podman.mounts.iter().map(|mount| mount.target.trim_end_matches('/')));
+    context.check_distinct(path, podman.mounts.iter().map(|mount| mount.target.trim_end_matches('/')));
 }
 
-fn ports(path: &str, podman: &PodmanDriver, context: &mut Context) {
-    context.size(path, podman.ports.len());
+fn check_ports(path: &str, podman: &PodmanDriver, context: &mut Context) {
+    context.check_size(path, podman.ports.len());
     if let Some(mode @ ("host" | "none")) = podman.network.as_deref().filter(|_| !podman.ports.is_empty()) {
         context
             .invalid(path, format!("ports cannot be published with network {mode}: remove ports or network"));
@@ -144,7 +144,7 @@ fn collide(one: &Port, other: &Port) -> bool {
         && (one.address == other.address || everywhere(one) || everywhere(other))
 }
 
-pub(super) fn limits(path: &str, limits: &Limits, context: &mut Context) {
+pub(super) fn check_limits(path: &str, limits: &Limits, context: &mut Context) {
     if limits.cpu.is_some_and(|cpu| cpu < MIN_CPU) {
         context.invalid(&member(path, "cpu"), "must be at least 10m (0.01 cores)");
     }
@@ -156,7 +156,7 @@ pub(super) fn limits(path: &str, limits: &Limits, context: &mut Context) {
     }
 }
 
-fn ulimits(path: &str, ulimits: &BTreeMap<String, String>, context: &mut Context) {
+fn check_ulimits(path: &str, ulimits: &BTreeMap<String, String>, context: &mut Context) {
     for (name, text) in ulimits {
         let path = member(path, name);
         if !ULIMITS.contains(&name.as_str()) {
@@ -185,7 +185,7 @@ fn ulimits(path: &str, ulimits: &BTreeMap<String, String>, context: &mut Context
     }
 }
 
-fn health_check(path: &str, check: &HealthCheck, is_existing: bool, context: &mut Context) {
+fn check_health_check(path: &str, check: &HealthCheck, is_existing: bool, context: &mut Context) {
     if is_existing && !check.command.is_empty() {
         context.invalid(
             &member(path, "command"),
@@ -202,10 +202,10 @@ fn health_check(path: &str, check: &HealthCheck, is_existing: bool, context: &mu
 
 /// Checks the command of a health check, and its times.
 pub(super) fn check_times(path: &str, check: &HealthCheck, context: &mut Context) {
-    arguments(&member(path, "command"), &check.command, context);
-    context.seconds(&member(path, "intervalSeconds"), check.interval_seconds, 0.1, MAX_SECONDS);
-    context.seconds(&member(path, "timeoutSeconds"), check.timeout_seconds, 0.1, MAX_SECONDS);
-    context.seconds(&member(path, "startPeriodSeconds"), check.start_period_seconds, 0.0, MAX_SECONDS);
+    check_arguments(&member(path, "command"), &check.command, context);
+    context.check_seconds(&member(path, "intervalSeconds"), check.interval_seconds, 0.1, MAX_SECONDS);
+    context.check_seconds(&member(path, "timeoutSeconds"), check.timeout_seconds, 0.1, MAX_SECONDS);
+    context.check_seconds(&member(path, "startPeriodSeconds"), check.start_period_seconds, 0.0, MAX_SECONDS);
     if !(1..=1000).contains(&check.retries) {
         context.invalid(&member(path, "retries"), "must be between 1 and 1000");
     }
@@ -220,7 +220,7 @@ fn is_name(text: &str) -> bool {
 
 fn is_user(text: &str) -> bool {
     let parts: Vec<&str> = text.split(':').collect();
-    parts.len() <= 2 && parts.iter().all(|part| !part.is_empty() && !part.contains('/') && printable(part))
+    parts.len() <= 2 && parts.iter().all(|part| !part.is_empty() && !part.contains('/') && is_printable(part))
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! Checks of driver `systemd`.
 
 use super::super::context::Context;
-use super::{absolute, arguments, environment, printable, user, working_directory};
+use super::{
+    check_arguments, check_environment, check_user, check_working_directory, is_absolute, is_printable,
+};
 use crate::driver::{SystemdDriver, UNIT_TYPES, is_essential_unit};
 use crate::id::ResourceName;
 use crate::problem::{element, member};
@@ -23,16 +25,16 @@ pub(super) fn check(systemd: &SystemdDriver, context: &mut Context) {
     } else if let Some(problem) = name_problem(systemd) {
         context.invalid(&member(path, "unit"), problem);
     }
-    arguments(&member(path, "command"), &systemd.command, context);
-    if systemd.command.first().is_some_and(|program| !program.is_empty() && !absolute(program)) {
+    check_arguments(&member(path, "command"), &systemd.command, context);
+    if systemd.command.first().is_some_and(|program| !program.is_empty() && !is_absolute(program)) {
         context.invalid(
             &element(&member(path, "command"), 0),
             "must be an absolute path: systemd does not search PATH",
         );
     }
-    environment(&member(path, "environment"), &systemd.environment, context);
-    working_directory(&member(path, "workingDirectory"), systemd.working_directory.as_deref(), context);
-    user(&member(path, "user"), systemd.user.as_deref(), context);
+    check_environment(&member(path, "environment"), &systemd.environment, context);
+    check_working_directory(&member(path, "workingDirectory"), systemd.working_directory.as_deref(), context);
+    check_user(&member(path, "user"), systemd.user.as_deref(), context);
     if systemd.command.is_empty() {
         let given = [
             ("environment", !systemd.environment.is_empty()),
@@ -58,7 +60,7 @@ pub(super) fn check(systemd: &SystemdDriver, context: &mut Context) {
 fn name_problem(systemd: &SystemdDriver) -> Option<String> {
     let unit = &systemd.unit;
     let name = systemd.unit_name(&ResourceName::default());
-    if unit.contains('/') || unit.starts_with('.') || !printable(unit) || name.len() > MAX_NAME {
+    if unit.contains('/') || unit.starts_with('.') || !is_printable(unit) || name.len() > MAX_NAME {
         return Some(format!("{unit:?} is not a valid unit name"));
     }
     if OTHER_TYPES.iter().any(|suffix| unit.ends_with(suffix)) {

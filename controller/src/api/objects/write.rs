@@ -340,7 +340,7 @@ impl<'a, S: Store> Writer<'a, S> {
                 Err(error) if options.create_missing && error.is_not_found() => {
                     let proposed = build_object(None)?;
                     let admitted = self.admit(manager, None, proposed, duplicates).await?;
-                    check_named(names::bare(name), &admitted)?;
+                    check_named(names::without_type(name), &admitted)?;
                     match self.insert(admitted).await {
                         Err(error) if error.is_already_exists() => continue,
                         other => return other,
@@ -503,7 +503,7 @@ impl<S: Store> Writer<'_, S> {
             ));
         }
         let given_name = configuration.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        if !given_name.is_empty() && names::bare(given_name) != names::bare(name) {
+        if !given_name.is_empty() && names::without_type(given_name) != names::without_type(name) {
             return Err(ApiError::bad_request(format!(
                 "the name of the object ({given_name}) does not match the name on the URL ({name})"
             )));
@@ -513,7 +513,7 @@ impl<S: Store> Writer<'_, S> {
             map.shift_remove("status");
         }
         // The URL names the object; a name with a type prefix denotes the same object.
-        configuration["metadata"]["name"] = Value::from(names::bare(name));
+        configuration["metadata"]["name"] = Value::from(names::without_type(name));
         let build_object = |live: Option<&Value>| {
             let applied =
                 managed::apply(live, &configuration, &self.manager, self.parameters.force, &self.now);

@@ -10,7 +10,7 @@ use crate::core::world::ClusterView;
 use ha_api_types::error_reason::ErrorReason;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
-use ha_api_types::names::bare;
+use ha_api_types::names::without_type;
 use ha_api_types::operation::{OperationAction, OperationSpec};
 use ha_api_types::reason::Reason;
 use ha_api_types::time::Mono;
@@ -157,8 +157,11 @@ impl Proposal {
             let as_secondary = spec.action == OperationAction::ReplaceSecondary;
             let moves = matches!(spec.action, OperationAction::Migrate | OperationAction::Relocate);
             let moved = spec.resource.zip(spec.node).filter(|_| moves || as_secondary);
-            let moved =
-                moved.map(|(resource, node)| Moved { resource: bare(&resource).into(), node, as_secondary });
+            let moved = moved.map(|(resource, node)| Moved {
+                resource: without_type(&resource).into(),
+                node,
+                as_secondary,
+            });
             return Ok(moved.map(|moved| Proposal {
                 kind,
                 name: name.to_owned(),

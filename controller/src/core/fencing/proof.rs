@@ -8,7 +8,7 @@ use crate::core::world::{Versioned, guard_of};
 use ha_api_types::event::EventType;
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Fence, FenceState, Proof, SameMachine};
+use ha_api_types::record::{Fence, FenceState, MachineComparison, Proof};
 use ha_store::Guard;
 
 /// Searches for a proof for a node that is Fencing. The view contains the close, and therefore every report that was
@@ -88,12 +88,12 @@ fn registration_proof(subject: &FencedNode<'_>, fence: &Versioned<Fence>) -> Opt
         return None;
     }
     let same_boot = report.value.boot_id == fence.value.boot_id;
-    match report.value.machine().same(fence.value.machine()) {
-        SameMachine::Yes | SameMachine::Unclear if same_boot => Some(Proof::Reregistered),
-        SameMachine::Yes => Some(Proof::NewBoot { boot_id: report.value.boot_id.clone() }),
+    match report.value.machine().compare(fence.value.machine()) {
+        MachineComparison::Same | MachineComparison::Unclear if same_boot => Some(Proof::Reregistered),
+        MachineComparison::Same => Some(Proof::NewBoot { boot_id: report.value.boot_id.clone() }),
         // Only one of the two records has a product id, so the node may be a clone of the machine that is still
         // isolated.
-        SameMachine::No | SameMachine::Unclear => None,
+        MachineComparison::Different | MachineComparison::Unclear => None,
     }
 }
 

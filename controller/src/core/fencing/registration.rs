@@ -9,7 +9,7 @@ use ha_api_types::id::{Epoch, NodeName, ResourceName, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{Node, NodeSpec};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Assignment, Fence, FenceState, MachineIds, NodeReport, Proof, SameMachine};
+use ha_api_types::record::{Assignment, Fence, FenceState, MachineComparison, MachineIds, NodeReport, Proof};
 use ha_api_types::resource::ServiceState;
 use ha_store::{Guard, Transaction};
 
@@ -42,8 +42,8 @@ pub(super) fn plan_close(
     plan: &mut Plan,
 ) {
     let name = subject.name;
-    let same_machine = report.value.machine().same(fence.value.machine());
-    if same_machine == SameMachine::No {
+    let same_machine = report.value.machine().compare(fence.value.machine());
+    if same_machine == MachineComparison::Different {
         refuse_other_machine(input, name, fence, report, plan);
         return;
     }
@@ -68,9 +68,9 @@ pub(super) fn plan_close(
     }
     let proof = match (same_boot, same_machine) {
         (true, _) => Some(Proof::Reregistered),
-        (false, SameMachine::Yes) => Some(Proof::NewBoot { boot_id: report.value.boot_id.clone() }),
+        (false, MachineComparison::Same) => Some(Proof::NewBoot { boot_id: report.value.boot_id.clone() }),
         // A product id is missing, so the machine may be a clone, and its boot is no proof (FENCING R5.27).
-        (false, SameMachine::Unclear | SameMachine::No) => None,
+        (false, MachineComparison::Unclear | MachineComparison::Different) => None,
     };
     close(input, subject, fence, proof.as_ref(), OnApplied::None, plan);
 }
@@ -84,7 +84,7 @@ pub(super) fn plan_admission(
 ) {
     let Some(report) = subject.registration() else { return };
     let known_machine = fence.value.machine_id.is_empty()
-        || report.value.machine().same(fence.value.machine()) != SameMachine::No;
+        || report.value.machine().compare(fence.value.machine()) != MachineComparison::Different;
     let confirmed_gone = match &fence.value.proof {
         Some(Proof::Operator { .. }) => true,
         Some(Proof::Device { name }) => devices::is_power(input, subject.name, name),
@@ -125,7 +125,7 @@ fn refuse_clone(input: &PlanInput<'_>, name: &str, report: &Versioned<NodeReport
         let machine = fence.value.machine();
         other.as_str() != name
             && fence.value.state == FenceState::Open
-            && report.value.machine().is_surely(machine)
+            && report.value.machine().is_certainly_same(machine)
             && cluster_view
                 .alive
                 .get(other.as_str())

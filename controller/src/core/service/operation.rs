@@ -32,7 +32,7 @@ pub(in crate::core) fn requests_by_service<'a>(
     let mut requests: BTreeMap<ResourceName, ServiceRequest<'_>> = BTreeMap::new();
     for (name, operation) in input.cluster_view.open_operations() {
         let Some(resource) = operation.value.spec.resource.as_deref() else { continue };
-        let resource = ResourceName::from(names::bare(resource));
+        let resource = ResourceName::from(names::without_type(resource));
         let status = input.cluster_view.operation_statuses.get(name);
         let request = ServiceRequest { name, operation, status };
         let takes_precedence = requests.get(&resource).is_none_or(|known| {

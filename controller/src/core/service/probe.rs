@@ -215,7 +215,7 @@ fn answer_of_report(
 pub(super) fn is_answered_by_operator(input: &PlanInput<'_>, service: &Service<'_>, node: &NodeName) -> bool {
     input.cluster_view.open_operations().any(|(_, operation)| {
         let spec = &operation.value.spec;
-        let named = spec.resource.as_deref().map(ha_api_types::names::bare);
+        let named = spec.resource.as_deref().map(ha_api_types::names::without_type);
         spec.action == OperationAction::Start
             && named == Some(service.name)
             && spec.not_on.as_deref() == Some(node)

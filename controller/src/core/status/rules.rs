@@ -88,7 +88,7 @@ fn missing<'a>(input: &PlanInput<'_>, spec: &'a AffinityRuleSpec) -> Vec<&'a str
         .clone()
         .flat_map(|rule| &rule.resources)
         .chain(spec.resource_affinity.iter().flat_map(|rule| &rule.resources))
-        .filter(|name| !cluster_view.resources.contains_key(names::bare(name)));
+        .filter(|name| !cluster_view.resources.contains_key(names::without_type(name)));
     let nodes =
         by_node.flat_map(|rule| rule.nodes.0.keys()).filter(|node| !cluster_view.nodes.contains_key(*node));
     resources.map(String::as_str).chain(nodes.map(NodeName::as_str)).collect()

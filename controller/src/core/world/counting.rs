@@ -152,7 +152,7 @@ impl ClusterView {
         if !phase.is_final() || before.is_some_and(OperationPhase::is_final) {
             return;
         }
-        let resource = spec.resource.as_deref().map(names::bare);
+        let resource = spec.resource.as_deref().map(names::without_type);
         let resource = resource.and_then(|resource| self.resources.get(resource));
         let driver = resource.and_then(|known| known.value.spec.driver.kind()).map_or("", DriverKind::name);
         counting.events.push(MetricEvent::Operation { action: spec.action, driver, phase });

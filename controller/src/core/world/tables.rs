@@ -67,7 +67,9 @@ pub(super) fn put_single<T: DeserializeOwned + Default>(
 fn read_leniently<T: DeserializeOwned + Default>(entry: &Entry) -> (T, Result<(), Partial<()>>) {
     match lenient::read(&entry.value) {
         Ok(value) => (value, Ok(())),
-        Err(Partial { value, lost, error }) => (value, Err(Partial { value: (), lost, error })),
+        Err(Partial { value, unreadable_fields, error }) => {
+            (value, Err(Partial { value: (), unreadable_fields, error }))
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::apply::ExecutionSettings;
 use crate::failure::Failure;
 use clap::{ArgAction, Args, ValueHint};
-use ha_api_types::names::bare;
+use ha_api_types::names::without_type;
 use ha_scheduler::balance::model::Cluster;
 use ha_scheduler::balance::problem::Settings;
 use ha_scheduler::balance::search::Goal;
@@ -144,7 +144,7 @@ impl Options {
 
     /// Returns the name of an instance, without the type that the name of a live service may have.
     pub(crate) fn name<'a>(&self, name: &'a str) -> &'a str {
-        if self.text_data.is_none() { bare(name) } else { name }
+        if self.text_data.is_none() { without_type(name) } else { name }
     }
 
     /// Returns the settings for the execution of a plan.

@@ -3,7 +3,7 @@
 use super::{CONTROLLER_GROUP, Init, Role};
 use crate::config::{ConnectionFlags, LOCAL_SERVER};
 use crate::failure::Failure;
-use ha_api_types::names::{MAX_NODE_NAME_LENGTH, problem};
+use ha_api_types::names::{MAX_NODE_NAME_LENGTH, invalid_reason};
 use ha_api_types::timing::Profile;
 use nix::unistd::{Gid, Group};
 use reqwest::Url;
@@ -157,7 +157,7 @@ fn etcd(flags: &Init) -> Result<Etcd, Failure> {
 fn node(flags: &Init) -> Result<Node, Failure> {
     let name = flags.node.clone().unwrap_or_else(node_name);
     // The agent accepts more names, but the API would not find a node with such a name.
-    if let Some(problem) = problem(&name, MAX_NODE_NAME_LENGTH) {
+    if let Some(problem) = invalid_reason(&name, MAX_NODE_NAME_LENGTH) {
         let name_source = if flags.node.is_some() { "--node" } else { "the host name" };
         return Err(Failure::usage(format!("{name_source} is not a valid node name: {problem}"))
             .help("add --node NAME"));

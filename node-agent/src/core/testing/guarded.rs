@@ -115,7 +115,7 @@ fn a_shorter_validity_is_committed_after_the_daemon() {
             let protocol::State::Armed { deadline } = world.daemon.status().state else {
                 panic!("{:?}", world.daemon.status())
             };
-            let left_ms = Moment::from(&world.now()).left_ns(deadline).unwrap_or(0) / 1_000_000;
+            let left_ms = Moment::from(&world.now()).remaining_ns(deadline).unwrap_or(0) / 1_000_000;
             assert!(left_ms <= report.timings.heartbeat_valid_ms, "{left_ms}");
         }
     }

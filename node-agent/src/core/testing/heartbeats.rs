@@ -94,7 +94,7 @@ fn another_instance_in_alive_key_ends_this_process() {
         &Alive { instance: "other".into(), epoch: Epoch(1), sequence: 1 },
     );
     world.advance(2_000);
-    assert_eq!(world.exit, Some(Exit::TakenOver));
+    assert_eq!(world.exit, Some(Exit::Superseded));
     assert!(world.copies["web"].running);
     let commits = world.commits.len();
     world.input(Input::Tick);

@@ -105,14 +105,14 @@ async fn start_or_adopt(
             .await
             .map_err(|error| io_failure("cannot search for processes of the service", &error))?
         {
-            ServiceState::Empty(Lock::Taken(lock)) => break lock,
-            ServiceState::Empty(Lock::NeverMade | Lock::Held) => {
+            ServiceState::Empty(Lock::Acquired(lock)) => break lock,
+            ServiceState::Empty(Lock::NotCreated | Lock::HeldByOther) => {
                 let made = context.programs.directory_of(&service.name).lock();
                 match made
                     .map_err(|error| io_failure("cannot create the directory of the service", &error))?
                 {
-                    Lock::Taken(lock) => break lock,
-                    Lock::Held | Lock::NeverMade => sleep(POLL_INTERVAL).await,
+                    Lock::Acquired(lock) => break lock,
+                    Lock::HeldByOther | Lock::NotCreated => sleep(POLL_INTERVAL).await,
                 }
             }
             ServiceState::Running(record) => {
@@ -274,8 +274,8 @@ impl Context {
     /// Returns the state of the service. A free lock means that there is no supervisor, not even one that is being
     /// started.
     async fn query_state(&self, service: &ServiceDefinition) -> io::Result<ServiceState> {
-        let lock = self.programs.directory_of(&service.name).lock_if_made()?;
-        if matches!(lock, Lock::Held)
+        let lock = self.programs.directory_of(&service.name).lock_if_created()?;
+        if matches!(lock, Lock::HeldByOther)
             && let Some(record) = self.programs.record(service)
             && record.main.is_alive()?
             && record.supervisor.is_alive()?
@@ -284,11 +284,11 @@ impl Context {
         }
         let leftovers = search_in_thread(self.programs.search(service)).await?;
         Ok(match lock {
-            Lock::Held => ServiceState::Changing,
-            Lock::Taken(_) | Lock::NeverMade if leftovers.has_no_service_processes() => {
+            Lock::HeldByOther => ServiceState::Changing,
+            Lock::Acquired(_) | Lock::NotCreated if leftovers.has_no_service_processes() => {
                 ServiceState::Empty(lock)
             }
-            Lock::Taken(_) | Lock::NeverMade => ServiceState::Leftovers(leftovers),
+            Lock::Acquired(_) | Lock::NotCreated => ServiceState::Leftovers(leftovers),
         })
     }
 

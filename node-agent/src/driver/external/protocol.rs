@@ -131,13 +131,13 @@ pub(super) struct Answer {
     #[serde(default)]
     class: Option<Class>,
     #[serde(flatten)]
-    more: More,
+    details: AnswerDetails,
 }
 
 /// Members that only some answers have.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct More {
+struct AnswerDetails {
     name: String,
     version: String,
     actions: Vec<String>,
@@ -170,7 +170,7 @@ pub(super) struct Description {
 }
 
 impl Description {
-    pub(super) fn has(&self, action: Action) -> bool {
+    pub(super) fn supports(&self, action: Action) -> bool {
         self.actions.contains(&action)
     }
 }
@@ -223,8 +223,8 @@ impl Answer {
                 return Err(self.unexpected_result(Action::Describe));
             }
         }
-        if self.more.name != file {
-            return Err(format!("driver name {:?} differs from its file name {file:?}", self.more.name));
+        if self.details.name != file {
+            return Err(format!("driver name {:?} differs from its file name {file:?}", self.details.name));
         }
         let optional = [
             Action::Kill,
@@ -237,11 +237,11 @@ impl Answer {
         // Unknown actions are ignored.
         let actions = optional
             .into_iter()
-            .filter(|action| self.more.actions.iter().any(|supported| supported == action.name()));
+            .filter(|action| self.details.actions.iter().any(|supported| supported == action.name()));
         Ok(Description {
-            version: self.more.version,
+            version: self.details.version,
             actions: actions.collect(),
-            settings: self.more.settings,
+            settings: self.details.settings,
         })
     }
 
@@ -258,7 +258,7 @@ impl Answer {
     }
 
     /// Interprets the answer to a command.
-    pub(super) fn done(self, action: Action) -> Result<(), DriverFailure> {
+    pub(super) fn into_result(self, action: Action) -> Result<(), DriverFailure> {
         let (class, message) = match self.result {
             AnswerResult::Done => return Ok(()),
             AnswerResult::Failed => {
@@ -285,10 +285,10 @@ impl Answer {
         let microseconds = |seconds: f64| (seconds * 1e6) as u64;
         (self.result == AnswerResult::Done).then(|| Sample {
             at,
-            cpu: self.more.cpu_seconds.map(|seconds| Meter::Total(microseconds(seconds))),
-            memory: self.more.memory_bytes,
-            disk: self.more.disk_bytes.map(Meter::Total),
-            network: self.more.network_bytes.map(Meter::Total),
+            cpu: self.details.cpu_seconds.map(|seconds| Meter::Total(microseconds(seconds))),
+            memory: self.details.memory_bytes,
+            disk: self.details.disk_bytes.map(Meter::Total),
+            network: self.details.network_bytes.map(Meter::Total),
         })
     }
 
@@ -374,9 +374,9 @@ mod tests {
 
     #[test]
     fn action_answers_are_parsed() {
-        assert_eq!(answer(r#"{"result": "done"}"#).done(Action::Start), Ok(()));
+        assert_eq!(answer(r#"{"result": "done"}"#).into_result(Action::Start), Ok(()));
         let check = |text: &str, action: Action, class: FailureClass, reason: Reason, message: &str| {
-            let failure = answer(text).done(action).expect_err(text);
+            let failure = answer(text).into_result(action).expect_err(text);
             assert_eq!((failure.class, failure.reason, failure.message.as_str()), (class, reason, message));
         };
         check(
@@ -434,7 +434,7 @@ mod tests {
             (flag_description.version.as_str(), flag_description.actions.as_slice()),
             ("1.2", &[Action::Monitor][..])
         );
-        assert!(flag_description.has(Action::Monitor) && !flag_description.has(Action::Kill));
+        assert!(flag_description.supports(Action::Monitor) && !flag_description.supports(Action::Kill));
         for (text, expected) in [
             (r#"{"result": "failed", "message": "zfs is missing"}"#, "zfs is missing"),
             (

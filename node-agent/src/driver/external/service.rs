@@ -129,7 +129,7 @@ impl Context {
         if !runs {
             self.watches.end(&service.name);
             let request_parameters = DriverRequest::new(Action::Start, service.timeouts.start_ms());
-            self.ask(service, request_parameters).await?.done(Action::Start)?;
+            self.ask(service, request_parameters).await?.into_result(Action::Start)?;
             match self.observe(service).await {
                 Observed::Running => {}
                 Observed::NotRunning => {
@@ -176,7 +176,7 @@ impl Context {
             Ok(spec) => self.description(&spec.name).await.ok(),
             Err(_) => None,
         };
-        let has_kill = description.is_some_and(|description| description.has(Action::Kill));
+        let has_kill = description.is_some_and(|description| description.supports(Action::Kill));
         let action = if has_kill { Action::Kill } else { Action::Stop };
         let ended = self.run_command(service, DriverRequest::new(action, KILL_TIMEOUT_MS)).await;
         self.confirm_stopped(service, ended.err()).await
@@ -212,7 +212,7 @@ impl Context {
     pub(super) async fn receive(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         let description = self.usable_driver(service).await?;
         check_can_migrate(service, &description)?;
-        if !description.has(Action::Receive) {
+        if !description.supports(Action::Receive) {
             return Ok(());
         }
         self.watches.end(&service.name);
@@ -241,7 +241,7 @@ impl Context {
     ) -> Result<(), DriverFailure> {
         let description = self.usable_driver(service).await?;
         self.programs.record_start(service)?;
-        if !description.has(Action::Arrive) {
+        if !description.supports(Action::Arrive) {
             return Ok(());
         }
         let request_parameters = DriverRequest::new(Action::Arrive, service.timeouts.migrate_ms());
@@ -255,7 +255,7 @@ impl Context {
         at: Mono,
     ) -> Option<Sample> {
         let spec = external_spec(service).ok()?;
-        if self.description(&spec.name).await.ok()?.has(Action::Measure) {
+        if self.description(&spec.name).await.ok()?.supports(Action::Measure) {
             let answer = self.ask(service, DriverRequest::new(Action::Measure, MEASURE_TIMEOUT_MS)).await;
             return answer.ok()?.sample(at);
         }
@@ -291,7 +291,7 @@ impl Context {
         service: &ServiceDefinition,
         request_parameters: DriverRequest<'_>,
     ) -> Result<(), DriverFailure> {
-        self.ask(service, request_parameters).await?.done(request_parameters.action)
+        self.ask(service, request_parameters).await?.into_result(request_parameters.action)
     }
 
     /// Sends the driver a request about a service, and returns its answer.
@@ -306,7 +306,7 @@ impl Context {
             timeout_milliseconds: Some(request_parameters.limit_ms),
             ..self.request(service, request_parameters.action)?
         };
-        let run = self.run_of(service, &request)?;
+        let run = self.prepare_run(service, &request)?;
         answer(
             request_parameters.action,
             self.programs.run(&service.name, run.as_run(), request_parameters.limit_ms).await,
@@ -329,7 +329,7 @@ impl Context {
     }
 
     /// Prepares the run of the driver for a request.
-    pub(super) fn run_of(
+    pub(super) fn prepare_run(
         &self,
         service: &ServiceDefinition,
         request: &Request<'_>,
@@ -424,7 +424,7 @@ fn check_can_migrate(service: &ServiceDefinition, description: &Description) -> 
     if !spec.allow_migrate {
         return Err(failed(Reason::MoveFailed, "spec.driver.external.allowMigrate is not set"));
     }
-    if !description.has(Action::Migrate) {
+    if !description.supports(Action::Migrate) {
         let message =
             format!("driver {} cannot live-migrate a service because it has no action migrate", spec.name);
         return Err(failed(Reason::MoveFailed, &message));

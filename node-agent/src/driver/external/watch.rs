@@ -30,7 +30,7 @@ impl Context {
     pub(super) async fn watch(self: &Arc<Context>, service: &ServiceDefinition, runs: bool) {
         let Some(spec) = &service.driver.external else { return };
         let description = self.description(&spec.name).await;
-        let reports_events = description.is_ok_and(|description| description.has(Action::Monitor));
+        let reports_events = description.is_ok_and(|description| description.supports(Action::Monitor));
         if !runs && !reports_events {
             return;
         }
@@ -170,7 +170,7 @@ impl Watched {
         let begun = async {
             let request =
                 context.request(&self.service, Action::Monitor).map_err(|failure| failure.message)?;
-            let run = context.run_of(&self.service, &request).map_err(|failure| failure.message)?;
+            let run = context.prepare_run(&self.service, &request).map_err(|failure| failure.message)?;
             let begun = context.programs.begin_run(&self.service.name, run.as_run()).await;
             begun.map_err(|error| error.to_string())?.map_err(|failure| failure.message)
         };

@@ -181,11 +181,11 @@ impl Domain {
         cancelled: &AtomicBool,
         _held: OwnedMutexGuard<()>,
     ) -> Result<(), DriverFailure> {
-        let mut observation = self.query_state().await.map_err(|error| failure::of_start(&error))?;
+        let mut observation = self.query_state().await.map_err(|error| failure::start_failure(&error))?;
         if matches!(observation.state, DomainState::Arriving | DomainState::Broken(_)) {
             let destroyed = self.virsh.ask(KILL_TIMEOUT, &["destroy", &observation.uuid]).await;
-            destroyed.map_err(|error| failure::of_start(&error))?;
-            observation = self.query_state().await.map_err(|error| failure::of_start(&error))?;
+            destroyed.map_err(|error| failure::start_failure(&error))?;
+            observation = self.query_state().await.map_err(|error| failure::start_failure(&error))?;
         }
         let may_begin = || {
             let is_cancelled = cancelled.load(Ordering::SeqCst);
@@ -196,7 +196,7 @@ impl Domain {
             DomainState::Paused { by_migration: true } => {
                 may_begin()?;
                 let resumed = self.virsh.ask(self.start_limit(), &["resume", &observation.uuid]).await;
-                resumed.map_err(|error| failure::of_start(&error))?;
+                resumed.map_err(|error| failure::start_failure(&error))?;
             }
             DomainState::Absent | DomainState::Off => {
                 let xml = self.definition(&observation).await?;
@@ -211,7 +211,7 @@ impl Domain {
                 if let Some(path) = xml {
                     let _ = std::fs::remove_file(path);
                 }
-                create_result.map_err(|error| failure::of_start(&error))?;
+                create_result.map_err(|error| failure::start_failure(&error))?;
             }
             DomainState::Arriving
             | DomainState::Broken(_)
@@ -221,7 +221,7 @@ impl Domain {
             }
         }
         self.forget_receiving()?;
-        let observation = self.query_state().await.map_err(|error| failure::of_start(&error))?;
+        let observation = self.query_state().await.map_err(|error| failure::start_failure(&error))?;
         match observation.state.observed() {
             Observed::Running => {
                 self.record_state(true);
@@ -257,7 +257,7 @@ impl Domain {
         observation: &DomainObservation,
     ) -> Result<Option<PathBuf>, DriverFailure> {
         if observation.state == DomainState::Off
-            && self.info(&observation.uuid).await.map_err(|error| failure::of_start(&error))?.autostart
+            && self.info(&observation.uuid).await.map_err(|error| failure::start_failure(&error))?.autostart
         {
             let message = format!(
                 "libvirt starts the domain automatically when this node boots, even while it runs on another node: run virsh -c {} autostart --disable {}",

@@ -6,7 +6,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 
 /// Classifies a failed start by the text of the message, because `virsh` does not print libvirt's error numbers.
-pub(super) fn of_start(error: &VirshError) -> DriverFailure {
+pub(super) fn start_failure(error: &VirshError) -> DriverFailure {
     let message = error.to_string();
     let (class, reason) = match error {
         VirshError::Missing => (FailureClass::NeverHere, Reason::NotInstalled),
@@ -94,11 +94,11 @@ mod tests {
             ("internal error: qemu unexpectedly closed the monitor", FailureClass::RetryHere),
         ] {
             assert_eq!(
-                of_start(&VirshError::Reported(error_text.to_owned())).class,
+                start_failure(&VirshError::Reported(error_text.to_owned())).class,
                 expected,
                 "{error_text}"
             );
         }
-        assert_eq!(of_start(&VirshError::Missing).class, FailureClass::NeverHere);
+        assert_eq!(start_failure(&VirshError::Missing).class, FailureClass::NeverHere);
     }
 }

@@ -55,7 +55,7 @@ struct Service {
     /// `true` if an event announced that the host switches off the domain.
     host_shutdown_announced: bool,
     /// Time of the last shutdown request to the domain; `None` if there was none.
-    power_button: Option<Instant>,
+    power_button_pressed_at: Option<Instant>,
 }
 
 impl Watches {
@@ -74,7 +74,7 @@ impl Watches {
                 runs,
                 confirmed_at: Instant::now(),
                 host_shutdown_announced: false,
-                power_button: None,
+                power_button_pressed_at: None,
             };
             match watched.entry((virsh.clone(), domain.to_owned())) {
                 Entry::Occupied(mut occupied)
@@ -194,19 +194,21 @@ impl Shared {
         let mut watched = self.locked();
         let Some(service) = watched.get_mut(&(virsh.clone(), event.domain)) else { return };
         match event.change {
-            Change::Started => self.appeared(service),
+            Change::Started => self.on_appeared(service),
             Change::SwitchesOff { by_host } => service.host_shutdown_announced = by_host,
-            Change::PowerButton => service.power_button = Some(Instant::now()),
+            Change::PowerButton => service.power_button_pressed_at = Some(Instant::now()),
             Change::Ended { stopped_externally: false, .. } if service.host_shutdown_announced => {
-                self.exited(service, "QEMU was terminated on this node", true);
+                self.on_exited(service, "QEMU was terminated on this node", true);
             }
             Change::Ended { message: events::GUEST_SHUTDOWN, .. }
-                if service.power_button.is_some_and(|pressed_at| pressed_at.elapsed() < SHUTDOWN_WINDOW) =>
+                if service
+                    .power_button_pressed_at
+                    .is_some_and(|pressed_at| pressed_at.elapsed() < SHUTDOWN_WINDOW) =>
             {
-                self.exited(service, "guest was asked to shut down, as with \"virsh shutdown\"", true);
+                self.on_exited(service, "guest was asked to shut down, as with \"virsh shutdown\"", true);
             }
             Change::Ended { message, stopped_externally } => {
-                self.exited(service, message, stopped_externally);
+                self.on_exited(service, message, stopped_externally);
             }
             Change::Other => {}
         }
@@ -219,22 +221,22 @@ impl Shared {
                 continue;
             }
             if is_listed(domain) {
-                self.appeared(service);
+                self.on_appeared(service);
             } else {
-                self.exited(service, "domain is no longer in libvirt's list of running domains", false);
+                self.on_exited(service, "domain is no longer in libvirt's list of running domains", false);
             }
         }
     }
 
-    fn appeared(&self, service: &mut Service) {
+    fn on_appeared(&self, service: &mut Service) {
         if !std::mem::replace(&mut service.runs, true) {
             self.send(DriverEvent::Appeared { name: service.name.clone(), uid: service.uid.clone() });
         }
     }
 
-    fn exited(&self, service: &mut Service, message: &str, stopped_externally: bool) {
+    fn on_exited(&self, service: &mut Service, message: &str, stopped_externally: bool) {
         service.host_shutdown_announced = false;
-        service.power_button = None;
+        service.power_button_pressed_at = None;
         if std::mem::replace(&mut service.runs, false) {
             self.send(DriverEvent::Exited {
                 name: service.name.clone(),

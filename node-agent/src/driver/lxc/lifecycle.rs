@@ -50,7 +50,7 @@ fn retry_here(reason: Reason, message: impl Into<String>) -> DriverFailure {
     failure(FailureClass::RetryHere, reason, message)
 }
 
-fn query_failed(error: &ToolError) -> DriverFailure {
+fn query_failure(error: &ToolError) -> DriverFailure {
     retry_here(Reason::StartFailed, format!("cannot query the container: {error}"))
 }
 
@@ -137,13 +137,13 @@ async fn start_or_adopt(
     deadline: Instant,
 ) -> Result<Run, DriverFailure> {
     loop {
-        match query_state(context, container).await.map_err(|error| query_failed(&error))? {
+        match query_state(context, container).await.map_err(|error| query_failure(&error))? {
             ContainerState::Runs(run) => {
                 check_suitable(container).await?;
                 return wait_until_ready(context, service, container, run, deadline).await;
             }
             ContainerState::Changing(_) => sleep(POLL_INTERVAL).await,
-            ContainerState::Orphaned(_) => end(context, service, container, 0).await?,
+            ContainerState::Orphaned(_) => stop_container(context, service, container, 0).await?,
             ContainerState::Undefined => {
                 let file = container.config_file();
                 let message = format!(
@@ -170,13 +170,13 @@ async fn wait_for_launch(
     deadline: Instant,
 ) -> Result<Run, DriverFailure> {
     loop {
-        match query_state(context, container).await.map_err(|error| query_failed(&error))? {
+        match query_state(context, container).await.map_err(|error| query_failure(&error))? {
             ContainerState::Runs(run) => {
                 return wait_until_ready(context, service, container, run, deadline).await;
             }
             ContainerState::Changing(_) => sleep(POLL_INTERVAL).await,
             ContainerState::Ended | ContainerState::Undefined => {
-                return Err(ended_early(context, service, None).await);
+                return Err(early_end_failure(context, service, None).await);
             }
             ContainerState::Orphaned(pids) => {
                 return Err(retry_here(Reason::StartFailed, orphans(&container.name, &pids)));
@@ -250,7 +250,7 @@ async fn launch(
         Ok(Ok(status)) if status.success() => Ok(()),
         Ok(Ok(status)) => {
             let text = files.text();
-            Err(of_start(&container.name, &text, &status.to_string()))
+            Err(start_failure(&container.name, &text, &status.to_string()))
         }
         Ok(Err(error)) => Err(retry_here(Reason::StartFailed, format!("cannot run /bin/sh: {error}"))),
         Err(_) => {
@@ -261,24 +261,24 @@ async fn launch(
 }
 
 /// Classifies an error of LXC while a container was started.
-fn of_start(name: &str, log: &str, status: &str) -> DriverFailure {
+fn start_failure(name: &str, log: &str, status: &str) -> DriverFailure {
     let error = log::first_error(log);
     let cause = error.unwrap_or(status);
     let message = format!("cannot start container {name}: {cause}");
-    let says = |part: &str| cause.contains(part);
+    let cause_contains = |part: &str| cause.contains(part);
     if error.is_none() && (status.ends_with(": 126") || status.ends_with(": 127")) {
         let message =
             format!("cannot start container {name}: lxc-start is not installed: run apt install lxc");
         failure(FailureClass::NeverHere, Reason::NotInstalled, message)
-    } else if says("No such file or directory - Failed to exec") {
+    } else if cause_contains("No such file or directory - Failed to exec") {
         failure(FailureClass::NeverHere, Reason::NotInstalled, message)
-    } else if says("Failed to exec")
+    } else if cause_contains("Failed to exec")
         // The first error names the setting.
         || log.contains("Failed to parse config file")
-        || says("Failed to load config")
+        || cause_contains("Failed to load config")
     {
         failure(FailureClass::NeverHere, Reason::BadConfiguration, message)
-    } else if says("rootfs") {
+    } else if cause_contains("rootfs") {
         // The storage may not be mounted on this node.
         failure(FailureClass::TryElsewhere, Reason::StartFailed, message)
     } else {
@@ -297,22 +297,22 @@ async fn wait_until_ready(
 ) -> Result<Run, DriverFailure> {
     let check: Option<&HealthCheck> = service.driver.lxc.as_ref().and_then(|lxc| lxc.health_check.as_ref());
     let mut backoff = Backoff::new(READINESS_BACKOFF.0, READINESS_BACKOFF.1);
-    let mut last = "nothing".to_owned();
+    let mut last_result = "nothing".to_owned();
     if check.is_none() {
         sleep(MIN_RUN_TIME).await;
     }
     loop {
-        match query_state(context, container).await.map_err(|error| query_failed(&error))? {
+        match query_state(context, container).await.map_err(|error| query_failure(&error))? {
             ContainerState::Runs(now) => {
                 let Some(check) = check else { return Ok(now) };
                 match timeout_at(deadline, health::ask(container, check)).await {
                     Ok(Health::Healthy) => return Ok(now),
-                    Ok(Health::Unhealthy(why) | Health::Unknown(why)) => last = why,
+                    Ok(Health::Unhealthy(why) | Health::Unknown(why)) => last_result = why,
                     Ok(Health::Undefined) | Err(_) => {}
                 }
             }
             ContainerState::Ended | ContainerState::Undefined => {
-                return Err(ended_early(context, service, Some(run)).await);
+                return Err(early_end_failure(context, service, Some(run)).await);
             }
             ContainerState::Orphaned(pids) => {
                 return Err(retry_here(Reason::StartFailed, orphans(&container.name, &pids)));
@@ -322,13 +322,17 @@ async fn wait_until_ready(
         tokio::time::sleep_until((Instant::now() + backoff.advance()).min(deadline)).await;
         if Instant::now() >= deadline {
             let message =
-                format!("container was not healthy in time, last result of the health check: {last}");
+                format!("container was not healthy in time, last result of the health check: {last_result}");
             return Err(retry_here(Reason::TimedOut, message));
         }
     }
 }
 
-async fn ended_early(context: &Context, service: &ServiceDefinition, run: Option<Run>) -> DriverFailure {
+async fn early_end_failure(
+    context: &Context,
+    service: &ServiceDefinition,
+    run: Option<Run>,
+) -> DriverFailure {
     let end_message = how_it_ended(context, service, run).await;
     retry_here(Reason::StartFailed, format!("service exited immediately after its start: {end_message}"))
 }
@@ -350,13 +354,13 @@ pub(super) async fn stop(
 ) -> Result<(), DriverFailure> {
     context.watches.end(&service.name);
     let Some(container) = Container::of(&context.settings, service) else { return Ok(()) };
-    end(context, service, &container, graceful_ms).await?;
+    stop_container(context, service, &container, graceful_ms).await?;
     watch::ensure(context, service, None);
     Ok(())
 }
 
 /// Ends the container. Returns `Ok` once no process and no monitor of the container runs.
-async fn end(
+async fn stop_container(
     context: &Arc<Context>,
     service: &ServiceDefinition,
     container: &Container,
@@ -460,12 +464,12 @@ mod tests {
             (&[], RetryHere, Reason::StartFailed),
         ] {
             let log: String = messages.iter().map(|message| line(message)).collect();
-            let failure = of_start("web", &log, "exit status: 1");
+            let failure = start_failure("web", &log, "exit status: 1");
             assert_eq!((failure.class, failure.reason), (class, reason), "{messages:?}");
             let cause = messages.first().unwrap_or(&"exit status: 1");
             assert_eq!(failure.message, format!("cannot start container web: {cause}"));
         }
-        let missing = of_start("web", "", "exit status: 127");
+        let missing = start_failure("web", "", "exit status: 127");
         assert_eq!((missing.class, missing.reason), (NeverHere, Reason::NotInstalled));
     }
 }

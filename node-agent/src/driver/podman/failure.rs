@@ -16,7 +16,7 @@ pub(super) fn retry_here(reason: Reason, message: impl Into<String>) -> DriverFa
 }
 
 /// Classifies an error of podman while a container was created or started.
-pub(super) fn of_start(operation: &str, error: &ApiError) -> DriverFailure {
+pub(super) fn start_failure(operation: &str, error: &ApiError) -> DriverFailure {
     let text = error.to_string();
     let message = format!("{operation}: {text}");
     let ApiError::Refused { cause, .. } = error else { return retry_here(Reason::StartFailed, message) };
@@ -42,7 +42,7 @@ pub(super) fn of_start(operation: &str, error: &ApiError) -> DriverFailure {
 }
 
 /// Classifies an error of a pull.
-pub(super) fn of_pull(image: &str, error: &ApiError) -> DriverFailure {
+pub(super) fn pull_failure(image: &str, error: &ApiError) -> DriverFailure {
     let message = format!("image {image} is not on this node, and the pull failed: {error}");
     let ApiError::Refused { message: text, .. } = error else {
         return failure(FailureClass::TryElsewhere, Reason::StartFailed, message);
@@ -64,7 +64,7 @@ pub(super) fn of_pull(image: &str, error: &ApiError) -> DriverFailure {
 }
 
 /// Classifies the end of a program right after its start.
-pub(super) fn of_early_end(code: i32, exit_text: &str) -> DriverFailure {
+pub(super) fn early_exit_failure(code: i32, exit_text: &str) -> DriverFailure {
     let message = format!("service exited immediately after its start: {exit_text}");
     match code {
         126 => failure(FailureClass::NeverHere, Reason::BadConfiguration, message),
@@ -150,11 +150,12 @@ mod tests {
             ("OCI runtime error", "unable to set memory limit to 100", RetryHere, Reason::StartFailed),
             ("", "listen tcp4 :80: bind: address already in use", RetryHere, Reason::StartFailed),
         ] {
-            let failure = of_start("it cannot be started", &refused(cause, message));
+            let failure = start_failure("it cannot be started", &refused(cause, message));
             assert_eq!((failure.class, failure.reason), (class, reason), "{message}");
             assert_eq!(failure.message, format!("it cannot be started: {message}"));
         }
-        let failure = of_start("it cannot be started", &ApiError::Slow(std::time::Duration::from_secs(9)));
+        let failure =
+            start_failure("it cannot be started", &ApiError::Slow(std::time::Duration::from_secs(9)));
         assert_eq!(failure.class, RetryHere);
     }
 
@@ -169,11 +170,11 @@ mod tests {
             ("short-name \"nosuch\" did not resolve to an alias", NeverHere),
             ("invalid reference format", ConfigurationWrong),
         ] {
-            let failure = of_pull("i", &refused("", message));
+            let failure = pull_failure("i", &refused("", message));
             assert_eq!(failure.class, class, "{message}");
             assert!(failure.message.ends_with(message));
         }
-        assert_eq!(of_pull("i", &ApiError::Unreadable("x".into())).class, TryElsewhere);
+        assert_eq!(pull_failure("i", &ApiError::Unreadable("x".into())).class, TryElsewhere);
     }
 
     #[test]
@@ -184,7 +185,7 @@ mod tests {
             (126, FailureClass::NeverHere),
             (127, FailureClass::NeverHere),
         ] {
-            assert_eq!(of_early_end(code, "x").class, class, "{code}");
+            assert_eq!(early_exit_failure(code, "x").class, class, "{code}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::connection::ApiError;
 use super::container::{Container, ContainerState, Process, Run};
-use super::failure::{failure, of_early_end, of_pull, of_start, retry_here};
+use super::failure::{early_exit_failure, failure, pull_failure, retry_here, start_failure};
 use super::health::{self, Health};
 use super::{Context, definition};
 use crate::core::DriverFailure;
@@ -73,7 +73,7 @@ pub(super) async fn query_container(
 }
 
 async fn find(client: &Client, target: &Target<'_>) -> Result<Found, ApiError> {
-    let mut was_gone = false;
+    let mut was_process_gone = false;
     loop {
         let Some(container) = client.inspect(&target.name).await? else { return Ok(Found::Nothing) };
         if target.is_created_by_hactl() && container.resource() != Some(&target.service.name) {
@@ -84,9 +84,9 @@ async fn find(client: &Client, target: &Target<'_>) -> Result<Found, ApiError> {
         // conmon reports the end to podman before conmon itself ends, so a second answer of podman is up to date.
         if process == Process::Gone
             && matches!(&container_state, ContainerState::Ended(exit) if exit.unnoticed)
-            && !was_gone
+            && !was_process_gone
         {
-            was_gone = true;
+            was_process_gone = true;
             continue;
         }
         return Ok(Found::Container(Box::new(container), container_state));
@@ -100,11 +100,11 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -
     loop {
         match find(&context.client, &target).await {
             Ok(Found::Container(_, ContainerState::Runs(run))) => {
-                context.watches.running(context, service, &target.name, run);
+                context.watches.set_running(context, service, &target.name, run);
                 return Observed::Running;
             }
             Ok(Found::Nothing | Found::Foreign | Found::Container(_, ContainerState::Ended(_))) => {
-                context.watches.stopped(service, &target.name);
+                context.watches.set_stopped(service, &target.name);
                 return Observed::NotRunning;
             }
             Ok(Found::Container(_, ContainerState::Changing(_))) if Instant::now() < deadline => {
@@ -128,13 +128,13 @@ pub(super) async fn start(context: &Arc<Context>, service: &ServiceDefinition) -
             "spec.driver.podman requires image or container",
         ));
     };
-    context.watches.busy(&service.name);
+    context.watches.set_busy(&service.name);
     let deadline = Instant::now() + Duration::from_millis(service.timeouts.start_ms());
     // The inner steps have the same time limit and report the condition that they waited for, so the outer limit is
     // longer.
     match timeout_at(deadline + POLL_INTERVAL, start_or_adopt(context, &target, deadline)).await {
         Ok(Ok(run)) => {
-            context.watches.running(context, service, &target.name, run);
+            context.watches.set_running(context, service, &target.name, run);
             Ok(())
         }
         Ok(Err(failure)) => Err(failure),
@@ -152,8 +152,8 @@ async fn start_or_adopt(
 ) -> Result<Run, DriverFailure> {
     let (client, name) = (&context.client, &target.name);
     loop {
-        match find(client, target).await.map_err(|error| query_failed(&error))? {
-            Found::Foreign => return Err(name_taken(name)),
+        match find(client, target).await.map_err(|error| query_failure(&error))? {
+            Found::Foreign => return Err(foreign_container_failure(name)),
             Found::Nothing if target.is_created_by_hactl() => create(context, target, deadline).await?,
             Found::Nothing => {
                 let message = format!(
@@ -171,7 +171,7 @@ async fn start_or_adopt(
                 } else if container.definition() != Some(&definition::digest(target.podman)) {
                     // The container has another definition, for example after a change while no agent ran.
                     let graceful_ms = target.service.timeouts.stop_ms();
-                    end(context, target, graceful_ms).await?;
+                    stop_container(context, target, graceful_ms).await?;
                     continue;
                 }
                 return wait_until_ready(client, target, run, deadline).await;
@@ -179,7 +179,7 @@ async fn start_or_adopt(
             Found::Container(container, ContainerState::Ended(exit)) => {
                 if target.is_created_by_hactl() {
                     // Every start begins with the content of the image.
-                    end(context, target, 0).await?;
+                    stop_container(context, target, 0).await?;
                     continue;
                 }
                 if exit.unnoticed {
@@ -193,15 +193,15 @@ async fn start_or_adopt(
         }
         let limit = deadline.saturating_duration_since(Instant::now());
         let started = client.start(name, limit).await;
-        started.map_err(|error| of_start(&format!("cannot start container {name}"), &error))?;
+        started.map_err(|error| start_failure(&format!("cannot start container {name}"), &error))?;
         // Find the new run, and wait until it is ready.
         sleep(POLL_INTERVAL).await;
-        match find(client, target).await.map_err(|error| query_failed(&error))? {
+        match find(client, target).await.map_err(|error| query_failure(&error))? {
             Found::Container(_, ContainerState::Runs(run)) => {
                 return wait_until_ready(client, target, run, deadline).await;
             }
             Found::Container(_, ContainerState::Ended(exit)) => {
-                return Err(ended_early(client, name, exit.code, &exit.describe()).await);
+                return Err(early_end_failure(client, name, exit.code, &exit.describe()).await);
             }
             Found::Container(_, ContainerState::Changing(_)) => {}
             Found::Nothing | Found::Foreign => {
@@ -225,7 +225,7 @@ async fn create(context: &Context, target: &Target<'_>, deadline: Instant) -> Re
     }
     let image = &target.podman.image;
     let has_image = client.has_image(image).await;
-    if !has_image.map_err(|error| of_start(&format!("cannot look up image {image}"), &error))? {
+    if !has_image.map_err(|error| start_failure(&format!("cannot look up image {image}"), &error))? {
         pull(client, image, deadline).await?;
     }
     let body = definition::create_body(target.service, target.podman, &context.settings.node);
@@ -238,7 +238,7 @@ async fn create(context: &Context, target: &Target<'_>, deadline: Instant) -> Re
         tracing::info!(container = target.name, ?removed, "removed an incomplete container");
         return Err(retry_here(Reason::StartFailed, error.to_string()));
     }
-    Err(of_start(&format!("cannot create container {}", target.name), &error))
+    Err(start_failure(&format!("cannot create container {}", target.name), &error))
 }
 
 async fn pull(client: &Client, image: &str, deadline: Instant) -> Result<(), DriverFailure> {
@@ -253,7 +253,7 @@ async fn pull(client: &Client, image: &str, deadline: Instant) -> Result<(), Dri
         );
         return Err(failure(FailureClass::TryElsewhere, Reason::TimedOut, message));
     };
-    pulled.map_err(|error| of_pull(image, &error))
+    pulled.map_err(|error| pull_failure(image, &error))
 }
 
 /// Checks that an existing container can be a service of hactl, and removes its restart policy if podman supports
@@ -272,8 +272,8 @@ async fn check_suitable(client: &Client, container: &Container) -> Result<(), Dr
     }
     let Some(policy) = container.restart_policy() else { return Ok(()) };
     let changed = client.disable_restarts(name).await;
-    if changed.map_err(|error| of_start("cannot change the restart policy of the container", &error))? {
-        let now = client.inspect(name).await.map_err(|error| query_failed(&error))?;
+    if changed.map_err(|error| start_failure("cannot change the restart policy of the container", &error))? {
+        let now = client.inspect(name).await.map_err(|error| query_failure(&error))?;
         if now.is_some_and(|now| now.restart_policy().is_none()) {
             return Ok(());
         }
@@ -292,17 +292,17 @@ async fn wait_until_ready(
     deadline: Instant,
 ) -> Result<Run, DriverFailure> {
     let mut backoff = Backoff::new(READINESS_BACKOFF.0, READINESS_BACKOFF.1);
-    let mut last = "nothing".to_owned();
+    let mut last_result = "nothing".to_owned();
     if target.podman.health_check.is_none() {
         sleep(MIN_RUN_TIME).await;
     }
     loop {
-        match find(client, target).await.map_err(|error| query_failed(&error))? {
+        match find(client, target).await.map_err(|error| query_failure(&error))? {
             Found::Container(_, ContainerState::Runs(now)) => {
                 let Some(check) = &target.podman.health_check else { return Ok(now) };
                 match timeout_at(deadline, health::ask(client, &target.name, check)).await {
                     Ok(Health::Healthy) => return Ok(run),
-                    Ok(Health::Unhealthy(why) | Health::Unknown(why)) => last = why,
+                    Ok(Health::Unhealthy(why) | Health::Unknown(why)) => last_result = why,
                     Ok(Health::Undefined) => {
                         let message = format!(
                             "container {} has no health check: create it with --health-cmd",
@@ -314,7 +314,7 @@ async fn wait_until_ready(
                 }
             }
             Found::Container(_, ContainerState::Ended(exit)) => {
-                return Err(ended_early(client, &target.name, exit.code, &exit.describe()).await);
+                return Err(early_end_failure(client, &target.name, exit.code, &exit.describe()).await);
             }
             Found::Container(_, ContainerState::Changing(_)) => {}
             Found::Nothing | Found::Foreign => {
@@ -323,16 +323,16 @@ async fn wait_until_ready(
         }
         if Instant::now() >= deadline {
             let message =
-                format!("container was not healthy in time, last result of the health check: {last}");
+                format!("container was not healthy in time, last result of the health check: {last_result}");
             return Err(retry_here(Reason::TimedOut, message));
         }
         tokio::time::sleep_until((Instant::now() + backoff.advance()).min(deadline)).await;
     }
 }
 
-async fn ended_early(client: &Client, name: &str, code: i32, exit_text: &str) -> DriverFailure {
+async fn early_end_failure(client: &Client, name: &str, code: i32, exit_text: &str) -> DriverFailure {
     let last_output = client.last_output_suffix(name).await;
-    of_early_end(code, &format!("{exit_text}{last_output}"))
+    early_exit_failure(code, &format!("{exit_text}{last_output}"))
 }
 
 /// Stops the service: gracefully for at most `graceful_ms`, then by force.
@@ -341,10 +341,10 @@ pub(super) async fn stop(
     service: &ServiceDefinition,
     graceful_ms: Millis,
 ) -> Result<(), DriverFailure> {
-    context.watches.busy(&service.name);
+    context.watches.set_busy(&service.name);
     let Some(target) = Target::of(service) else { return Ok(()) };
-    end(context, &target, graceful_ms).await?;
-    context.watches.stopped(service, &target.name);
+    stop_container(context, &target, graceful_ms).await?;
+    context.watches.set_stopped(service, &target.name);
     Ok(())
 }
 
@@ -355,7 +355,11 @@ pub(super) async fn kill(context: &Arc<Context>, service: &ServiceDefinition) ->
 
 /// Ends the container. Returns `Ok` once no process of the container runs and, if hactl created the container, it is
 /// removed.
-async fn end(context: &Context, target: &Target<'_>, graceful_ms: Millis) -> Result<(), DriverFailure> {
+async fn stop_container(
+    context: &Context,
+    target: &Target<'_>,
+    graceful_ms: Millis,
+) -> Result<(), DriverFailure> {
     let (client, name) = (&context.client, &target.name);
     if graceful_ms > 0
         && let Ok(Found::Container(container, ContainerState::Runs(_))) = find(client, target).await
@@ -410,7 +414,7 @@ async fn end(context: &Context, target: &Target<'_>, graceful_ms: Millis) -> Res
     }
 }
 
-fn name_taken(name: &str) -> DriverFailure {
+fn foreign_container_failure(name: &str) -> DriverFailure {
     failure(
         FailureClass::NeverHere,
         Reason::BadConfiguration,
@@ -420,6 +424,6 @@ fn name_taken(name: &str) -> DriverFailure {
     )
 }
 
-fn query_failed(error: &ApiError) -> DriverFailure {
+fn query_failure(error: &ApiError) -> DriverFailure {
     retry_here(Reason::StartFailed, format!("cannot inspect the container: {error}"))
 }

@@ -73,7 +73,7 @@ impl Watches {
     }
 
     /// Records that a command is in progress, so that later changes count as its effects.
-    pub(super) fn busy(&self, resource: &ResourceName) {
+    pub(super) fn set_busy(&self, resource: &ResourceName) {
         if let Some(entry) = self.lock().get_mut(resource) {
             entry.known = KnownState::Busy;
             entry.generation += 1;
@@ -82,12 +82,12 @@ impl Watches {
     }
 
     /// Records that the service does not run, as just confirmed.
-    pub(super) fn stopped(&self, service: &ServiceDefinition, container: &str) {
+    pub(super) fn set_stopped(&self, service: &ServiceDefinition, container: &str) {
         self.set_confirmed_state(service, container, KnownState::Stopped);
     }
 
     /// Records that the service runs, as just confirmed, and starts its health checks.
-    pub(super) fn running(
+    pub(super) fn set_running(
         &self,
         context: &Arc<Context>,
         service: &ServiceDefinition,
@@ -105,7 +105,7 @@ impl Watches {
         let task = tokio::spawn(async move {
             let message = health_failure.await;
             if let Some(context) = driver.upgrade() {
-                context.watches.unhealthy(&context, &name, &id, message);
+                context.watches.on_unhealthy(&context, &name, &id, message);
             }
         });
         if let Some(entry) = self.lock().get_mut(&service.name) {
@@ -139,7 +139,7 @@ impl Watches {
         true
     }
 
-    fn unhealthy(&self, context: &Context, resource: &ResourceName, id: &str, message: String) {
+    fn on_unhealthy(&self, context: &Context, resource: &ResourceName, id: &str, message: String) {
         let mut entries = self.lock();
         let Some(entry) = entries.get_mut(resource) else { return };
         if !matches!(&entry.known, KnownState::Running(run) if run.id == id) {

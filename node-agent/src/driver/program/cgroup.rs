@@ -32,7 +32,7 @@ impl CgroupRoot {
 
     /// Removes the groups of services that have ended, and the root directory if it is then empty. Groups with members
     /// stay.
-    pub(in crate::driver) fn tidy(&self) {
+    pub(in crate::driver) fn remove_empty_cgroups(&self) {
         ServiceCgroup::at(self.path.clone()).remove();
     }
 

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(in crate::driver) enum Lock {
     /// The lock is held as long as this file, or a copy of its descriptor, is open.
-    Taken(File),
+    Acquired(File),
     /// A supervisor that runs, or is being started, holds the lock.
-    Held,
+    HeldByOther,
     /// The lock file does not exist, so no process holds the lock.
-    NeverMade,
+    NotCreated,
 }
 
 /// The directory of one service.
@@ -50,21 +50,21 @@ impl ServiceDirectory {
     pub(in crate::driver) fn lock(&self) -> io::Result<Lock> {
         self.make()?;
         OpenOptions::new().append(true).create(true).mode(0o600).open(self.order())?;
-        self.lock_if_made()
+        self.lock_if_created()
     }
 
     /// Takes the lock without creating the directory, unlike [`ServiceDirectory::lock`]. The call leaves no trace of a
     /// service that was never here. It also works on a disk that is not writable, because a stop must be possible on a
     /// broken disk.
-    pub(in crate::driver) fn lock_if_made(&self) -> io::Result<Lock> {
+    pub(in crate::driver) fn lock_if_created(&self) -> io::Result<Lock> {
         let file = match File::open(self.order()) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lock::NeverMade),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lock::NotCreated),
             Err(error) => return Err(error),
         };
         match file.try_lock() {
-            Ok(()) => Ok(Lock::Taken(file)),
-            Err(TryLockError::WouldBlock) => Ok(Lock::Held),
+            Ok(()) => Ok(Lock::Acquired(file)),
+            Err(TryLockError::WouldBlock) => Ok(Lock::HeldByOther),
             Err(TryLockError::Error(error)) => Err(error),
         }
     }

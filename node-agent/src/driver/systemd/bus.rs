@@ -61,7 +61,7 @@ pub(super) enum BusError {
 
 impl BusError {
     /// Returns `true` if the manager returned an error whose name ends in this part.
-    pub(super) fn is(&self, error: &str) -> bool {
+    pub(super) fn has_name(&self, error: &str) -> bool {
         match self {
             BusError::Refused { name, .. } => name.rsplit('.').next() == Some(error),
             BusError::Unreachable(_) => false,

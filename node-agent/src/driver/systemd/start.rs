@@ -150,7 +150,9 @@ async fn start_transient_unit(
         match session.start_transient(unit, &properties).await {
             Ok(job) => return Ok(Some(job)),
             // systemd has not unloaded the previous unit yet.
-            Err(error) if error.is("UnitExists") && Instant::now() < deadline => sleep(POLL_INTERVAL).await,
+            Err(error) if error.has_name("UnitExists") && Instant::now() < deadline => {
+                sleep(POLL_INTERVAL).await
+            }
             Err(error) => return Err(refused(unit, &error)),
         }
     }
@@ -194,7 +196,9 @@ fn counts_as_started_early(state: &UnitState) -> bool {
 /// Returns the failure for systemd's error answer to a start.
 fn refused(unit: &str, error: &BusError) -> DriverFailure {
     let (class, reason) = match error {
-        BusError::Refused { .. } if error.is("NoSuchUnit") => (FailureClass::NeverHere, Reason::NotInstalled),
+        BusError::Refused { .. } if error.has_name("NoSuchUnit") => {
+            (FailureClass::NeverHere, Reason::NotInstalled)
+        }
         BusError::Refused { .. }
             if [
                 "UnitMasked",
@@ -205,12 +209,14 @@ fn refused(unit: &str, error: &BusError) -> DriverFailure {
                 "OnlyByDependency",
             ]
             .iter()
-            .any(|word| error.is(word)) =>
+            .any(|word| error.has_name(word)) =>
         {
             (FailureClass::NeverHere, Reason::BadConfiguration)
         }
         // The machine is shutting down.
-        BusError::Refused { .. } if error.is("TransactionIsDestructive") || error.is("ShuttingDown") => {
+        BusError::Refused { .. }
+            if error.has_name("TransactionIsDestructive") || error.has_name("ShuttingDown") =>
+        {
             (FailureClass::TryElsewhere, Reason::StartFailed)
         }
         BusError::Refused { .. } | BusError::Unreachable(_) => (FailureClass::RetryHere, Reason::StartFailed),

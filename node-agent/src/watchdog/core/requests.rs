@@ -1,8 +1,8 @@
 //! The effect of each request on the state, from the message to its answer.
 
 use super::{
-    Arm, Core, DeviceFacts, Effect, Moment, NANOSECONDS_PER_MILLISECOND, Outcome, Pending, Pets, Refusal,
-    Request, State, Timing, Undo,
+    Arm, Core, DeviceFacts, Effect, Moment, NANOSECONDS_PER_MILLISECOND, Outcome, Pending, PetStatus,
+    Refusal, Request, State, Timing, Undo,
 };
 
 impl Core {
@@ -34,7 +34,7 @@ impl Core {
             if let Some(refusal) = check_deadline_distance(now, deadline, arm.heartbeat_valid_ms) {
                 return self.refuse(number, refusal);
             }
-            if !self.pet_fits(now, deadline) {
+            if !self.can_pet_before(now, deadline) {
                 self.apply_earlier_deadline(deadline);
                 return self.refuse(number, Refusal::DeadlinePassed);
             }
@@ -46,16 +46,16 @@ impl Core {
                 self.pending = Pending::Open { number, arm, reopens: false };
                 self.effects.push_back(Effect::Open { timeout_seconds: arm.timeout_seconds });
             }
-            Some(device) => self.arm_again(now, number, arm, device),
+            Some(device) => self.rearm(now, number, arm, device),
         }
     }
 
     /// Changes an open device: the new timing, and possibly a new deadline, become active with one pet, or not at all.
-    fn arm_again(&mut self, now: Moment, number: u64, arm: Arm, device: DeviceFacts) {
+    fn rearm(&mut self, now: Moment, number: u64, arm: Arm, device: DeviceFacts) {
         let (smallest_seconds, largest_seconds) =
             (device.smallest_timeout_seconds, device.largest_timeout_seconds);
         if arm.timeout_seconds < smallest_seconds || arm.timeout_seconds > largest_seconds {
-            return self.refuse(number, Refusal::TimeoutNotTaken { smallest_seconds, largest_seconds });
+            return self.refuse(number, Refusal::TimeoutNotApplied { smallest_seconds, largest_seconds });
         }
         if let Some(refusal) = check_timeout_allowed(&device, arm.timeout_seconds, &arm) {
             return self.refuse(number, refusal);
@@ -81,7 +81,7 @@ impl Core {
             Err(refusal) => return self.refuse(number, refusal),
         };
         if reopens {
-            return self.opened_again(now, number, &arm, device);
+            return self.on_reopened(now, number, &arm, device);
         }
         self.device = Some(device);
         self.timing = Some(timing_of(&arm, device.timeout_seconds));
@@ -89,7 +89,7 @@ impl Core {
             return self.close(number, Outcome::Refused(refusal));
         }
         // Opening takes time, so the deadline may have passed. This must not reset an idle machine.
-        if arm.deadline.is_some_and(|deadline| !self.pet_fits(now, deadline)) {
+        if arm.deadline.is_some_and(|deadline| !self.can_pet_before(now, deadline)) {
             return self.close(number, Outcome::Refused(Refusal::DeadlinePassed));
         }
         self.state = state_of(&arm);
@@ -100,21 +100,21 @@ impl Core {
 
     /// Opens a device that refuses pets again. A driver that was bound again provides another device under the same
     /// name. The old open device does not work again.
-    fn open_again(&mut self, number: u64, arm: Arm) {
+    fn reopen(&mut self, number: u64, arm: Arm) {
         self.pending = Pending::Open { number, arm, reopens: true };
         self.effects.push_back(Effect::Open { timeout_seconds: arm.timeout_seconds });
     }
 
     /// Replaces the device that refuses pets with the newly opened device. Until the new device has accepted pets for a
     /// whole timeout, it counts as failed. It is not closed, so that the deadline stays active.
-    fn opened_again(&mut self, now: Moment, number: u64, arm: &Arm, device: DeviceFacts) {
+    fn on_reopened(&mut self, now: Moment, number: u64, arm: &Arm, device: DeviceFacts) {
         self.device = Some(device);
         self.fires_at = None;
         self.save();
         if let Some(refusal) = check_timeout_allowed(&device, device.timeout_seconds, arm) {
             return self.refuse(number, refusal);
         }
-        if arm.deadline.is_some_and(|deadline| !self.pet_fits(now, deadline)) {
+        if arm.deadline.is_some_and(|deadline| !self.can_pet_before(now, deadline)) {
             return self.refuse(number, Refusal::DeadlinePassed);
         }
         self.timing = Some(timing_of(arm, device.timeout_seconds));
@@ -134,7 +134,7 @@ impl Core {
         if let Some(refusal) = check_deadline_distance(now, deadline, timing.heartbeat_valid_ms) {
             return self.refuse(number, refusal);
         }
-        if !self.pet_fits(now, deadline) {
+        if !self.can_pet_before(now, deadline) {
             self.apply_earlier_deadline(deadline);
             return self.refuse(number, Refusal::DeadlinePassed);
         }
@@ -160,7 +160,7 @@ impl Core {
             return self.refuse(number, Refusal::NotArmed);
         }
         self.state = State::Staying;
-        self.pet_due = now;
+        self.pet_due_at = now;
         self.save();
         self.reply(number, Outcome::Done);
     }
@@ -169,7 +169,7 @@ impl Core {
         if self.device.is_none() {
             return self.reply(number, Outcome::Done);
         }
-        self.pet_due = now;
+        self.pet_due_at = now;
         self.close(number, Outcome::Done);
     }
 
@@ -201,7 +201,7 @@ impl Core {
         self.device = None;
         self.timing = None;
         // The device no longer protects a service.
-        self.pets = Pets::Taken;
+        self.pets = PetStatus::Accepted;
         self.fires_at = None;
         self.last_pet = None;
         self.save();
@@ -222,31 +222,35 @@ impl Core {
         result: Result<u32, u32>,
     ) {
         let refusal = match result {
-            Ok(read_back) => {
+            Ok(applied_seconds) => {
                 // For a deadline, the device accepted the pet, possibly with a longer timeout, which causes a notice
                 // and not a refusal.
                 match undo {
-                    Undo::Nothing | Undo::Again { .. } => {
-                        self.check_sliding(requested, read_back);
+                    Undo::Nothing | Undo::KeepPrevious { .. } => {
+                        self.check_sliding(requested, applied_seconds);
                         None
                     }
                     Undo::Restore { .. } | Undo::Close | Undo::Reopened => {
-                        self.check_timeout_taken(requested, read_back)
+                        self.check_timeout_applied(requested, applied_seconds)
                     }
                 }
             }
             Err(errno) => Some(Refusal::DeviceFailed { errno }),
         };
         let Some(refusal) = refusal else {
-            if let (Undo::Restore { .. }, Ok(read_back)) = (undo, result) {
-                self.handle_timeout_change(read_back);
+            if let (Undo::Restore { .. }, Ok(applied_seconds)) = (undo, result) {
+                self.handle_timeout_change(applied_seconds);
             }
             match undo {
                 // The device was armed again and petted.
-                Undo::Restore { .. } | Undo::Reopened if self.pets == Pets::Refused => {
-                    self.pets = Pets::Returning { since: now };
+                Undo::Restore { .. } | Undo::Reopened if self.pets == PetStatus::Refused => {
+                    self.pets = PetStatus::Recovering { since: now };
                 }
-                Undo::Restore { .. } | Undo::Again { .. } | Undo::Reopened | Undo::Nothing | Undo::Close => {}
+                Undo::Restore { .. }
+                | Undo::KeepPrevious { .. }
+                | Undo::Reopened
+                | Undo::Nothing
+                | Undo::Close => {}
             }
             return self.reply(number, outcome);
         };
@@ -257,9 +261,9 @@ impl Core {
                 }
                 self.refuse(number, refusal);
             }
-            Undo::Again { arm } => {
+            Undo::KeepPrevious { arm } => {
                 self.record_refused_pet();
-                self.open_again(number, arm);
+                self.reopen(number, arm);
             }
             Undo::Close => self.close(number, Outcome::Refused(refusal)),
             Undo::Restore { timing, state, arm } => {
@@ -269,11 +273,11 @@ impl Core {
                 if let State::Armed { deadline } = refused_state {
                     self.apply_earlier_deadline(deadline);
                 }
-                if result.is_err() && self.pets == Pets::Refused {
-                    self.open_again(number, arm);
+                if result.is_err() && self.pets == PetStatus::Refused {
+                    self.reopen(number, arm);
                 } else if self.pet(now, true) {
                     // The device may have refused only the new timeout.
-                    let undo = if result.is_err() { Undo::Again { arm } } else { Undo::Nothing };
+                    let undo = if result.is_err() { Undo::KeepPrevious { arm } } else { Undo::Nothing };
                     self.pending = Pending::Pet { number, outcome: Outcome::Refused(refusal), undo };
                 } else {
                     self.refuse(number, refusal);
@@ -284,10 +288,10 @@ impl Core {
 
     /// Records a new full timeout. The timeout requested from a sliding device may be shorter because of the deadline.
     /// A fixed device reports the timeout that it accepted.
-    fn handle_timeout_change(&mut self, read_back: u32) {
+    fn handle_timeout_change(&mut self, applied_seconds: u32) {
         if let (Some(device), Some(timing)) = (&mut self.device, &mut self.timing) {
             if !device.sliding {
-                timing.timeout_seconds = read_back;
+                timing.timeout_seconds = applied_seconds;
             }
             device.timeout_seconds = timing.timeout_seconds;
             self.save();
@@ -295,12 +299,14 @@ impl Core {
     }
 
     /// Returns a refusal if the device took a longer timeout than requested while it was being armed.
-    fn check_timeout_taken(&self, requested: Option<u32>, read_back: u32) -> Option<Refusal> {
+    fn check_timeout_applied(&self, requested: Option<u32>, applied_seconds: u32) -> Option<Refusal> {
         let (device, timing) = (self.device?, self.timing?);
         let largest_seconds = timing.largest.of(device.sliding, device.descriptor_retained);
         requested
-            .filter(|requested| read_back > *requested && (device.sliding || read_back > largest_seconds))
-            .map(|_| Refusal::TimeoutTooLong { read_back_seconds: read_back, largest_seconds })
+            .filter(|requested| {
+                applied_seconds > *requested && (device.sliding || applied_seconds > largest_seconds)
+            })
+            .map(|_| Refusal::TimeoutTooLong { read_back_seconds: applied_seconds, largest_seconds })
     }
 
     /// Prepares the daemon's exit: stops the device of an empty node. Under an active deadline, the device is left

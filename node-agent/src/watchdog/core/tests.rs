@@ -21,7 +21,7 @@ struct World {
     number: u64,
     last_reply: Option<Reply>,
     notices: Vec<Notice>,
-    saved: Option<Saved>,
+    saved: Option<SavedState>,
     /// Time for which the process is stopped between the decision to pet and the pet, once.
     stall_ns: u64,
     pets: usize,
@@ -187,7 +187,7 @@ fn sliding_watchdog_fires_just_before_deadline() {
     assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
     world.run_ms(20_000);
     assert!(world.fired);
-    let early_ns = world.now.left_ns(deadline).expect("the device fires by the deadline");
+    let early_ns = world.now.remaining_ns(deadline).expect("the device fires by the deadline");
     assert!(early_ns <= (PET_INTERVAL_MS + 1) * 1_000_000, "{early_ns} ns early");
 }
 
@@ -197,8 +197,8 @@ fn fixed_watchdog_fires_within_one_timeout() {
     let deadline = world.in_ms(6000);
     assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
     world.run_ms(20_000);
-    assert!(world.fired && world.now.left_ns(deadline).is_none());
-    assert!(world.now.left_ns(deadline.plus_ms(5001)).is_some());
+    assert!(world.fired && world.now.remaining_ns(deadline).is_none());
+    assert!(world.now.remaining_ns(deadline.plus_ms(5001)).is_some());
     assert_eq!(world.notices.last(), Some(&Notice::Expired));
 }
 
@@ -358,7 +358,7 @@ fn timing_can_change_on_armed_device() {
     ));
     assert!(matches!(
         world.ask(Request::Arm(Arm { timeout_seconds: 0, ..arm })),
-        Outcome::Refused(Refusal::TimeoutNotTaken { .. })
+        Outcome::Refused(Refusal::TimeoutNotApplied { .. })
     ));
     assert_eq!(reported(&world), Some(2), "a refused change changes nothing");
     world.run_ms(1000);
@@ -407,7 +407,7 @@ fn next_daemon_continues_from_saved_state() {
     check(
         &|world| {
             assert_eq!(world.ask(world.arm(None)), Outcome::Done);
-            world.saved = world.saved.map(|saved| Saved { state: State::Released, ..saved });
+            world.saved = world.saved.map(|saved| SavedState { state: State::Released, ..saved });
         },
         false,
         false,

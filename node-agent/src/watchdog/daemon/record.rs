@@ -1,6 +1,6 @@
 //! The daemon's state, in memory that outlives the daemon in the service manager's store.
 
-use super::super::protocol::{MESSAGE_BYTES, Saved, decode_saved, encode_saved};
+use super::super::protocol::{MESSAGE_BYTES, SavedState, decode_saved, encode_saved};
 use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::uio::{pread, pwrite};
@@ -29,7 +29,7 @@ impl Record {
 
     /// Writes the record. A failed write leaves an invalid record, or the old record, whose deadline is not later than
     /// the active one. The next daemon may therefore stop petting too early, but not too late.
-    pub(super) fn write(&self, saved: &Saved) {
+    pub(super) fn write(&self, saved: &SavedState) {
         let bytes = encode_saved(saved);
         if pwrite(&self.descriptor, &bytes, 0) != Ok(MESSAGE_BYTES) {
             let _ = pwrite(&self.descriptor, &[0; MESSAGE_BYTES], 0);
@@ -37,7 +37,7 @@ impl Record {
     }
 
     /// Returns the last record, if it is complete.
-    pub(super) fn read(&self) -> Option<Saved> {
+    pub(super) fn read(&self) -> Option<SavedState> {
         let mut bytes = [0; MESSAGE_BYTES];
         let length = pread(&self.descriptor, &mut bytes, 0).ok()?;
         bytes.get(..length).and_then(|bytes| decode_saved(bytes).ok())
@@ -54,7 +54,7 @@ mod tests {
     fn record_is_readable_through_inherited_descriptor() {
         let record = Record::new(None).unwrap();
         assert_eq!(record.read(), None);
-        let saved = Saved { state: State::Armed { deadline: Moment::both(7) }, ..Saved::default() };
+        let saved = SavedState { state: State::Armed { deadline: Moment::both(7) }, ..SavedState::default() };
         record.write(&saved);
         let next = Record::new(Some(record.descriptor.try_clone().unwrap())).unwrap();
         drop(record);

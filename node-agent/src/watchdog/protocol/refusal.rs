@@ -107,7 +107,7 @@ pub enum Refusal {
     #[error(
         "watchdog device accepts timeouts from {smallest_seconds} to {largest_seconds} s: set timing.watchdogTimeoutSeconds within this range (failovers take longer, see hactl timing) or use another device"
     )]
-    TimeoutNotTaken {
+    TimeoutNotApplied {
         /// The driver's smallest timeout, seconds.
         smallest_seconds: u32,
         /// The driver's largest timeout, seconds.
@@ -126,7 +126,7 @@ impl Refusal {
     pub fn reason(&self) -> Reason {
         match self {
             Refusal::NoDevice { .. } => Reason::WatchdogMissing,
-            Refusal::TimeoutTooLong { .. } | Refusal::TimeoutNotTaken { .. } => Reason::TimingRefused,
+            Refusal::TimeoutTooLong { .. } | Refusal::TimeoutNotApplied { .. } => Reason::TimingRefused,
             Refusal::Version { .. }
             | Refusal::BadMessage
             | Refusal::OutOfOrder { .. }
@@ -183,8 +183,8 @@ mod tests {
         check(Refusal::NoDevice { errno: 2, location: Name::new(b"/dev/watchdog") }, Reason::WatchdogMissing);
         let too_long = Refusal::TimeoutTooLong { read_back_seconds: 60, largest_seconds: 5 };
         check(too_long, Reason::TimingRefused);
-        let not_taken = Refusal::TimeoutNotTaken { smallest_seconds: 60, largest_seconds: 600 };
-        check(not_taken, Reason::TimingRefused);
+        let not_applied = Refusal::TimeoutNotApplied { smallest_seconds: 60, largest_seconds: 600 };
+        check(not_applied, Reason::TimingRefused);
         check(Refusal::DeviceBusy { pid: 7, name: Name::new(b"sbd") }, Reason::WatchdogFailed);
         check(Refusal::DeviceFailed { errno: 5 }, Reason::WatchdogFailed);
     }
@@ -202,8 +202,8 @@ mod tests {
             "sets a timeout of 60 s, limit is 5 s",
             "increase timing.watchdogTimeoutSeconds by 55 to 60",
         );
-        let not_taken = Refusal::TimeoutNotTaken { smallest_seconds: 30, largest_seconds: 600 };
-        check(not_taken, "from 30 to 600 s", "set timing.watchdogTimeoutSeconds within this range");
+        let not_applied = Refusal::TimeoutNotApplied { smallest_seconds: 30, largest_seconds: 600 };
+        check(not_applied, "from 30 to 600 s", "set timing.watchdogTimeoutSeconds within this range");
         check(
             Refusal::NoDevice { errno: 2, location: Name::new(b"/dev/watchdog7") },
             "no watchdog device /dev/watchdog7",

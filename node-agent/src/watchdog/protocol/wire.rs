@@ -2,7 +2,7 @@
 
 use super::{
     Arm, DeviceFacts, DeviceKind, LargestTimeouts, Moment, Name, Notice, Outcome, Privileges, Refusal, Reply,
-    Request, Saved, State, Status, Timing, VERSION,
+    Request, SavedState, State, Status, Timing, VERSION,
 };
 use thiserror::Error;
 
@@ -89,7 +89,7 @@ pub fn encode_reply(reply: &Reply) -> [u8; MESSAGE_BYTES] {
     out.option(reply.status.worst_lateness_ms, Writer::u32);
     out.option(reply.status.time_left_seconds, Writer::u32);
     out.option(reply.status.pretimeout_seconds, Writer::u32);
-    out.bool(reply.status.takes_no_pets);
+    out.bool(reply.status.refuses_pets);
     out.bytes
 }
 
@@ -109,13 +109,13 @@ pub fn decode_reply(bytes: &[u8]) -> Result<Reply, DecodeError> {
             worst_lateness_ms: input.option(Reader::u32)?,
             time_left_seconds: input.option(Reader::u32)?,
             pretimeout_seconds: input.option(Reader::u32)?,
-            takes_no_pets: input.bool()?,
+            refuses_pets: input.bool()?,
         },
     })
 }
 
 /// Encodes the saved state with a checksum, so that a daemon that died during the write leaves no valid record.
-pub fn encode_saved(saved: &Saved) -> [u8; MESSAGE_BYTES] {
+pub fn encode_saved(saved: &SavedState) -> [u8; MESSAGE_BYTES] {
     let mut out = Writer::new();
     out.header_of(RECORD_VERSION, 200, 0);
     out.state(saved.state);
@@ -127,7 +127,7 @@ pub fn encode_saved(saved: &Saved) -> [u8; MESSAGE_BYTES] {
     });
     // New fields are added at the end: a daemon of an earlier release leaves zeros there, and ignores them when
     // reading.
-    out.bool(saved.takes_no_pets);
+    out.bool(saved.refuses_pets);
     let checksum = checksum(&out.bytes);
     out.at = CHECKSUM_AT;
     out.u64(checksum);
@@ -135,12 +135,12 @@ pub fn encode_saved(saved: &Saved) -> [u8; MESSAGE_BYTES] {
 }
 
 /// Decodes a saved record of this release or of the previous one.
-pub fn decode_saved(bytes: &[u8]) -> Result<Saved, DecodeError> {
+pub fn decode_saved(bytes: &[u8]) -> Result<SavedState, DecodeError> {
     let mut input = Reader::new(bytes)?;
     let (200, _) = input.header_of(RECORD_VERSION - 1..=RECORD_VERSION)? else {
         return Err(DecodeError::Malformed);
     };
-    let saved = Saved {
+    let saved = SavedState {
         state: input.state()?,
         device: input.option(Reader::device)?,
         timing: input.option(|input| {
@@ -150,7 +150,7 @@ pub fn decode_saved(bytes: &[u8]) -> Result<Saved, DecodeError> {
                 heartbeat_valid_ms: input.u32()?,
             })
         })?,
-        takes_no_pets: input.bool()?,
+        refuses_pets: input.bool()?,
     };
     input.at = CHECKSUM_AT;
     if input.u64()? == checksum(bytes) { Ok(saved) } else { Err(DecodeError::Malformed) }
@@ -278,7 +278,7 @@ impl Writer {
                 Refusal::TimeoutTooLong { read_back_seconds, largest_seconds } => {
                     (32, read_back_seconds.into(), largest_seconds, no_name)
                 }
-                Refusal::TimeoutNotTaken { smallest_seconds, largest_seconds } => {
+                Refusal::TimeoutNotApplied { smallest_seconds, largest_seconds } => {
                     (33, smallest_seconds.into(), largest_seconds, no_name)
                 }
                 Refusal::DeviceFailed { errno } => (34, errno.into(), 0, no_name),
@@ -422,7 +422,7 @@ impl<'a> Reader<'a> {
                 read_back_seconds: long_value_as_u32()?,
                 largest_seconds: short_value,
             },
-            33 => Refusal::TimeoutNotTaken {
+            33 => Refusal::TimeoutNotApplied {
                 smallest_seconds: long_value_as_u32()?,
                 largest_seconds: short_value,
             },

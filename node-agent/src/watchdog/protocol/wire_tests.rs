@@ -18,7 +18,7 @@ fn every_refusal() -> Vec<Refusal> {
         Refusal::DeviceBusy { pid: 1, name: Name::new(b"systemd") },
         Refusal::StopsWhenClosed,
         Refusal::TimeoutTooLong { read_back_seconds: 60, largest_seconds: 5 },
-        Refusal::TimeoutNotTaken { smallest_seconds: 1, largest_seconds: 65535 },
+        Refusal::TimeoutNotApplied { smallest_seconds: 1, largest_seconds: 65535 },
         Refusal::DeviceFailed { errno: 5 },
         Refusal::SharedWithManager { runtime: true, reboot: false },
         Refusal::SharedWithManager { runtime: false, reboot: true },
@@ -64,7 +64,7 @@ fn every_reply_round_trips() {
                     worst_lateness_ms: last_pet.map(|_| 12),
                     time_left_seconds: device.map(|_| 5),
                     pretimeout_seconds: last_pet.map(|_| 0),
-                    takes_no_pets: device.is_some(),
+                    refuses_pets: device.is_some(),
                 };
                 let reply = Reply { answers: 12, outcome, status };
                 assert_eq!(decode_reply(&encode_reply(&reply)), Ok(reply));
@@ -116,7 +116,7 @@ fn corrupted_saved_state_is_rejected() {
     for state in every_state() {
         let timing =
             Timing { timeout_seconds: 5, largest: LargestTimeouts::default(), heartbeat_valid_ms: 6000 };
-        let saved = Saved { state, device: Some(a_device()), timing: Some(timing), takes_no_pets: true };
+        let saved = SavedState { state, device: Some(a_device()), timing: Some(timing), refuses_pets: true };
         let bytes = encode_saved(&saved);
         assert_eq!(decode_saved(&bytes), Ok(saved));
         let mut half_written = bytes;
@@ -145,7 +145,7 @@ proptest! {
 }
 
 /// Returns the encoded record with another version and a matching checksum.
-fn record_of_version(saved: &Saved, version: u16) -> [u8; MESSAGE_BYTES] {
+fn record_of_version(saved: &SavedState, version: u16) -> [u8; MESSAGE_BYTES] {
     let mut bytes = encode_saved(saved);
     bytes[4..6].copy_from_slice(&version.to_le_bytes());
     let checksum = checksum(&bytes);
@@ -155,8 +155,9 @@ fn record_of_version(saved: &Saved, version: u16) -> [u8; MESSAGE_BYTES] {
 
 #[test]
 fn saved_record_is_independent_of_message_version() {
-    let saved = Saved { state: State::Staying, device: Some(a_device()), timing: None, takes_no_pets: false };
-    let check = |version: u16, expected: Result<Saved, DecodeError>| {
+    let saved =
+        SavedState { state: State::Staying, device: Some(a_device()), timing: None, refuses_pets: false };
+    let check = |version: u16, expected: Result<SavedState, DecodeError>| {
         assert_eq!(decode_saved(&record_of_version(&saved, version)), expected);
     };
     check(RECORD_VERSION, Ok(saved));
@@ -177,7 +178,7 @@ fn saved_record_of_older_release_is_decoded() {
     let checksum = checksum(&bytes);
     bytes[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
     let deadline = Moment { monotonic_raw_ns: 7, boottime_ns: 8 };
-    let expected = Saved { state: State::Armed { deadline }, ..Saved::default() };
+    let expected = SavedState { state: State::Armed { deadline }, ..SavedState::default() };
     assert_eq!(decode_saved(&bytes), Ok(expected));
     assert_eq!(encode_saved(&expected), bytes, "and such a release reads ours");
 }

@@ -1,6 +1,6 @@
 //! Names of groups and rules: invalid names are converted, and each result is unique.
 
-use ha_api_types::names::{MAX_NAME_LENGTH, problem};
+use ha_api_types::names::{MAX_NAME_LENGTH, invalid_reason};
 use std::collections::BTreeSet;
 
 /// Used names of one kind of object.
@@ -12,7 +12,7 @@ pub(super) struct UniqueNames {
 impl UniqueNames {
     /// Returns the name for one of ha-manager's names, which may contain upper-case letters and underscores.
     pub(super) fn assign(&mut self, original: &str) -> String {
-        if problem(original, MAX_NAME_LENGTH).is_none() && self.used.insert(original.to_owned()) {
+        if invalid_reason(original, MAX_NAME_LENGTH).is_none() && self.used.insert(original.to_owned()) {
             return original.to_owned();
         }
         let sanitized: String = original
@@ -22,7 +22,8 @@ impl UniqueNames {
             .take(MAX_NAME_LENGTH - 3)
             .collect();
         let sanitized = sanitized.trim_matches(['-', '.']);
-        let sanitized = if problem(sanitized, MAX_NAME_LENGTH).is_none() { sanitized } else { "imported" };
+        let sanitized =
+            if invalid_reason(sanitized, MAX_NAME_LENGTH).is_none() { sanitized } else { "imported" };
         let numbered = (2..).map(|number| format!("{sanitized}-{number}"));
         let name = std::iter::once(sanitized.to_owned())
             .chain(numbered)

@@ -110,7 +110,7 @@ proptest! {
                 // An earlier deadline that is too near for a pet cannot shorten the timeout that the device already
                 // has.
                 prop_assert!(
-                    !deadline.is_earlier_on_a_clock(fires_at) || world.now.left_ns(deadline).is_none_or(|left_ns| left_ns < SECOND_NS),
+                    !deadline.is_earlier_on_a_clock(fires_at) || world.now.remaining_ns(deadline).is_none_or(|remaining_ns| remaining_ns < SECOND_NS),
                     "fires at {fires_at}, deadline {deadline}"
                 );
             }

@@ -17,7 +17,7 @@ fn the_daemon_resets_the_machine_when_the_deadline_passes() {
     let (mut world, deadline) = refusing();
     world.run_ms(5_900);
     assert_eq!(world.resets, 0, "not before the deadline");
-    assert!(world.core.status().takes_no_pets);
+    assert!(world.core.status().refuses_pets);
     assert_eq!(
         world.notices.iter().filter(|notice| matches!(notice, Notice::DeviceFailed { errno: 19 })).count(),
         1
@@ -62,7 +62,7 @@ fn stay_request_prevents_the_software_reset() {
     assert_eq!(world.ask(Request::Stay), Outcome::Done);
     world.run_ms(60_000);
     assert_eq!(world.resets, 0);
-    assert!(world.core.status().takes_no_pets);
+    assert!(world.core.status().refuses_pets);
 }
 
 #[test]
@@ -77,12 +77,12 @@ fn device_counts_as_failed_until_rearmed() {
         }
     };
     go_on(&mut world, 20_000);
-    assert!(world.core.status().takes_no_pets, "pets alone do not make good for it");
+    assert!(world.core.status().refuses_pets, "pets alone do not make good for it");
     assert_eq!(world.ask(world.arm(Some(world.in_ms(6000)))), Outcome::Done);
     go_on(&mut world, 4_500);
-    assert!(world.core.status().takes_no_pets, "not yet for the whole timeout");
+    assert!(world.core.status().refuses_pets, "not yet for the whole timeout");
     go_on(&mut world, 1_000);
-    assert!(!world.core.status().takes_no_pets);
+    assert!(!world.core.status().refuses_pets);
     // Another refusal in between restarts the wait.
     let (mut world, _) = refusing();
     world.run_ms(500);
@@ -93,7 +93,7 @@ fn device_counts_as_failed_until_rearmed() {
     world.run_ms(300);
     world.refuses = false;
     go_on(&mut world, 10_000);
-    assert!(world.core.status().takes_no_pets);
+    assert!(world.core.status().refuses_pets);
 }
 
 #[test]
