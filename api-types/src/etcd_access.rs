@@ -33,21 +33,57 @@ pub fn controller_permissions(keys: &Keys) -> Vec<Permission> {
     vec![Permission::write(keys.root().to_owned())]
 }
 
-/// Returns the selectors of the keys that the agent of a node watches: prefixes, which end in `/`, and the key of its own
-/// Node. The agent does not see the fence devices of other nodes.
+/// The keys that the agent of a node watches. The agent does not see the fence devices of other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "each variant is named like its keys")]
+pub enum AgentSelector {
+    ClusterSpecs,
+    OwnNodeSpec,
+    ResourceSpecs,
+    OperationSpecs,
+    ClusterStatuses,
+    OperationStatuses,
+    Assignments,
+    Fences,
+    Candidates,
+    OwnReports,
+}
+
+impl AgentSelector {
+    /// All selectors.
+    pub const ALL: [AgentSelector; 10] = [
+        AgentSelector::ClusterSpecs,
+        AgentSelector::OwnNodeSpec,
+        AgentSelector::ResourceSpecs,
+        AgentSelector::OperationSpecs,
+        AgentSelector::ClusterStatuses,
+        AgentSelector::OperationStatuses,
+        AgentSelector::Assignments,
+        AgentSelector::Fences,
+        AgentSelector::Candidates,
+        AgentSelector::OwnReports,
+    ];
+
+    /// Returns the prefix of the keys, which ends in `/`, or the key of the node's own object.
+    pub fn key_or_prefix(self, keys: &Keys, node: &NodeName) -> String {
+        match self {
+            AgentSelector::ClusterSpecs => keys.specs_of(Kind::Cluster),
+            AgentSelector::OwnNodeSpec => keys.spec(Kind::Node, node),
+            AgentSelector::ResourceSpecs => keys.specs_of(Kind::Resource),
+            AgentSelector::OperationSpecs => keys.specs_of(Kind::Operation),
+            AgentSelector::ClusterStatuses => keys.statuses_of(Kind::Cluster),
+            AgentSelector::OperationStatuses => keys.statuses_of(Kind::Operation),
+            AgentSelector::Assignments => keys.assignments(),
+            AgentSelector::Fences => keys.fences(),
+            AgentSelector::Candidates => keys.candidates(),
+            AgentSelector::OwnReports => keys.reports_of(node),
+        }
+    }
+}
+
+/// Returns the keys and prefixes that the agent of a node watches, in the order of [`AgentSelector::ALL`].
 pub fn agent_selectors(keys: &Keys, node: &NodeName) -> Vec<String> {
-    vec![
-        keys.specs_of(Kind::Cluster),
-        keys.spec(Kind::Node, node),
-        keys.specs_of(Kind::Resource),
-        keys.specs_of(Kind::Operation),
-        keys.statuses_of(Kind::Cluster),
-        keys.statuses_of(Kind::Operation),
-        keys.assignments(),
-        keys.fences(),
-        keys.candidates(),
-        keys.reports_of(node),
-    ]
+    AgentSelector::ALL.iter().map(|selector| selector.key_or_prefix(keys, node)).collect()
 }
 
 /// Returns the permissions of a node's agent: it writes only its own keys.

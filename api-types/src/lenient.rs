@@ -69,7 +69,7 @@ pub fn read<T: DeserializeOwned + Default>(text: &[u8]) -> Result<T, Partial<T>>
 /// use ha_api_types::{lenient, resource::ResourceSpec};
 ///
 /// let newer = serde_json::json!({"priority": 3, "state": "Hibernated", "driver": {"libvirt": {"uri": 5, "domain": "100"}}});
-/// let spec: ResourceSpec = lenient::view(&newer);
+/// let spec: ResourceSpec = lenient::read_part(&newer);
 /// assert_eq!((spec.priority, spec.driver.type_name().as_str()), (3, "vm"));
 /// ```
 pub fn read_part<T: DeserializeOwned + Default>(value: &Value) -> T {

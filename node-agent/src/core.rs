@@ -99,7 +99,7 @@ const MAX_ROUNDS: usize = 64;
 /// ```
 /// use ha_api_types::{id::Revision, keys::Keys, time::Now};
 /// use ha_node_agent::core::{AgentCore, Config, Effect, Input, Journal};
-/// use ha_api_types::etcd_access::agent_selectors;
+/// use ha_api_types::etcd_access::AgentSelector;
 ///
 /// let keys = Keys::new("lab");
 /// # let config = Config {
@@ -116,8 +116,8 @@ const MAX_ROUNDS: usize = 64;
 /// #     version: "1".to_owned(),
 /// # };
 /// let mut agent = AgentCore::new(config, Journal::default());
-/// for prefix in agent_selectors(&keys, &"node1".into()) {
-///     let synced = Input::Synced { prefix, entries: Vec::new(), revision: Revision(1) };
+/// for selector in AgentSelector::ALL {
+///     let synced = Input::Synced { selector, entries: Vec::new(), revision: Revision(1) };
 ///     agent.handle(&Now::default(), synced);
 /// }
 /// // With a complete view, the agent reads the keys of its node again before it registers.
@@ -264,8 +264,8 @@ impl AgentCore {
             return;
         }
         match input {
-            Input::Synced { prefix, entries, revision } => {
-                self.view.on_synced(&prefix, &entries, revision);
+            Input::Synced { selector, entries, revision } => {
+                self.view.on_synced(selector, &entries, revision);
                 self.all_dirty = true;
             }
             Input::Changed { changes, revision: _ } => {

@@ -30,7 +30,6 @@ use commits::StoreLink;
 use drivers::Drivers;
 use effects::Effects;
 use futures::StreamExt;
-use ha_api_types::etcd_access::agent_selectors;
 use ha_api_types::id::BootId;
 use ha_api_types::keys::Keys;
 use ha_runtime::certificate::Certificates;
@@ -126,8 +125,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         shutdown.clone(),
     ));
 
-    let selectors = agent_selectors(&keys, &options.node);
-    watching::spawn(store.clone(), followed, selectors, inputs.clone(), ready);
+    watching::spawn(store.clone(), followed, keys.clone(), options.node.clone(), inputs.clone(), ready);
     machine_end::spawn(shutdown.clone(), inputs.clone());
     let delay = ShutdownDelay::spawn(inputs.clone());
     drivers.spawn_checks();

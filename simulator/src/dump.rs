@@ -12,7 +12,7 @@ use ha_api_types::record::{FenceState, NodeReport, WatchdogKind};
 use ha_api_types::time::{Millis, Mono};
 use ha_api_types::view::{Explanation, StateDump, StoredKey};
 use ha_controller::core::world::ClusterView as Stored;
-use ha_store::Entry;
+use ha_store::{Entry, LeaseId};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -208,7 +208,7 @@ fn translated_entry(key: String, stored: StoredKey, ids: &BTreeMap<String, Strin
         value: value.to_string().into_bytes().into(),
         create_revision: stored.created,
         mod_revision: stored.modified,
-        lease: i64::from(stored.leased),
+        lease: LeaseId(i64::from(stored.leased)),
     }
 }
 

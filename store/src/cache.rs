@@ -237,7 +237,13 @@ mod tests {
     use crate::store::Reading;
 
     fn put(key: &str, mod_revision: Revision) -> Entry {
-        Entry { key: key.to_owned(), value: [].into(), create_revision: Revision(2), mod_revision, lease: 0 }
+        Entry {
+            key: key.to_owned(),
+            value: [].into(),
+            create_revision: Revision(2),
+            mod_revision,
+            lease: crate::LeaseId::NONE,
+        }
     }
 
     fn synced(entries: Vec<Entry>, revision: Revision) -> Item {

@@ -13,7 +13,7 @@ mod tests;
 
 pub use commits::CommitGaps;
 pub use leadership::{ElectionView, Leadership, Membership};
-pub use read_tracker::ReadTracker;
+pub use read_tracker::{ReadTracker, RefreshId};
 
 use crate::transaction::{Guard, LeaseId, Outcome, Transaction};
 use ha_api_types::id::{Revision, Term};
@@ -71,7 +71,7 @@ enum LeaderState {
     /// The outcome of the creation is unknown until this read is complete.
     Uncertain {
         lease: LeaseId,
-        reading: u64,
+        reading: RefreshId,
     },
     Leading {
         lease: LeaseId,
@@ -147,7 +147,7 @@ impl Election {
             ttl_seconds: 5,
             view: ElectionView::default(),
             leader: None,
-            candidate_state: CandidateState::Unread { reading: 1, own: None },
+            candidate_state: CandidateState::Unread { reading: RefreshId(1), own: None },
             refreshed: Revision(0),
             leader_state: LeaderState::Following,
             commits: CommitGaps::default(),

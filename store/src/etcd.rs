@@ -205,7 +205,7 @@ fn to_entry(key_value: &etcd_client::KeyValue) -> Entry {
         value: key_value.value().into(),
         create_revision: Revision(key_value.create_revision()),
         mod_revision: Revision(key_value.mod_revision()),
-        lease: key_value.lease(),
+        lease: LeaseId(key_value.lease()),
     }
 }
 
@@ -217,7 +217,7 @@ async fn grant_lease(inner: &Arc<Inner>, ttl_seconds: i64) -> Result<LeaseId, St
         Box::pin(async move {
             let granted = client.lease_grant(ttl_seconds, None).await?;
             inner.accept(granted.header())?;
-            Ok(granted.id())
+            Ok(LeaseId(granted.id()))
         })
     });
     request(inner, call).await
@@ -230,7 +230,7 @@ async fn keep_alive(inner: &Arc<Inner>, lease: LeaseId) -> Result<i64, StoreErro
         Box::pin(async move {
             // The client library discards the first answer, which has the time to live; so the client sends a second
             // keep-alive.
-            let (mut keeper, mut answers) = client.lease_keep_alive(lease).await?;
+            let (mut keeper, mut answers) = client.lease_keep_alive(lease.0).await?;
             keeper.keep_alive().await?;
             Ok(answers.message().await?.map_or(0, |answer| answer.ttl()))
         })
@@ -245,7 +245,7 @@ async fn keep_alive(inner: &Arc<Inner>, lease: LeaseId) -> Result<i64, StoreErro
 async fn revoke_lease(inner: &Arc<Inner>, lease: LeaseId) -> Result<(), StoreError> {
     inner.check_versions().await.map_err(Failure::into_store_error)?;
     let call: Call<()> =
-        Arc::new(move |mut client| Box::pin(async move { client.lease_revoke(lease).await.map(|_| ()) }));
+        Arc::new(move |mut client| Box::pin(async move { client.lease_revoke(lease.0).await.map(|_| ()) }));
     let settled = race(inner, call, RetryPolicy::Always, |result, unresolved| match result {
         Err(Failure::LeaseNotFound) if unresolved > 0 => ControlFlow::Break(Ok(())),
         result => into_control_flow(result),

@@ -51,7 +51,7 @@ impl Default for MemoryState {
             compacted_entries: BTreeMap::new(),
             history: BTreeMap::new(),
             leases: BTreeMap::new(),
-            next_lease: 1,
+            next_lease: LeaseId(1),
             space: Space::Available,
         }
     }
@@ -68,7 +68,7 @@ impl MemoryState {
     ) -> MemoryState {
         let mut state = MemoryState { revision, compacted: revision, ..MemoryState::default() };
         for mut entry in entries {
-            if entry.lease != 0 {
+            if entry.lease != LeaseId::NONE {
                 entry.lease = state.grant_lease(now, ttl_seconds);
             }
             state.entries.insert(entry.key.clone(), entry);
@@ -197,7 +197,7 @@ impl MemoryState {
             return Outcome::Conflict(self.revision);
         }
         let leases_exist = transaction.writes().values().all(|write| match write {
-            Write::Put { lease, .. } => *lease == 0 || self.leases.contains_key(lease),
+            Write::Put { lease, .. } => *lease == LeaseId::NONE || self.leases.contains_key(lease),
             Write::Delete => true,
         });
         if !leases_exist {
@@ -295,7 +295,7 @@ impl MemoryState {
         restored.entries.retain(|key, _| !forgotten.iter().any(|part| selects(part, key)));
         restored.revision += 1;
         let (key, value) = marker;
-        restored.write(&key, &Write::Put { value: value.into(), lease: 0 });
+        restored.write(&key, &Write::Put { value: value.into(), lease: LeaseId::NONE });
         restored.history.clear();
         restored.compacted = restored.revision;
         restored.compacted_entries = restored.entries.clone();
@@ -305,7 +305,7 @@ impl MemoryState {
     /// Grants a lease.
     pub fn grant_lease(&mut self, now: Mono, ttl_seconds: i64) -> LeaseId {
         let lease = self.next_lease;
-        self.next_lease += 1;
+        self.next_lease.0 += 1;
         let ttl_ms = u64::try_from(ttl_seconds).unwrap_or(0).max(1) * 1000;
         self.leases.insert(lease, Lease { ttl_ms, expires: now + ttl_ms });
         lease

@@ -59,7 +59,7 @@ mod tests {
         let lease = ShortLease::new(3600);
         let first = lease.id(&store).await.expect("a lease");
         assert_eq!(lease.id(&store).await, Ok(first));
-        lease.forget(first + 1000).await;
+        lease.forget(LeaseId(first.0 + 1000)).await;
         assert_eq!(lease.id(&store).await, Ok(first));
         lease.forget(first).await;
         assert_ne!(lease.id(&store).await, Ok(first));

@@ -8,8 +8,25 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Id of a lease; 0 means no lease.
-pub type LeaseId = i64;
+/// Id of a lease.
+///
+/// The time to live of a lease is not its id:
+///
+/// ```compile_fail,E0308
+/// use ha_store::StoreError;
+/// use ha_store::memory_state::MemoryState;
+/// use ha_api_types::time::Mono;
+///
+/// let (mut state, ttl_seconds) = (MemoryState::default(), 30_i64);
+/// let remaining: Result<i64, StoreError> = state.keep_alive(Mono(0), ttl_seconds);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseId(pub i64);
+
+impl LeaseId {
+    /// No lease.
+    pub const NONE: LeaseId = LeaseId(0);
+}
 
 /// A key with its value, as read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +39,7 @@ pub struct Entry {
     pub create_revision: Revision,
     /// Revision of the last write.
     pub mod_revision: Revision,
-    /// Lease of the key; 0 means none.
+    /// Lease of the key; [`LeaseId::NONE`] if it has none.
     pub lease: LeaseId,
 }
 
@@ -36,7 +53,7 @@ impl Entry {
             value,
             created: self.create_revision,
             modified: self.mod_revision,
-            leased: self.lease != 0,
+            leased: self.lease != LeaseId::NONE,
             silent_ms,
         }
     }
@@ -74,7 +91,7 @@ pub enum Write {
     Put {
         /// New value.
         value: Arc<[u8]>,
-        /// Lease of the key; 0 means none.
+        /// Lease of the key; [`LeaseId::NONE`] if it has none.
         lease: LeaseId,
     },
     /// Deletes the key.
@@ -133,7 +150,7 @@ impl Transaction {
     /// Adds a put with a guard and without a lease.
     #[must_use]
     pub fn put(self, key: impl Into<String>, guard: Guard, value: Vec<u8>) -> Transaction {
-        self.put_leased(key, guard, value, 0)
+        self.put_leased(key, guard, value, LeaseId::NONE)
     }
 
     /// Adds a put with a guard and a lease.

@@ -84,7 +84,7 @@ async fn work(store: EtcdStore, worker: u32, stop: Arc<AtomicBool>) -> WorkerOut
             continue;
         };
         let value = format!("{worker}-{round}").into_bytes();
-        let lease = if round % 2 == 0 { lease } else { 0 };
+        let lease = if round % 2 == 0 { lease } else { ha_store::LeaseId::NONE };
         let transaction = match reading.entries.first() {
             Some(entry) if round % 7 == 6 => Transaction::new()
                 .delete(&key, Guard::Unchanged(entry.mod_revision))

@@ -60,7 +60,13 @@ mod tests {
 
     fn entry(key: String, value: &impl Serialize) -> Entry {
         let value = serde_json::to_vec(value).expect("sound").into();
-        Entry { key, value, create_revision: Revision(1), mod_revision: Revision(1), lease: 0 }
+        Entry {
+            key,
+            value,
+            create_revision: Revision(1),
+            mod_revision: Revision(1),
+            lease: ha_store::LeaseId::NONE,
+        }
     }
 
     #[test]

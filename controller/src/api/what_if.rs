@@ -21,7 +21,7 @@ use ha_api_types::names;
 use ha_api_types::renamed;
 use ha_api_types::time::Mono;
 use ha_api_types::view::{Plan, PlanRequest};
-use ha_store::{Change, Entry, Store};
+use ha_store::{Change, Entry, LeaseId, Store};
 use serde_json::Value;
 
 /// Maximum number of objects in one request.
@@ -116,8 +116,13 @@ async fn compare<S: Store>(
     for (kind, name, value) in changed {
         let value = read::bytes(*kind, value)?;
         let key = state.keys().spec(*kind, name);
-        let entry =
-            Entry { key, value: value.into(), create_revision: revision, mod_revision: revision, lease: 0 };
+        let entry = Entry {
+            key,
+            value: value.into(),
+            create_revision: revision,
+            mod_revision: revision,
+            lease: LeaseId::NONE,
+        };
         changes.push(Change::Put(entry));
     }
     for (kind, name) in deleted {

@@ -4,7 +4,7 @@
 //! The election reports its state to the planner ([`ElectionState`]). The planner sends the facts that only its view
 //! contains ([`ElectionInputs`]).
 
-use super::interface::{CommitId, Config, Effect, Input};
+use super::interface::{CommitId, Config, Effect, Input, RefreshId};
 use super::world::ClusterView;
 use ha_api_types::id::Revision;
 use ha_api_types::keys::Keys;
@@ -123,7 +123,7 @@ impl Candidacy {
         self.now = now.clone();
         match input {
             Input::Synced { entries, revision, answers } => {
-                self.read_tracker.complete(answers.saturating_sub(FIRST_ID));
+                self.read_tracker.complete(RefreshId(answers.0.saturating_sub(FIRST_ID)));
                 if revision >= self.view.revision {
                     (self.view.leader, self.view.candidate, self.view.refresh) = (None, None, None);
                     for entry in entries {
@@ -216,7 +216,7 @@ impl Candidacy {
             self.ended = true;
             self.effects.push_back(Effect::Ended);
         } else if let Some(id) = self.read_tracker.begin() {
-            self.effects.push_back(Effect::Refresh { id: FIRST_ID + id });
+            self.effects.push_back(Effect::Refresh { id: RefreshId(FIRST_ID + id.0) });
         }
     }
 

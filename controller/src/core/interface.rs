@@ -8,14 +8,12 @@ use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::node::FenceDevice;
 use ha_api_types::record::{HoldAnswer, HoldRequest};
 use ha_api_types::time::Millis;
+pub use ha_store::election::RefreshId;
 use ha_store::{Change, Entry, LeaseId, Outcome, StoreError, Transaction};
 
 /// Identifies a commit; assigned by the core in ascending order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommitId(pub u64);
-
-/// Identifies a request for a read; assigned by the cores in ascending order.
-pub type RefreshId = u64;
 
 /// Identifies a run of a fence device; 0 until the core assigns the number.
 ///

@@ -16,7 +16,7 @@ use super::plan::{OnApplied, Plan, Subject, cluster_event, stored};
 use super::plan_input::PlanInput;
 use super::world::guard_of;
 use changes::changes;
-use deliveries::Delivery;
+use deliveries::{Delivery, DeliveryId};
 use ha_api_types::cluster::{CLUSTER_NAME, NotificationsSpec, Target};
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
@@ -157,6 +157,6 @@ fn send(input: &PlanInput<'_>, targets: Vec<Target>, plan: &mut Plan) {
             continue;
         }
         let notification = queued.notification.clone();
-        plan.deliveries.push(Delivery { id: 0, target, notification, operation: None });
+        plan.deliveries.push(Delivery { id: DeliveryId::default(), target, notification, operation: None });
     }
 }

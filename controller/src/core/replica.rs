@@ -31,7 +31,7 @@ pub struct Replica {
 /// Returns `true` if the election requested this refresh. The ids of the election are above all ids of the planner, and
 /// each of the two cores counts its own ids.
 pub fn is_election_refresh(id: RefreshId) -> bool {
-    id >= FIRST_ID
+    id.0 >= FIRST_ID
 }
 
 impl Deref for Replica {
@@ -61,8 +61,11 @@ impl Replica {
         match input {
             Input::Synced { entries, revision, answers } => {
                 let seen = entries.iter().filter(|entry| self.keys.contains(&entry.key)).cloned().collect();
-                let (planners, election_refresh) =
-                    if is_election_refresh(answers) { (0, answers) } else { (answers, 0) };
+                let (planners, election_refresh) = if is_election_refresh(answers) {
+                    (RefreshId::default(), answers)
+                } else {
+                    (answers, RefreshId::default())
+                };
                 self.candidacy
                     .handle(now, Input::Synced { entries: seen, revision, answers: election_refresh });
                 self.pass_to_planner(Input::Synced { entries, revision, answers: planners });

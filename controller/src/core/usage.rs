@@ -153,7 +153,7 @@ mod tests {
             value: value.into(),
             create_revision: Revision(1),
             mod_revision: Revision(1),
-            lease: 0,
+            lease: ha_store::LeaseId::NONE,
         };
         let mut cluster_view = ClusterView::new(keys.clone());
         cluster_view.replace(

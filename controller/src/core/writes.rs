@@ -1,7 +1,7 @@
 //! Writes in progress: one per key, batched into few transactions, and sent separately if one write delays the other
 //! writes.
 
-use super::interface::CommitId;
+use super::interface::{CommitId, RefreshId};
 use super::plan::{Action, OnApplied, Plan, Subject};
 use super::world::ClusterView;
 use ha_api_types::event::Event;
@@ -41,7 +41,7 @@ enum WriteState {
     /// The write was applied, and the view must show this revision first.
     Until(Revision),
     /// The outcome was a conflict or is unknown, and etcd must be read again first.
-    Reading(u64),
+    Reading(RefreshId),
     /// Pause until this time, because etcd refused the write, or it conflicted repeatedly.
     Pause(Mono),
 }

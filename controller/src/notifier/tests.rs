@@ -4,7 +4,7 @@
 use super::deliver;
 use super::mail::message;
 use super::webhook::signature;
-use crate::core::notifications::deliveries::{Delivery, DeliveryOutcome};
+use crate::core::notifications::deliveries::{Delivery, DeliveryId, DeliveryOutcome};
 use ha_api_types::cluster::{Recipients, SmtpSpec, SmtpTls, Target, WebhookSpec};
 use ha_api_types::notification::{Notification, NotificationKind, Severity};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -42,7 +42,7 @@ async fn serve_one_request(answer: &'static str) -> (String, tokio::task::JoinHa
 }
 
 async fn delivery_outcome(target: Target) -> DeliveryOutcome {
-    deliver(&Delivery { id: 1, target, notification: notification(), operation: None }).await
+    deliver(&Delivery { id: DeliveryId(1), target, notification: notification(), operation: None }).await
 }
 
 #[tokio::test]

@@ -28,11 +28,11 @@ impl RefreshRequests {
         pending.insert(self.refresher.request(), id);
     }
 
-    /// Returns the newest request that the last read answers; 0 if none.
+    /// Returns the newest request that the last read answers; the default if none.
     fn newest_answered(&self) -> RefreshId {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = pending.split_off(&(self.refresher.answered() + 1));
-        std::mem::replace(&mut *pending, waiting).into_values().max().unwrap_or(0)
+        std::mem::replace(&mut *pending, waiting).into_values().max().unwrap_or_default()
     }
 }
 

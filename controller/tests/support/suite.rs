@@ -199,7 +199,7 @@ async fn answer_as_agent<S: Store>(api: Arc<Api<S>>, answer: Value) -> Value {
     let (key, request) = loop {
         let reading = api.store.list(&api.keys.log_requests_of(&"node1".into())).await.unwrap();
         if let Some(entry) = reading.entries.first() {
-            assert_ne!(entry.lease, 0, "a request vanishes");
+            assert_ne!(entry.lease, ha_store::LeaseId::NONE, "a request vanishes");
             break (entry.key.clone(), serde_json::from_slice(&entry.value).unwrap());
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;

@@ -6,6 +6,7 @@ use super::effect::{CommitId, HoldId, JournalWriteId, LeaseRequestId, MeasureId,
 use super::measuring::Measured;
 use crate::doctor::MachineFacts;
 use crate::watchdog::protocol;
+use ha_api_types::etcd_access::AgentSelector;
 use ha_api_types::id::Revision;
 use ha_api_types::record::{HoldAnswer, Leave, SleepProtection};
 use ha_store::{Change, Entry, LeaseId, Outcome};
@@ -15,10 +16,20 @@ use ha_store::{Change, Entry, LeaseId, Outcome};
 /// Every input is safe at any time: the core ignores an answer to a request that is no longer open.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// A complete linearizable read of one of the `agent_selectors`; it replaces the known state of these keys.
+    /// A complete linearizable read of the keys of one selector; it replaces the known state of these keys.
+    ///
+    /// A prefix is not a selector:
+    ///
+    /// ```compile_fail,E0308
+    /// use ha_api_types::{id::Revision, keys::Keys};
+    /// use ha_node_agent::core::Input;
+    ///
+    /// let prefix = Keys::new("lab").assignments();
+    /// let input = Input::Synced { selector: prefix, entries: Vec::new(), revision: Revision(1) };
+    /// ```
     Synced {
         /// The selector that was read.
-        prefix: String,
+        selector: AgentSelector,
         /// All entries that it selects.
         entries: Vec<Entry>,
         /// The etcd revision of the read.

@@ -30,7 +30,7 @@ use super::*;
 use crate::watchdog::core as daemon;
 use crate::watchdog::protocol;
 use ha_api_types::driver::{DriverSpec, SimulatedDriver};
-use ha_api_types::etcd_access::agent_selectors;
+use ha_api_types::etcd_access::{AgentSelector, agent_selectors};
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::keys::Keys;
 use ha_api_types::record::{
@@ -213,9 +213,9 @@ impl World {
     }
 
     pub(super) fn sync(&mut self) {
-        for prefix in agent_selectors(&self.keys, &own_node()) {
-            let reading = self.state.list(&prefix);
-            self.input(Input::Synced { prefix, entries: reading.entries, revision: reading.revision });
+        for selector in AgentSelector::ALL {
+            let reading = self.state.list(&selector.key_or_prefix(&self.keys, &own_node()));
+            self.input(Input::Synced { selector, entries: reading.entries, revision: reading.revision });
         }
     }
 

@@ -4,7 +4,7 @@ mod cluster;
 
 use super::unreadable::own_report;
 use ha_api_types::cluster::{Cluster, ClusterStatus};
-use ha_api_types::etcd_access::agent_selectors;
+use ha_api_types::etcd_access::AgentSelector;
 use ha_api_types::id::{NodeName, OperationName, ResourceName, Revision};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
@@ -144,7 +144,7 @@ impl<K: Ord, T: DeserializeOwned> Table<K, T> {
 pub(super) struct View {
     keys: Keys,
     node: NodeName,
-    unsynced_prefixes: BTreeSet<String>,
+    unsynced: BTreeSet<AgentSelector>,
     /// The highest revision of a linearizable read.
     pub(super) revision: Revision,
     clusters: Table<String, Cluster>,
@@ -189,7 +189,7 @@ impl View {
         View {
             keys: keys.clone(),
             node: node.to_owned(),
-            unsynced_prefixes: agent_selectors(keys, node).into_iter().collect(),
+            unsynced: AgentSelector::ALL.into_iter().collect(),
             revision: Revision(0),
             clusters: Table::default(),
             active: None,
@@ -213,67 +213,79 @@ impl View {
         }
     }
 
-    /// Returns `true` if every prefix has been read once.
+    /// Returns `true` if the keys of every selector have been read once.
     pub(super) fn is_complete(&self) -> bool {
-        self.unsynced_prefixes.is_empty()
+        self.unsynced.is_empty()
     }
 
-    pub(super) fn on_synced(&mut self, prefix: &str, entries: &[Entry], revision: Revision) {
-        let was_syncing = self.unsynced_prefixes.remove(prefix)
-            || agent_selectors(&self.keys, &self.node).iter().any(|p| p == prefix);
-        if !was_syncing {
-            return;
-        }
+    pub(super) fn on_synced(&mut self, selector: AgentSelector, entries: &[Entry], revision: Revision) {
+        self.unsynced.remove(&selector);
         self.revision = self.revision.max(revision);
         for entry in entries {
             self.put(entry, revision);
         }
-        if prefix == self.keys.specs_of(Kind::Cluster) {
-            let names = self.names_of_objects(entries);
-            self.clusters.keep_only(&names, revision);
-            self.update_active_cluster();
-        } else if prefix == self.keys.statuses_of(Kind::Cluster) {
-            let names = self.names_of_objects(entries);
-            self.cluster_statuses.keep_only(&names, revision);
-        } else if prefix == self.keys.statuses_of(Kind::Operation) {
-            let names = self.names_of_objects(entries);
-            self.operation_statuses.keep_only(&names, revision);
-        } else if prefix == self.keys.specs_of(Kind::Operation) {
-            let names = self.names_of_objects(entries);
-            self.operations.keep_only(&names, revision);
-        } else if prefix == self.keys.spec(Kind::Node, &self.node) {
-            let names = self.names_of_objects(entries);
-            self.nodes.keep_only(&names, revision);
-        } else if prefix == self.keys.specs_of(Kind::Resource) {
-            let names = self.names_of_objects(entries);
-            self.resources.keep_only(&names, revision);
-        } else if prefix == self.keys.assignments() {
-            let names =
-                self.names(entries, |key| if let Key::Assignment(name) = key { Some(name) } else { None });
-            self.assignments.keep_only(&names, revision);
-        } else if prefix == self.keys.fences() {
-            let names = self.names(entries, |key| if let Key::Fence(node) = key { Some(node) } else { None });
-            self.fences.keep_only(&names, revision);
-        } else if prefix == self.keys.candidates() {
-            let names = self
-                .names(entries, |key| if let Key::Candidate(id) = key { Some(id.to_owned()) } else { None });
-            // A known candidate that is absent in this read has departed at this revision or earlier.
-            self.on_candidate_departed(revision);
-            self.candidates.keep_only(&names, revision);
-        } else {
-            let services = self
-                .names(entries, |key| if let Key::ServiceReport(_, name) = key { Some(name) } else { None });
-            self.reports.keep_only(&services, revision);
-            let nodes =
-                self.names(entries, |key| if let Key::NodeReport(node) = key { Some(node) } else { None });
-            self.node_reports.keep_only(&nodes, revision);
-            let doctors =
-                self.names(entries, |key| if let Key::DoctorReport(node) = key { Some(node) } else { None });
-            self.doctor_reports.keep_only(&doctors, revision);
-            let usages =
-                self.names(entries, |key| if let Key::UsageReport(node) = key { Some(node) } else { None });
-            self.usage_reports.keep_only(&usages, revision);
+        match selector {
+            AgentSelector::ClusterSpecs => {
+                let names = self.names_of_objects(entries);
+                self.clusters.keep_only(&names, revision);
+                self.update_active_cluster();
+            }
+            AgentSelector::ClusterStatuses => {
+                let names = self.names_of_objects(entries);
+                self.cluster_statuses.keep_only(&names, revision);
+            }
+            AgentSelector::OperationStatuses => {
+                let names = self.names_of_objects(entries);
+                self.operation_statuses.keep_only(&names, revision);
+            }
+            AgentSelector::OperationSpecs => {
+                let names = self.names_of_objects(entries);
+                self.operations.keep_only(&names, revision);
+            }
+            AgentSelector::OwnNodeSpec => {
+                let names = self.names_of_objects(entries);
+                self.nodes.keep_only(&names, revision);
+            }
+            AgentSelector::ResourceSpecs => {
+                let names = self.names_of_objects(entries);
+                self.resources.keep_only(&names, revision);
+            }
+            AgentSelector::Assignments => {
+                let names = self
+                    .names(entries, |key| if let Key::Assignment(name) = key { Some(name) } else { None });
+                self.assignments.keep_only(&names, revision);
+            }
+            AgentSelector::Fences => {
+                let names =
+                    self.names(entries, |key| if let Key::Fence(node) = key { Some(node) } else { None });
+                self.fences.keep_only(&names, revision);
+            }
+            AgentSelector::Candidates => {
+                let names = self.names(entries, |key| {
+                    if let Key::Candidate(id) = key { Some(id.to_owned()) } else { None }
+                });
+                // A known candidate that is absent in this read has departed at this revision or earlier.
+                self.on_candidate_departed(revision);
+                self.candidates.keep_only(&names, revision);
+            }
+            AgentSelector::OwnReports => self.keep_only_reports(entries, revision),
         }
+    }
+
+    /// Removes the reports of this node that a complete read does not contain.
+    fn keep_only_reports(&mut self, entries: &[Entry], revision: Revision) {
+        let services =
+            self.names(entries, |key| if let Key::ServiceReport(_, name) = key { Some(name) } else { None });
+        self.reports.keep_only(&services, revision);
+        let nodes =
+            self.names(entries, |key| if let Key::NodeReport(node) = key { Some(node) } else { None });
+        self.node_reports.keep_only(&nodes, revision);
+        let doctors =
+            self.names(entries, |key| if let Key::DoctorReport(node) = key { Some(node) } else { None });
+        self.doctor_reports.keep_only(&doctors, revision);
+        let usages =
+            self.names(entries, |key| if let Key::UsageReport(node) = key { Some(node) } else { None });
+        self.usage_reports.keep_only(&usages, revision);
     }
 
     /// Returns the results of `pick` for the keys of these entries.

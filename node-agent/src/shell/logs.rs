@@ -198,7 +198,7 @@ mod tests {
             value: Arc::from(b"{}".as_slice()),
             create_revision: created,
             mod_revision: created,
-            lease: 1,
+            lease: ha_store::LeaseId(1),
         }
     }
 

@@ -3,22 +3,27 @@
 use super::Inputs;
 use crate::core::Input;
 use futures::StreamExt;
+use ha_api_types::etcd_access::{AgentSelector, agent_selectors};
+use ha_api_types::id::NodeName;
+use ha_api_types::keys::Keys;
 use ha_runtime::http::admin::Checks;
 use ha_store::etcd::EtcdStore;
 use ha_store::reflector::{Item, Options, WatchLog, reflector};
 use ha_store::{FollowedData, Store, StoreError, Verdict, selects};
 
-/// Watches the keys of these selectors for as long as the loop runs. Data that this node must not follow is not passed to the core
-/// (FENCING, R1.30 to R1.32).
+/// Watches the keys of the agent for as long as the loop runs. Data that this node must not follow is not passed to the
+/// core (FENCING, R1.30 to R1.32).
 pub(super) fn spawn(
     store: EtcdStore,
     followed: FollowedData,
-    selectors: Vec<String>,
+    keys: Keys,
+    node: NodeName,
     inputs: Inputs,
     ready: Checks,
 ) {
     tokio::spawn(async move {
-        let (_refresher, mut items) = reflector(store.clone(), selectors.clone(), Options::default());
+        let (_refresher, mut items) =
+            reflector(store.clone(), agent_selectors(&keys, &node), Options::default());
         let mut log = WatchLog::default();
         while let Some(item) = items.next().await {
             log.log_transition(&item);
@@ -26,12 +31,13 @@ pub(super) fn spawn(
                 Item::Synced(reading) => match follow(&store, &followed, &inputs).await {
                     Ok(()) => {
                         ready.set("store", Ok(()));
-                        selectors.iter().all(|selector| {
+                        AgentSelector::ALL.into_iter().all(|selector| {
+                            let key_or_prefix = selector.key_or_prefix(&keys, &node);
                             let entries =
-                                reading.entries.iter().filter(|entry| selects(selector, &entry.key));
+                                reading.entries.iter().filter(|entry| selects(&key_or_prefix, &entry.key));
                             inputs
                                 .send(Input::Synced {
-                                    prefix: selector.clone(),
+                                    selector,
                                     entries: entries.cloned().collect(),
                                     revision: reading.revision,
                                 })

@@ -5,7 +5,7 @@ use super::event::{Event, Sender};
 use super::network::Direction;
 use super::process::{Client, Generation};
 use super::recorded::Step;
-use ha_api_types::etcd_access::agent_selectors;
+use ha_api_types::etcd_access::{AgentSelector, agent_selectors};
 use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::keys::Key;
 use ha_api_types::time::{Millis, Mono};
@@ -361,8 +361,8 @@ impl World {
                     process.cursor = Some(revision);
                     process.watching = false;
                 }
-                for (prefix, entries) in lists {
-                    self.tell_agent(node, generation, agent::Input::Synced { prefix, entries, revision });
+                for (selector, (_, entries)) in AgentSelector::ALL.into_iter().zip(lists) {
+                    self.tell_agent(node, generation, agent::Input::Synced { selector, entries, revision });
                 }
                 // The watch must not repeat the changes that the read already contains.
                 self.deliver_changes(&Client::Agent(node.to_owned()), generation);
@@ -529,7 +529,7 @@ impl World {
         };
         let Ok(changes) = self.store.changes_of(selectors.unwrap_or_default(), cursor + 1) else {
             self.set_cursor(client, None);
-            self.schedule_failed_sync(client, generation, 0);
+            self.schedule_failed_sync(client, generation, controller::RefreshId::default());
             return;
         };
         let revision = self.store.revision();

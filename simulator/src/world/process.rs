@@ -185,21 +185,21 @@ mod tests {
     /// of the election was repeated, and the planner waited indefinitely for its read (seed 197).
     #[test]
     fn failed_reads_are_repeated_for_both_halves() {
-        const ELECTIONS: RefreshId = 1 << 62;
+        let election = |number: u64| RefreshId((1 << 62) + number);
         let mut process = Process::new(IdleCore, 1, Vec::new());
         process.syncs = 2;
-        assert!(process.record_failed_sync(6).is_empty());
-        assert!(process.record_failed_sync(ELECTIONS + 1).is_empty());
+        assert!(process.record_failed_sync(RefreshId(6)).is_empty());
+        assert!(process.record_failed_sync(election(1)).is_empty());
         process.syncs = 0;
-        assert_eq!(process.record_failed_sync(7), [7, ELECTIONS + 1]);
-        assert_eq!(process.record_failed_sync(8), [8]);
+        assert_eq!(process.record_failed_sync(RefreshId(7)), [RefreshId(7), election(1)]);
+        assert_eq!(process.record_failed_sync(RefreshId(8)), [RefreshId(8)]);
         process.syncs = 1;
-        assert!(process.record_failed_sync(9).is_empty());
+        assert!(process.record_failed_sync(RefreshId(9)).is_empty());
         process.syncs = 0;
-        assert_eq!(process.record_answered_sync(ELECTIONS + 2), [9]);
+        assert_eq!(process.record_answered_sync(election(2)), [RefreshId(9)]);
         process.syncs = 1;
-        assert!(process.record_failed_sync(9).is_empty());
+        assert!(process.record_failed_sync(RefreshId(9)).is_empty());
         process.syncs = 0;
-        assert!(process.record_answered_sync(10).is_empty());
+        assert!(process.record_answered_sync(RefreshId(10)).is_empty());
     }
 }

@@ -89,7 +89,7 @@ impl World {
             Event::Watch(client, generation) => self.deliver_changes(&client, generation),
             Event::Relist(client, generation) => {
                 if self.is_current(&client, generation) {
-                    self.start_sync(&client, generation, 0);
+                    self.start_sync(&client, generation, controller::RefreshId::default());
                     self.queue.push(self.now + super::RELIST_INTERVAL_MS, Event::Relist(client, generation));
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::{Subject, Verdict, WATCH_TIMEOUT, apply, check_that, conflict, create, expect};
 use crate::store::{Store, StoreError};
-use crate::transaction::{Guard, Outcome, Transaction};
+use crate::transaction::{Guard, LeaseId, Outcome, Transaction};
 use ha_api_types::id::Revision;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -21,12 +21,16 @@ pub(super) async fn a_put_attaches_or_detaches_a_lease(subject: impl Subject, pr
     let detached = apply(&store, put("detached", Guard::Absent, lease)).await?;
     let free = create(&store, &key("free"), "1").await?;
     apply(&store, put("attached", Guard::Unchanged(attached), lease)).await?;
-    apply(&store, put("detached", Guard::Unchanged(detached), 0)).await?;
-    apply(&store, put("late", Guard::Absent, 0)).await?;
+    apply(&store, put("detached", Guard::Unchanged(detached), LeaseId::NONE)).await?;
+    apply(&store, put("late", Guard::Absent, LeaseId::NONE)).await?;
     apply(&store, put("free", Guard::Unchanged(free), lease)).await?;
     let found = store.list(&prefix).await.map_err(|error| error.to_string())?;
     let leases: Vec<_> = found.entries.iter().map(|entry| entry.lease).collect();
-    expect("leases of attached, detached, free, late", &leases, &vec![lease, 0, lease, 0])?;
+    expect(
+        "leases of attached, detached, free, late",
+        &leases,
+        &vec![lease, LeaseId::NONE, lease, LeaseId::NONE],
+    )?;
     store.revoke_lease(lease).await.map_err(|error| error.to_string())?;
     expect("remaining keys", &keys(&store, &prefix).await?, &vec!["detached".to_owned(), "late".to_owned()])
 }

@@ -2,7 +2,7 @@
 //! (R9.10 to R9.19).
 
 use super::leadership::candidate_of;
-use super::{Election, Membership, ReadTracker, Step, WriteKind};
+use super::{Election, Membership, ReadTracker, RefreshId, Step, WriteKind};
 use crate::transaction::{Entry, Guard, Outcome, Transaction};
 use ha_api_types::id::Revision;
 use ha_api_types::record::Refresh;
@@ -12,7 +12,7 @@ use ha_api_types::time::{Mono, Now};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CandidateState {
     /// The key must first be read, by this read or a later one. Until then, `own` is its last known state.
-    Unread { reading: u64, own: Option<Membership> },
+    Unread { reading: RefreshId, own: Option<Membership> },
     /// The key is to be put: over the key of an earlier process that cannot be alive (`kept`), or because the key is
     /// absent.
     Unjoined { kept: Option<(Revision, Revision)>, due: Mono },

@@ -1,32 +1,45 @@
 //! Reads of the store: which were requested, and which are complete.
 
+/// Identifies a request for a complete read; assigned in ascending order. The default is no request.
+///
+/// A revision is not a request:
+///
+/// ```compile_fail,E0308
+/// use ha_api_types::id::Revision;
+/// use ha_store::election::ReadTracker;
+///
+/// ReadTracker::default().complete(Revision(1));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RefreshId(pub u64);
+
 /// Counts the requested, begun and completed reads. After a commit with an unknown outcome, the only legal next step
 /// is a read that begins later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadTracker {
-    requested: u64,
-    begun: u64,
-    completed: u64,
+    requested: RefreshId,
+    begun: RefreshId,
+    completed: RefreshId,
 }
 
 impl Default for ReadTracker {
     fn default() -> ReadTracker {
-        ReadTracker { requested: 1, begun: 0, completed: 0 }
+        ReadTracker { requested: RefreshId(1), begun: RefreshId(0), completed: RefreshId(0) }
     }
 }
 
 impl ReadTracker {
-    /// Requests a read that begins after this call, and returns its number.
-    pub fn request(&mut self) -> u64 {
+    /// Requests a read that begins after this call, and returns its id.
+    pub fn request(&mut self) -> RefreshId {
         // A read that has not begun yet answers all earlier requests.
         if self.requested == self.begun {
-            self.requested += 1;
+            self.requested.0 += 1;
         }
         self.requested
     }
 
-    /// Returns the number of the read that must begin now; `None` if none was requested.
-    pub fn begin(&mut self) -> Option<u64> {
+    /// Returns the id of the read that must begin now; `None` if none was requested.
+    pub fn begin(&mut self) -> Option<RefreshId> {
         if self.requested > self.begun {
             self.begun = self.requested;
             return Some(self.requested);
@@ -35,12 +48,12 @@ impl ReadTracker {
     }
 
     /// Records that a read, and all before it, are complete.
-    pub fn complete(&mut self, reading: u64) {
+    pub fn complete(&mut self, reading: RefreshId) {
         self.completed = self.completed.max(reading.min(self.begun));
     }
 
     /// Returns `true` if this read is complete.
-    pub fn is_complete(&self, reading: u64) -> bool {
+    pub fn is_complete(&self, reading: RefreshId) -> bool {
         self.completed >= reading
     }
 }

@@ -168,7 +168,7 @@ fn to_request(transaction: &Transaction) -> Txn {
         .iter()
         .map(|(key, write)| match write {
             Write::Put { value, lease } => {
-                TxnOp::put(key.as_str(), value.to_vec(), Some(PutOptions::new().with_lease(*lease)))
+                TxnOp::put(key.as_str(), value.to_vec(), Some(PutOptions::new().with_lease(lease.0)))
             }
             Write::Delete => TxnOp::delete(key.as_str(), None::<DeleteOptions>),
         })
@@ -215,7 +215,7 @@ mod tests {
     }
 
     fn heartbeat() -> Transaction {
-        Transaction::new().put_leased("key", Guard::Created(Revision(5)), vec![1], 7)
+        Transaction::new().put_leased("key", Guard::Created(Revision(5)), vec![1], crate::LeaseId(7))
     }
 
     fn conflict() -> Answer {

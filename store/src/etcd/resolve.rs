@@ -89,7 +89,7 @@ fn applied_revision(transaction: &Transaction, stored_entries: &BTreeMap<String,
                     return None;
                 }
                 applied_at = Some(entry.mod_revision);
-                leased |= *lease != 0;
+                leased |= *lease != LeaseId::NONE;
             }
         }
     }
@@ -114,14 +114,14 @@ fn is_result_of(entry: &Entry, guard: Guard, value: &[u8], lease: LeaseId) -> bo
 mod tests {
     use super::*;
 
-    fn entry(
-        key: &str,
-        value: u8,
-        create_revision: Revision,
-        mod_revision: Revision,
-        lease: LeaseId,
-    ) -> Entry {
-        Entry { key: key.to_owned(), value: [value].into(), create_revision, mod_revision, lease }
+    fn entry(key: &str, value: u8, create_revision: Revision, mod_revision: Revision, lease: i64) -> Entry {
+        Entry {
+            key: key.to_owned(),
+            value: [value].into(),
+            create_revision,
+            mod_revision,
+            lease: LeaseId(lease),
+        }
     }
 
     fn check(transaction: &Transaction, stored_entries: &[Entry], expected: Resolution) {
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn an_own_leased_write_is_recognized() {
         let heartbeat = Transaction::new()
-            .put_leased("alive", Guard::Unchanged(Revision(7)), vec![2], 9)
+            .put_leased("alive", Guard::Unchanged(Revision(7)), vec![2], LeaseId(9))
             .guard("fence", Guard::Unchanged(Revision(3)));
         let fence = entry("fence", 0, Revision(3), Revision(3), 0);
         check(
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn written_keys_must_share_one_revision() {
         let both = Transaction::new()
-            .put_leased("alive", Guard::Unchanged(Revision(7)), vec![2], 9)
+            .put_leased("alive", Guard::Unchanged(Revision(7)), vec![2], LeaseId(9))
             .put("report", Guard::Unchanged(Revision(6)), vec![1])
             .delete("old", Guard::Unchanged(Revision(2)));
         let alive = entry("alive", 2, Revision(5), Revision(8), 9);

@@ -386,7 +386,7 @@ mod tests {
                 value: value.to_string().into_bytes().into(),
                 create_revision: revision,
                 mod_revision: revision,
-                lease: 0,
+                lease: ha_store::LeaseId::NONE,
             };
             let fence = serde_json::json!({"epoch": 3, "state": state, "proof": {"kind": "silence", "waitedMs": 13_200}});
             let mut entries = vec![entry(keys.fence(&"node1".into()), fence, Revision(1))];
@@ -419,7 +419,7 @@ mod tests {
             value: serde_json::json!({"state": "Online", "checks": [check]}).to_string().into_bytes().into(),
             create_revision: Revision(1),
             mod_revision: Revision(1),
-            lease: 0,
+            lease: ha_store::LeaseId::NONE,
         };
         let failed_check = Check::fail("reboot-watchdog", "ten minutes at reboot", "set it to 0");
         let entries = vec![
@@ -467,7 +467,7 @@ mod tests {
             value: br#"{"state": "Dreaming"}"#.to_vec().into(),
             create_revision: Revision(1),
             mod_revision: Revision(1),
-            lease: 0,
+            lease: ha_store::LeaseId::NONE,
         };
         let leader = |key: String, value: &str| Entry {
             key,

@@ -16,7 +16,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::time::Mono;
 use ha_scheduler::View;
 use ha_scheduler::reservation::{EFFORT, Failing, Model, Verdict};
-use ha_store::{Change, Entry, Store};
+use ha_store::{Change, Entry, LeaseId, Store};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -171,8 +171,13 @@ impl Proposal {
         }
         let revision = before.revision + 1;
         let bytes = crate::api::read::bytes(kind, value)?;
-        let entry =
-            Entry { key, value: bytes.into(), create_revision: revision, mod_revision: revision, lease: 0 };
+        let entry = Entry {
+            key,
+            value: bytes.into(),
+            create_revision: revision,
+            mod_revision: revision,
+            lease: LeaseId::NONE,
+        };
         after.apply(vec![Change::Put(entry)], revision, Mono(0));
         Ok(Some(Proposal { kind, name: name.to_owned(), after, moved: None }))
     }

@@ -9,7 +9,16 @@ use ha_api_types::time::{Millis, Mono};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Identifies a delivery attempt; assigned by the core in ascending order.
-pub type DeliveryId = u64;
+///
+/// A run of a fence device is not a delivery:
+///
+/// ```compile_fail,E0308
+/// use ha_controller::core::{DeliveryOutcome, Input, RunId};
+///
+/// let input = Input::Delivered { id: RunId(1), outcome: DeliveryOutcome::Delivered(String::new()) };
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeliveryId(pub u64);
 
 /// Pause after the first failure, in milliseconds; each further failure doubles it.
 const FIRST_PAUSE_MS: Millis = 5_000;
@@ -168,7 +177,7 @@ impl Deliveries {
         self.unreported_since = unreported.then(|| self.unreported_since.unwrap_or(now));
         let mut started = deliveries;
         for delivery in &mut started {
-            self.next += 1;
+            self.next.0 += 1;
             delivery.id = self.next;
             self.running.insert(delivery.id, delivery.clone());
             if let Some(operation) = &delivery.operation {
@@ -247,7 +256,7 @@ mod tests {
         let target =
             Target::Webhook(WebhookSpec { url: "https://a.example".to_owned(), ..WebhookSpec::default() });
         let notification = Notification { id: "n".to_owned(), ..Notification::default() };
-        let delivery = Delivery { id: 0, target, notification, operation: None };
+        let delivery = Delivery { id: DeliveryId(0), target, notification, operation: None };
         deliveries.begin(false, vec![delivery], at).remove(0)
     }
 

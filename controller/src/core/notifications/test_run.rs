@@ -1,7 +1,7 @@
 //! `hactl notify test`: sends a test to all targets at the same time, and reports the outcome of each.
 
 use super::compose;
-use super::deliveries::{Delivery, DeliveryOutcome};
+use super::deliveries::{Delivery, DeliveryId, DeliveryOutcome};
 use crate::core::plan::Plan;
 use crate::core::plan_input::PlanInput;
 use ha_api_types::cluster::NotificationsSpec;
@@ -36,7 +36,7 @@ pub(in crate::core) fn run_test(
         notification.id = format!("test-{operation}");
         let message = format!("Sending a test to {}", counted(targets.len(), "target"));
         plan.deliveries.extend(targets.into_iter().map(|target| Delivery {
-            id: 0,
+            id: DeliveryId::default(),
             target,
             notification: notification.clone(),
             operation: Some(operation.to_owned()),

@@ -281,7 +281,7 @@ fn entry() -> impl Strategy<Value = Entry> {
         value: value.into_bytes().into(),
         create_revision: Revision(revision / 2 + 1),
         mod_revision: Revision(revision),
-        lease,
+        lease: ha_store::LeaseId(lease),
     })
 }
 
@@ -303,15 +303,15 @@ fn input() -> impl Strategy<Value = Input> {
     ];
     prop_oneof![
         3 => (proptest::collection::vec(entry(), 0..12), revision(), 0..9_u64)
-            .prop_map(|(entries, revision, answers)| Input::Synced { entries, revision, answers }),
+            .prop_map(|(entries, revision, answers)| Input::Synced { entries, revision, answers: crate::core::RefreshId(answers) }),
         4 => (proptest::collection::vec(change, 0..6), revision())
             .prop_map(|(changes, revision)| Input::Changed { changes, revision }),
         1 => revision().prop_map(Input::Progress),
         4 => (1..30_u64, outcome).prop_map(|(id, outcome)| Input::Committed { id: CommitId(id), outcome }),
         2 => prop_oneof![Just(Ok(1_i64)), Just(Err(StoreError::LeaseNotFound))]
-            .prop_map(|result| Input::LeaseGranted { result }),
+            .prop_map(|result| Input::LeaseGranted { result: result.map(ha_store::LeaseId) }),
         1 => prop_oneof![Just(Ok(5_i64)), Just(Err(StoreError::LeaseNotFound))]
-            .prop_map(|result| Input::LeaseKept { lease: 1, result }),
+            .prop_map(|result| Input::LeaseKept { lease: ha_store::LeaseId(1), result }),
         1 => (1..4_u64).prop_map(|id| Input::FencerDone { id: RunId(id), outcome: FencerOutcome::Confirmed }),
         2 => Just(Input::Tick),
     ]

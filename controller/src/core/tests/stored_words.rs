@@ -250,7 +250,7 @@ fn is_noticed(key: &str, value: &Value) -> bool {
         value,
         create_revision: Revision(1),
         mod_revision: Revision(1),
-        lease: 0,
+        lease: ha_store::LeaseId::NONE,
     };
     cluster_view.replace(vec![entry], Revision(1), Mono(0));
     cluster_view.unreadable.contains_key(key)

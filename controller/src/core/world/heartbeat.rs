@@ -64,7 +64,7 @@ mod tests {
             value: text.as_bytes().to_vec().into(),
             create_revision: Revision(1),
             mod_revision: revision,
-            lease: 0,
+            lease: ha_store::LeaseId::NONE,
         };
         let mut table = Table::new();
         put_record(&mut table, &"n".into(), &entry(before, Revision(1)), Mono(1))

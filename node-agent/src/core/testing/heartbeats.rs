@@ -18,7 +18,7 @@ fn every_heartbeat_guards_its_keys_and_lease() {
         assert!(matches!(transaction.guards()[&world.keys.fence(&own_node())], Guard::Unchanged(_)));
         assert!(matches!(transaction.guards()[&world.keys.node_report(&own_node())], Guard::Unchanged(_)));
     }
-    assert_ne!(world.lease_of_alive(), 0);
+    assert_ne!(world.lease_of_alive(), ha_store::LeaseId::NONE);
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn only_new_candidates_trigger_another_heartbeat() {
             value: b"{}".as_slice().into(),
             create_revision,
             mod_revision,
-            lease: 0,
+            lease: ha_store::LeaseId::NONE,
         };
         let changes = vec![Change::Put(entry)];
         world.core.handle(&now, Input::Changed { changes, revision: mod_revision });

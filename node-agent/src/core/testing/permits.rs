@@ -1,6 +1,7 @@
 //! Tests of FENCING 6: start permits, their guards, and actions that begin only once.
 
 use super::*;
+use ha_api_types::etcd_access::AgentSelector;
 use ha_api_types::id::Epoch;
 use ha_api_types::reason::Reason;
 
@@ -214,7 +215,11 @@ impl World {
     fn deliver_assignments(&mut self) {
         let revision = self.state.revision();
         let reading = self.state.list(&self.keys.assignments());
-        self.input(Input::Synced { prefix: self.keys.assignments(), entries: reading.entries, revision });
+        self.input(Input::Synced {
+            selector: AgentSelector::Assignments,
+            entries: reading.entries,
+            revision,
+        });
     }
 }
 

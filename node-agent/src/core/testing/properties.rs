@@ -244,8 +244,10 @@ fn inject_unexpected_input(world: &mut World, seed: u64) {
         2 => world.input(Input::JournalWritten { id: JournalWriteId(id), result: Ok(()) }),
         3 => world.input(Input::Read { id: ReadId(id), result: Ok((Vec::new(), Revision(0))) }),
         4 => world.input(Input::LeaseGranted { id: LeaseRequestId(id), result: Err("no".into()) }),
-        5 => world
-            .input(Input::LeaseKept { lease: i64::try_from(id % 5).expect("small"), kept: LeaseKept::Gone }),
+        5 => world.input(Input::LeaseKept {
+            lease: ha_store::LeaseId(i64::try_from(id % 5).expect("small")),
+            kept: LeaseKept::Gone,
+        }),
         6 => {
             let key = world.keys.assignment(&NAMES[usize::try_from(id % 3).expect("small")].into());
             world.write(&key, &serde_json::json!({"action": {"kind": "Teleport"}}));

@@ -1,7 +1,7 @@
 //! Tests of registration (FENCING 3): the services that stop first, the guards, and the accepted request.
 
 use super::*;
-use ha_api_types::etcd_access::agent_selectors;
+use ha_api_types::etcd_access::AgentSelector;
 use ha_api_types::id::Epoch;
 use ha_api_types::record::Mode;
 
@@ -186,10 +186,10 @@ fn another_machine_with_same_name_waits() {
     world.config.instance = "other".into();
     let mut second_core = AgentCore::new(world.config.clone(), Journal::default());
     let now = world.now();
-    for prefix in agent_selectors(&world.keys, &own_node()) {
-        let reading = world.state.list(&prefix);
+    for selector in AgentSelector::ALL {
+        let reading = world.state.list(&selector.key_or_prefix(&world.keys, &own_node()));
         second_core
-            .handle(&now, Input::Synced { prefix, entries: reading.entries, revision: reading.revision });
+            .handle(&now, Input::Synced { selector, entries: reading.entries, revision: reading.revision });
     }
     let mut commits = 0;
     for _ in 0..50 {

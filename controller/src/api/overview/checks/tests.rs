@@ -58,7 +58,7 @@ fn cluster_view_with(specs: &[(Kind, &str, Value)]) -> ClusterView {
             .into(),
         create_revision: Revision(1),
         mod_revision: Revision(1),
-        lease: 0,
+        lease: ha_store::LeaseId::NONE,
     }
     };
     let entries = specs.iter().map(entry).collect();
@@ -190,7 +190,7 @@ fn nodes_with_equal_machine_ids_are_named() {
             value: json!({"machineId": machine_id, "productId": product_id}).to_string().into_bytes().into(),
             create_revision: Revision(1),
             mod_revision: Revision(1),
-            lease: 0,
+            lease: ha_store::LeaseId::NONE,
         };
         cluster_view.replace(machines.iter().enumerate().map(entry).collect(), Revision(1), Mono(0));
         check_verdict(&cluster_view, &healthy_overview(), "machine-ids", verdict, seen);

@@ -18,7 +18,7 @@ fn put(key: String, value: &Value, create: i64, revision: i64) -> Change {
         value: value.to_string().into_bytes().into(),
         create_revision: Revision(create),
         mod_revision: Revision(revision),
-        lease: 0,
+        lease: ha_store::LeaseId::NONE,
     })
 }
 
