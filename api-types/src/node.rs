@@ -129,7 +129,7 @@ pub struct FenceDevice {
 impl FenceDevice {
     /// Returns `true` if a confirmation by this device confirms the fencing: always for power, and for fabric only if it
     /// also disconnects the storage.
-    pub fn proves(&self) -> bool {
+    pub fn confirms_power_off(&self) -> bool {
         !self.parts.is_empty()
             && match self.kind {
                 FenceKind::Power => true,

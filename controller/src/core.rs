@@ -244,12 +244,12 @@ impl Controller {
 
     /// Returns the time on `now.raw` at which to send [`Input::Tick`], and the reason.
     pub fn deadline(&self) -> Option<(Mono, &'static str)> {
-        let planner = self.planning().is_some().then(|| {
-            let look = (self.planned_at + PLAN_INTERVAL_MS, "everything is checked again");
+        let planner = self.planning_leadership().is_some().then(|| {
+            let must_plan = (self.planned_at + PLAN_INTERVAL_MS, "everything is checked again");
             let pause = self.writes.deadline().map(|at| (at, "a pause after a refused write ends"));
             let late_deadline = self.late_at.map(|at| (at, "a heartbeat is due"));
             let check = self.reservation.deadline().map(|at| (at, "the failover capacity check continues"));
-            [Some(look), self.wake, late_deadline, pause, check].into_iter().flatten().min()
+            [Some(must_plan), self.wake, late_deadline, pause, check].into_iter().flatten().min()
         });
         planner.flatten()
     }
@@ -377,7 +377,9 @@ impl Controller {
         self.report_leadership();
         self.report_duplicate();
         self.plan();
-        if self.planning().is_some() && self.reservation.advance(self.now.raw, &self.config.cluster) {
+        if self.planning_leadership().is_some()
+            && self.reservation.advance(self.now.raw, &self.config.cluster)
+        {
             self.dirty = true;
             self.plan();
         }
@@ -404,7 +406,7 @@ impl Controller {
 
     /// Returns leadership and membership if this process may plan. It must be leader, have the revision of its
     /// candidacy, and have a view with all writes of earlier leaders. Only an input changes this; time alone does not.
-    fn planning(&self) -> Option<(&Leadership, Membership)> {
+    fn planning_leadership(&self) -> Option<(&Leadership, Membership)> {
         let leadership = self.election_state.leadership.as_ref()?;
         let membership = self.election_state.membership?;
         let may_plan =
@@ -417,7 +419,7 @@ impl Controller {
         if !self.dirty {
             return;
         }
-        let Some((leadership, membership)) = self.planning() else { return };
+        let Some((leadership, membership)) = self.planning_leadership() else { return };
         let leadership = leadership.clone();
         self.plans += 1;
         self.dirty = false;

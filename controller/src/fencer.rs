@@ -38,7 +38,7 @@ impl Fencer {
     /// limit has passed, no process of the run remains (its process groups are killed).
     pub async fn run(&self, run: &FencerRun) -> FencerOutcome {
         let limit = Duration::from_millis(run.limit_ms);
-        match tokio::time::timeout(limit, self.attempts(&run.device, run.action)).await {
+        match tokio::time::timeout(limit, self.run_with_retries(&run.device, run.action)).await {
             Ok(Ok(())) => FencerOutcome::Confirmed,
             Ok(Err(message)) => FencerOutcome::Failed(message),
             Err(_) => FencerOutcome::Failed(format!(
@@ -49,7 +49,7 @@ impl Fencer {
         }
     }
 
-    async fn attempts(&self, device: &FenceDevice, action: FencerAction) -> Result<(), String> {
+    async fn run_with_retries(&self, device: &FenceDevice, action: FencerAction) -> Result<(), String> {
         if device.parts.is_empty() {
             return Err(format!("fence device {} has no parts", device.name));
         }
@@ -77,14 +77,15 @@ impl Fencer {
         };
         // A part that already has the desired state may refuse the action. Only its status decides; the result of the
         // action does not.
-        let acted: Vec<Result<(), String>> = each(expected_state.verb()).await;
+        let is_switched: Vec<Result<(), String>> = each(expected_state.verb()).await;
         let reached =
             join_all(device.parts.iter().map(|part| self.wait_for_state(part, expected_state, deadline)))
                 .await;
-        for (part, (acted, reached)) in device.parts.iter().zip(acted.into_iter().zip(reached)) {
+        for (part, (is_switched, reached)) in device.parts.iter().zip(is_switched.into_iter().zip(reached)) {
             if let Err(message) = reached {
-                let before =
-                    acted.err().map_or_else(String::new, |error| format!(" (the action failed: {error})"));
+                let before = is_switched
+                    .err()
+                    .map_or_else(String::new, |error| format!(" (the action failed: {error})"));
                 return Err(format!("{}: {message}{before}", part.agent));
             }
         }

@@ -219,14 +219,14 @@ fn every_client_has_the_permissions_of_its_roles_until_it_is_revoked() -> Result
         // Copied, because other users may not enter the directory of the build.
         let copy = Path::new("/tmp").join(format!("hactl-{}", std::process::id()));
         fs::copy(&program, &copy)?;
-        let as_nobody = Command::new("setpriv")
+        let as_anonymous = Command::new("setpriv")
             .args(["--reuid", "65534", "--clear-groups", "--"])
             .arg(&copy)
             .args(local)
             .args(["get", "nodes"])
             .output();
         fs::remove_file(&copy)?;
-        check(&as_nobody?, 3, &["Permission denied"])?;
+        check(&as_anonymous?, 3, &["Permission denied"])?;
     }
 
     // A revoked certificate loses its watch, and is refused from then on.

@@ -47,7 +47,7 @@ pub(crate) struct Terminal {
     progress: bool,
     closed: AtomicBool,
     /// Warnings that are held; `None` if warnings are shown immediately.
-    held: Mutex<Option<Vec<String>>>,
+    held_warnings: Mutex<Option<Vec<String>>>,
 }
 
 impl Terminal {
@@ -70,7 +70,7 @@ impl Terminal {
             verbose,
             progress: error_is_terminal && !quiet,
             closed: AtomicBool::new(false),
-            held: Mutex::new(None),
+            held_warnings: Mutex::new(None),
         }
     }
 
@@ -167,7 +167,7 @@ impl Terminal {
     }
 
     fn lock_held_warnings(&self) -> MutexGuard<'_, Option<Vec<String>>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held_warnings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Shows a line if `-v` was given.

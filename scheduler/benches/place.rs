@@ -59,10 +59,10 @@ fn main() {
         let mut view = cluster(nodes, services, "512Gi");
         for mode in [SchedulerMode::Basic, SchedulerMode::Static, SchedulerMode::Dynamic] {
             view.settings.mode = mode;
-            let mut wanted = view.services["s000002"].clone();
-            wanted.uses.clear();
-            let one = micros(|| choose(&view, &"s000002".into(), &wanted).0.is_some());
-            let whole = micros(|| place(&view, &"s000002".into(), &wanted));
+            let mut service = view.services["s000002"].clone();
+            service.uses.clear();
+            let one = micros(|| choose(&view, &"s000002".into(), &service).0.is_some());
+            let whole = micros(|| place(&view, &"s000002".into(), &service));
             let mut failed = view.clone();
             let begun = Instant::now();
             let placed = recover(&mut failed, "node0003");

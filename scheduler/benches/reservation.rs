@@ -63,10 +63,10 @@ fn measure(nodes: u64, services: u64, memory: &str) {
     let failure = BTreeSet::from(["node0002".into()]);
     timed("places for the services of one failed node", || model.check(&failure, EFFORT));
     let mut view = view;
-    let mut wanted = view.services["s000002"].clone();
-    wanted.uses.clear();
-    view.services.insert("s000002".into(), wanted.clone());
-    timed("one service placed by the leader", || place(&view, &"s000002".into(), &wanted));
+    let mut service = view.services["s000002"].clone();
+    service.uses.clear();
+    view.services.insert("s000002".into(), service.clone());
+    timed("one service placed by the leader", || place(&view, &"s000002".into(), &service));
 }
 
 fn main() {

@@ -103,16 +103,16 @@ struct NodePreferences {
 impl NodePreferences {
     fn is_misplaced(&self, node: Option<&NodeName>) -> bool {
         let Some(current_distance) = node.and_then(|node| self.distances.get(node)) else { return true };
-        self.distances.values().any(|wish| wish < current_distance)
+        self.distances.values().any(|distance| distance < current_distance)
     }
 
     /// Returns the nodes that the unit prefers to its own.
-    fn wanted(&self, node: Option<&NodeName>) -> impl Iterator<Item = &NodeName> {
+    fn preferred_nodes(&self, node: Option<&NodeName>) -> impl Iterator<Item = &NodeName> {
         let current_distance = node.and_then(|node| self.distances.get(node)).copied();
         self.distances
             .iter()
-            .filter(move |(_, wish)| {
-                current_distance.is_none_or(|current_distance| **wish < current_distance)
+            .filter(move |(_, distance)| {
+                current_distance.is_none_or(|current_distance| **distance < current_distance)
             })
             .map(|(node, _)| node)
     }
@@ -126,7 +126,7 @@ fn units(view: &View) -> BTreeMap<ResourceName, MoveUnit> {
         // A service that must be with a paused service stays with that service.
         let is_held_by_partner = facts.paused && !view.rules.strict_affinity_partners(name).is_empty();
         let can_move_or_start = (facts.movable && !is_held_by_partner)
-            || (facts.wanted && facts.uses.is_empty() && !facts.waits_for_others);
+            || (facts.is_desired && facts.uses.is_empty() && !facts.waits_for_others);
         if !can_move_or_start || !seen.insert(name) {
             continue;
         }

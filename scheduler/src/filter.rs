@@ -64,7 +64,7 @@ pub(crate) fn query_refusals(
         });
     }
     report_shortages(query, node, query.outside_use(node_name), &mut |shortage| {
-        let CapacityShortage { reason, amount_name, wanted, free, capacity } = shortage;
+        let CapacityShortage { reason, amount_name, requested, free, capacity } = shortage;
         let free = Quantity::from_milli(free.max(0));
         let request = if query.members.len() > 1 {
             "requested together with services that have strict affinity"
@@ -73,7 +73,7 @@ pub(crate) fn query_refusals(
         };
         refusals.push(Refusal {
             reason,
-            message: format!("not enough {amount_name}: {wanted} {request}, {free} of {capacity} free"),
+            message: format!("not enough {amount_name}: {requested} {request}, {free} of {capacity} free"),
             remedy: format!("free {amount_name} on {node_name}, or lower the request"),
             evicts_running: !all_use_node,
         });
@@ -270,7 +270,7 @@ fn check_storage(
 struct CapacityShortage {
     reason: Reason,
     amount_name: &'static str,
-    wanted: Quantity,
+    requested: Quantity,
     /// Free amount in thousandths; negative if services already request more than the node has.
     free: i128,
     capacity: Quantity,
@@ -285,16 +285,16 @@ fn report_shortages(
     let amounts = |amounts: &Amounts| [amounts.cpu, amounts.memory, amounts.disk];
     let (requests, capacity) = (amounts(&query.requests), amounts(&node.capacity));
     for (at, kind) in KINDS.into_iter().enumerate() {
-        let (Some(wanted), Some(capacity)) = (requests[at], capacity[at]) else { continue };
+        let (Some(requested), Some(capacity)) = (requests[at], capacity[at]) else { continue };
         let Some(limit) = limit(&query.view.settings, node, kind) else { continue };
         let free = limit.saturating_sub(outside_use.requested(at));
-        if wanted.milli() > free {
+        if requested.milli() > free {
             let (reason, amount_name) = match kind {
                 Amount::Cpu => (Reason::NotEnoughCpu, "CPU"),
                 Amount::Memory => (Reason::NotEnoughMemory, "memory"),
                 Amount::Disk => (Reason::NotEnoughDisk, "disk"),
             };
-            report(CapacityShortage { reason, amount_name, wanted, free, capacity });
+            report(CapacityShortage { reason, amount_name, requested, free, capacity });
         }
     }
 }

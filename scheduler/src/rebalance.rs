@@ -221,7 +221,7 @@ fn movable_unit<'v>(view: &'v View, name: &'v ResourceName, facts: &'v ServiceFa
     let unit = Unit::of(view, name, facts);
     let partners = view.rules.strict_affinity_partners(name);
     let counts_for_balance = |partner: &&ResourceName| {
-        view.services.get(*partner).is_some_and(|facts| !facts.uses.is_empty() || facts.wanted)
+        view.services.get(*partner).is_some_and(|facts| !facts.uses.is_empty() || facts.is_desired)
     };
     (partners.iter().filter(counts_for_balance).all(|partner| unit.contains(partner))
         && unit.members.iter().all(is_movable))

@@ -46,7 +46,7 @@ fn disk_refusal(
     node: &NodeFacts,
 ) -> Option<Refusal> {
     let [.., limit] = limits(&view.settings, node);
-    let (wanted, limit, capacity) = (service.requests.disk?, limit?, node.capacity.disk?);
+    let (requested, limit, capacity) = (service.requests.disk?, limit?, node.capacity.disk?);
     let has_copy = |facts: &ServiceFacts| {
         let stored = facts.storage_nodes.as_ref().is_some_and(|nodes| nodes.contains(node_name));
         stored || facts.uses.contains(node_name)
@@ -54,10 +54,10 @@ fn disk_refusal(
     let others = view.services.iter().filter(|(other, facts)| *other != name && has_copy(facts));
     let taken: i128 = others.filter_map(|(_, facts)| facts.requests.disk).map(Quantity::milli).sum();
     let free = (limit - taken).max(0);
-    (wanted.milli() > free).then(|| Refusal {
+    (requested.milli() > free).then(|| Refusal {
         reason: Reason::NotEnoughDisk,
         message: format!(
-            "not enough disk: {wanted} requested, {} of {capacity} free",
+            "not enough disk: {requested} requested, {} of {capacity} free",
             Quantity::from_milli(free)
         ),
         remedy: format!("free disk on {node_name}, or lower the request"),

@@ -294,9 +294,9 @@ mod tests {
                     }
                     Some(facts) => drop(services.insert(name, facts)),
                 }
-                let anew = Services::from(services.facts.clone());
-                prop_assert_eq!(&services.nodes, &anew.nodes);
-                prop_assert_eq!(&services.tagged, &anew.tagged);
+                let rebuilt = Services::from(services.facts.clone());
+                prop_assert_eq!(&services.nodes, &rebuilt.nodes);
+                prop_assert_eq!(&services.tagged, &rebuilt.tagged);
             }
             for node in ["node0", "node1", "node2", "node3"] {
                 let users: Vec<&ResourceName> = services

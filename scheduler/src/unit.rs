@@ -25,7 +25,7 @@ impl<'a> Unit<'a> {
         let mut members = vec![(name, service)];
         for other in view.rules.strict_affinity_partners(name) {
             if let Some((other, facts)) = view.services.get_key_value(&other)
-                && ((facts.movable && !facts.paused) || (facts.wanted && facts.uses.is_empty()))
+                && ((facts.movable && !facts.paused) || (facts.is_desired && facts.uses.is_empty()))
             {
                 members.push((other, facts));
             }

@@ -108,7 +108,8 @@ pub struct ServiceFacts {
     /// Priority of the service; services with a higher priority are recovered first.
     pub priority: i32,
     /// `true` if the service is desired: Started is requested, and it is not in Error.
-    pub wanted: bool,
+    #[serde(rename = "wanted")]
+    pub is_desired: bool,
     /// `true` if Stopped is requested; with `reservation.countStopped` the failover capacity check counts the service as if
     /// it ran.
     pub stopped: bool,
@@ -158,8 +159,8 @@ impl ServiceFacts {
 
     /// Returns the current node of the service or, during a move, the target. `None` if the service uses no node.
     pub fn current_or_target_node(&self) -> Option<&NodeName> {
-        let away = self.uses.iter().find(|node| Some(*node) != self.node.as_ref());
-        away.or(self.uses.first())
+        let other_node = self.uses.iter().find(|node| Some(*node) != self.node.as_ref());
+        other_node.or(self.uses.first())
     }
 }
 

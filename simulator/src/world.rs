@@ -246,7 +246,7 @@ impl World {
                     disk_copy: 0,
                     clone_of: machine.clone_of.clone(),
                     sleep: machine.sleep,
-                    knows_drivers: true,
+                    has_drivers: true,
                     drivers: machine.drivers.clone(),
                     is_virtual: machine.is_virtual,
                     device: machine.watchdog,

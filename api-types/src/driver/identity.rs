@@ -45,7 +45,7 @@ impl DriverSpec {
     /// driver that this build does not know has no driver set. An unknown identity differs from every other identity.
     pub fn identity(&self, resource: &ResourceName) -> Option<Identity> {
         let kind = self.kind()?;
-        let thing = match kind {
+        let item = match kind {
             // The agent finds these programs by their control groups, which have the name of the resource.
             DriverKind::Exec => resource.to_string(),
             DriverKind::Systemd => self.systemd.as_ref()?.unit_name(resource),
@@ -75,7 +75,7 @@ impl DriverSpec {
                 if simulated.identity.is_empty() { resource.to_string() } else { simulated.identity.clone() }
             }
         };
-        Some(Identity(format!("{kind}:{thing}")))
+        Some(Identity(format!("{kind}:{item}")))
     }
 
     /// Returns `true` if both drivers run the same unit, domain or container for a resource: equal identities, or equal

@@ -99,11 +99,11 @@ fn check_key(path: &str, key: &str, context: &mut Context) {
 }
 
 fn is_label_value(text: &str) -> bool {
-    let edge = |byte: &u8| byte.is_ascii_alphanumeric();
+    let is_valid_end = |byte: &u8| byte.is_ascii_alphanumeric();
     let bytes = text.as_bytes();
     text.is_empty()
         || (text.len() <= 63
-            && bytes.first().is_some_and(edge)
-            && bytes.last().is_some_and(edge)
-            && bytes.iter().all(|byte| edge(byte) || b"-_.".contains(byte)))
+            && bytes.first().is_some_and(is_valid_end)
+            && bytes.last().is_some_and(is_valid_end)
+            && bytes.iter().all(|byte| is_valid_end(byte) || b"-_.".contains(byte)))
 }

@@ -35,7 +35,7 @@ pub(crate) async fn object_warnings<S: Store>(
     dry_run: bool,
 ) -> Vec<String> {
     let mut warnings = literal_secrets(kind, value);
-    warnings.extend(stopped_with_it(state, kind, name, value).await);
+    warnings.extend(dependent_stop_warning(state, kind, name, value).await);
     for reference in references(kind, value).into_iter().take(MAX_REFERENCES) {
         warnings.extend(missing(state, &reference).await);
     }
@@ -85,7 +85,7 @@ fn literal_secrets(kind: Kind, value: &Value) -> Vec<String> {
 }
 
 /// Returns a warning that names the services that stop together with a resource, if the change stops that resource.
-async fn stopped_with_it<S: Store>(
+async fn dependent_stop_warning<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
     name: &str,

@@ -28,7 +28,7 @@ pub enum MetricEvent {
         /// The phase that ended.
         phase: FailoverPhase,
         /// Duration in milliseconds, on this process's clock.
-        took_ms: Millis,
+        duration_ms: Millis,
     },
     /// A node was fenced, or a fence device failed to fence it.
     Fence {

@@ -76,7 +76,7 @@ impl DependencyGraph {
     /// Returns the shortest dependency cycle through a service, in start order, from the service back to itself.
     /// `None` if there is no cycle.
     pub fn dependency_cycle(&self, name: &ResourceName) -> Option<Vec<ResourceName>> {
-        let mut came_from: BTreeMap<&ResourceName, &ResourceName> = BTreeMap::new();
+        let mut source_node: BTreeMap<&ResourceName, &ResourceName> = BTreeMap::new();
         let mut queue = VecDeque::from([name]);
         while let Some(current) = queue.pop_front() {
             for first in self.dependencies(current) {
@@ -85,12 +85,12 @@ impl DependencyGraph {
                     let mut step = current;
                     while step != name {
                         path.push(step.clone());
-                        step = came_from.get(step).copied().unwrap_or(name);
+                        step = source_node.get(step).copied().unwrap_or(name);
                     }
                     path.push(name.clone());
                     return Some(path);
                 }
-                if let std::collections::btree_map::Entry::Vacant(entry) = came_from.entry(first) {
+                if let std::collections::btree_map::Entry::Vacant(entry) = source_node.entry(first) {
                     entry.insert(current);
                     queue.push_back(first);
                 }

@@ -203,7 +203,7 @@ pub fn may_move_live(driver: &DriverSpec, spec: &ResourceSpec, has_device: bool)
 
 /// Returns `true` if a fence device can confirm the node off.
 pub fn has_fence_device(node: &Node) -> bool {
-    node.spec.fencing.devices.iter().any(FenceDevice::proves)
+    node.spec.fencing.devices.iter().any(FenceDevice::confirms_power_off)
 }
 
 /// Returns a note about a live migration of this service to this node (R8.18); `None` if no note is necessary.
@@ -269,7 +269,7 @@ pub fn service_facts(
         maintenance_node: status.maintenance_node.clone(),
         tags: spec.tags.iter().cloned().collect(),
         priority: spec.priority,
-        wanted: spec.state == RequestedState::Started
+        is_desired: spec.state == RequestedState::Started
             && resource.metadata.deletion_timestamp.is_none()
             && status.state != ServiceState::Error,
         stopped: spec.state == RequestedState::Stopped

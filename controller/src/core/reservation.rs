@@ -21,7 +21,7 @@ const MAX_NAMED_REASONS: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// `true` if every service could be scheduled; `None` if undecided.
-    pub holds: Option<bool>,
+    pub has_capacity: Option<bool>,
     /// Reason of the condition: `FailoverCapacityAvailable`, `InsufficientFailoverCapacity` or
     /// `FailoverCapacityUnknown`.
     pub reason: Reason,
@@ -103,7 +103,7 @@ fn finding<'a>(cluster: &str, not_survived: impl Iterator<Item = (&'a NodeName, 
         }
         let nodes = nodes_named(failing.iter().map(|(node, _)| node.as_str()));
         return Finding {
-            holds: Some(false),
+            has_capacity: Some(false),
             reason: Reason::InsufficientFailoverCapacity,
             headline: check_failed_message(cluster, &nodes),
             details,
@@ -116,10 +116,10 @@ fn finding<'a>(cluster: &str, not_survived: impl Iterator<Item = (&'a NodeName, 
         let unplaced_services =
             undecided.iter().flat_map(|(_, unplaced_services)| unplaced_services.iter().map(unplaced_line));
         let details = unplaced_services.collect();
-        return Finding { holds: None, reason: Reason::FailoverCapacityUnknown, headline, details };
+        return Finding { has_capacity: None, reason: Reason::FailoverCapacityUnknown, headline, details };
     }
     let headline = Reason::FailoverCapacityAvailable.sentence().to_owned();
-    Finding { holds: Some(true), reason: Reason::FailoverCapacityAvailable, headline, details }
+    Finding { has_capacity: Some(true), reason: Reason::FailoverCapacityAvailable, headline, details }
 }
 
 /// Returns nodes as part of a sentence: `node a`, or `nodes a, b`.

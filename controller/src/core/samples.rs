@@ -60,7 +60,7 @@ pub fn samples(input: &MetricsInput<'_>) -> Vec<Sample> {
         let sample_of =
             |(state, reason)| leader::RESERVATION_STATE.sample([state], flag(finding.reason == reason));
         samples.extend(CHECK_RESULTS.map(sample_of));
-        samples.extend(finding.holds.map(|holds| leader::FAILURE_TOLERANCE.sample([], flag(holds))));
+        samples.extend(finding.has_capacity.map(|holds| leader::FAILURE_TOLERANCE.sample([], flag(holds))));
     }
     let (view, _) = stored_view::view(input.cluster_view);
     samples.push(leader::BALANCE_SCORE.sample([], Loads::of(&view).imbalance()));

@@ -26,7 +26,7 @@ pub(super) struct ControllerMetrics {
     watch_restarts: IntCounter,
     reachable: Gauge,
     queue: Gauge,
-    newest: Arc<AtomicI64>,
+    newest_revision: Arc<AtomicI64>,
 }
 
 impl ControllerMetrics {
@@ -42,7 +42,7 @@ impl ControllerMetrics {
             watch_restarts: metrics.counter(controller::STORE_WATCH_RESTARTS)?,
             reachable: metrics.gauge(controller::STORE_REACHABLE)?,
             queue: metrics.gauge(controller::RECONCILE_QUEUE)?,
-            newest: Arc::default(),
+            newest_revision: Arc::default(),
         })
     }
 
@@ -85,12 +85,12 @@ impl ControllerMetrics {
     }
 
     /// Returns the newest known revision.
-    fn newest(&self) -> Revision {
-        Revision(self.newest.load(Ordering::Relaxed))
+    fn newest_revision(&self) -> Revision {
+        Revision(self.newest_revision.load(Ordering::Relaxed))
     }
 
     fn observe_revision(&self, revision: Revision) {
-        self.newest.fetch_max(revision.0, Ordering::Relaxed);
+        self.newest_revision.fetch_max(revision.0, Ordering::Relaxed);
     }
 }
 
@@ -143,7 +143,7 @@ impl CoreMetrics {
             };
             let mut relocations = relocations.lock().unwrap_or_else(PoisonError::into_inner);
             relocations.retain(|(name, _), _| core.cluster_view().resources.contains_key(name));
-            last.clone_from(&core_samples(&core, &now(), store.newest(), &relocations));
+            last.clone_from(&core_samples(&core, &now(), store.newest_revision(), &relocations));
             last.clone()
         })?;
         Ok(core_metrics)
@@ -181,8 +181,8 @@ impl CoreMetrics {
                 *relocations.entry((resource.clone(), *reason)).or_default() += 1;
             }
             MetricEvent::Failover => self.failovers.inc(),
-            MetricEvent::Phase { phase, took_ms } => {
-                self.phases.with_label_values(&[phase.name()]).observe(*took_ms as f64 / 1000.0);
+            MetricEvent::Phase { phase, duration_ms } => {
+                self.phases.with_label_values(&[phase.name()]).observe(*duration_ms as f64 / 1000.0);
             }
             MetricEvent::Fence { method, confirmed } => {
                 let result = if *confirmed { "Confirmed" } else { "Failed" };
@@ -200,15 +200,20 @@ impl CoreMetrics {
 }
 
 /// Returns the metrics of the core. A follower exports none about objects, because its view may be old.
-fn core_samples(core: &Controller, now: &Now, newest: Revision, relocations: &Relocations) -> Vec<Sample> {
+fn core_samples(
+    core: &Controller,
+    now: &Now,
+    newest_revision: Revision,
+    relocations: &Relocations,
+) -> Vec<Sample> {
     let cluster_view = core.cluster_view();
     let is_leader = core.term().is_some();
-    let newest = newest.max(cluster_view.revision);
+    let newest_revision = newest_revision.max(cluster_view.revision);
     let mut read = vec![
         controller::LEADER.sample([], if is_leader { 1.0 } else { 0.0 }),
         controller::UNREADABLE_KEYS.sample([], cluster_view.unreadable.len() as f64),
-        controller::STORE_REVISION.sample([], newest.0 as f64),
-        controller::STORE_REVISION_LAG.sample([], (newest - cluster_view.revision) as f64),
+        controller::STORE_REVISION.sample([], newest_revision.0 as f64),
+        controller::STORE_REVISION_LAG.sample([], (newest_revision - cluster_view.revision) as f64),
     ];
     if is_leader {
         let waiting = core.waiting().len();
@@ -236,7 +241,7 @@ mod tests {
     fn a_follower_exports_no_metrics_about_objects() {
         let (metrics, core_metrics) = registered();
         core_metrics.count(&MetricEvent::Fence { method: "Silence", confirmed: true });
-        core_metrics.count(&MetricEvent::Phase { phase: FailoverPhase::Fence, took_ms: 1_500 });
+        core_metrics.count(&MetricEvent::Phase { phase: FailoverPhase::Fence, duration_ms: 1_500 });
         let text = metrics.encode().unwrap();
         for line in [
             "hactl_leader 0",

@@ -148,7 +148,7 @@ impl Secure {
         }
         let writers = store.writers().await?;
         for step in &steps {
-            store.take(step).await?;
+            store.run_step(step).await?;
         }
         if !present.is_enabled {
             store.check_writers(&writers).await?;
@@ -255,7 +255,7 @@ impl SecuredEtcd {
         Ok(access)
     }
 
-    async fn take(&self, step: &Step) -> Result<(), Failure> {
+    async fn run_step(&self, step: &Step) -> Result<(), Failure> {
         self.etcdctl.run(&step.0).await.map(drop)
     }
 

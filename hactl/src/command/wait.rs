@@ -71,13 +71,13 @@ impl Wait {
             outcome.map_err(|_| {
                 timed_out(self.timeout, &format!("{display_name}: {} not met{current}", self.condition))
             })??;
-            session.terminal().report(&format!("{display_name} {}", met_message(&goal)));
+            session.terminal().report(&format!("{display_name} {}", reached_message(&goal)));
         }
         Ok(Exit::Done)
     }
 }
 
-fn met_message(goal: &Goal) -> String {
+fn reached_message(goal: &Goal) -> String {
     match goal {
         Goal::Condition { .. } => "condition met".to_owned(),
         Goal::Field { name, value } => format!("{name} is {value}"),

@@ -126,8 +126,10 @@ impl AgentCore {
 
     /// Emits an event for a permit that conflicted: the preconditions had changed when the write reached etcd.
     fn emit_permit_refused(&mut self, now: &Now, name: &ResourceName, phase: Phase, outcome: &Outcome) {
-        let asks_permit = matches!(phase, Phase::Starting | Phase::Receiving | Phase::HandingOver);
-        if let (true, Outcome::Conflict(_), Some(service)) = (asks_permit, outcome, self.services.get(name)) {
+        let is_permit_request = matches!(phase, Phase::Starting | Phase::Receiving | Phase::HandingOver);
+        if let (true, Outcome::Conflict(_), Some(service)) =
+            (is_permit_request, outcome, self.services.get(name))
+        {
             let message =
                 "Start authorization rejected because the state changed; the agent reads the state again";
             self.emit_event(now, &service.clone(), false, Reason::PermitRefused, message);

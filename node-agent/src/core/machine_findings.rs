@@ -108,7 +108,8 @@ impl AgentCore {
             is_virtual: self.config.is_virtual,
             sleep_protection: self.config.sleep_protection,
             has_other_fencing: fencing.is_some_and(|fencing| {
-                fencing.trust_watchdog_on_virtual_machine || fencing.devices.iter().any(FenceDevice::proves)
+                fencing.trust_watchdog_on_virtual_machine
+                    || fencing.devices.iter().any(FenceDevice::confirms_power_off)
             }),
             require_tested: self.view.cluster().is_some_and(|cluster| cluster.spec.fencing.require_tested),
             timings: self.active_timings,

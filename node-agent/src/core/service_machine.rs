@@ -488,10 +488,10 @@ impl AgentCore {
             service.transition_to(probe);
             return;
         }
-        let says_running = report.phase.may_run();
+        let reports_running = report.phase.may_run();
         let differs = match service.presence {
-            Presence::Running => !says_running,
-            Presence::Stopped => says_running,
+            Presence::Running => !reports_running,
+            Presence::Stopped => reports_running,
             Presence::Unprobed | Presence::Unclear => false,
         };
         if differs {

@@ -400,9 +400,9 @@ impl World {
     pub(super) fn finish(&mut self, id: CommandId, command: &Command, service: &ServiceDefinition) {
         // A definition with another identity refers to another copy.
         let identity = service.driver.simulated.as_ref().map(|simulated| simulated.identity.clone());
-        let thing =
+        let item =
             identity.filter(|identity| !identity.is_empty()).unwrap_or_else(|| service.name.to_string());
-        let copy = self.copies.entry(thing).or_default();
+        let copy = self.copies.entry(item).or_default();
         let failure = |message: &str| {
             CommandResult::Failed(DriverFailure {
                 class: FailureClass::RetryHere,

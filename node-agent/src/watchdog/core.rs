@@ -97,11 +97,11 @@ pub enum Effect {
 #[derive(Clone, Copy, Debug)]
 enum Pending {
     Nothing,
-    /// `reopens`: this opening replaces a device that refuses pets.
+    /// `is_reopening`: this opening replaces a device that refuses pets.
     Open {
         number: u64,
         arm: Arm,
-        reopens: bool,
+        is_reopening: bool,
     },
     Pet {
         number: u64,

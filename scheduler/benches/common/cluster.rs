@@ -31,7 +31,7 @@ pub(crate) fn cluster(nodes: u64, services: u64, memory: &str) -> View {
             node: Some(node.clone()),
             uses: BTreeSet::from([node]),
             driver: Some("exec".to_owned()),
-            wanted: true,
+            is_desired: true,
             movable: true,
             exclusive: true,
             priority: i32::try_from(numbers.below(3)).unwrap_or(0),

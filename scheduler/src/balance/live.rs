@@ -183,7 +183,7 @@ fn instance(
         (None, _, Some(_)) => Template::External,
         (None, _, None) => Template::Diskless,
     };
-    let status = match (facts.uses.is_empty(), facts.stopped, facts.wanted) {
+    let status = match (facts.uses.is_empty(), facts.stopped, facts.is_desired) {
         (false, _, _) => Status::Running,
         (true, true, _) => Status::AdminDown,
         (true, false, true) => Status::ErrorDown,

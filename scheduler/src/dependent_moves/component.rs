@@ -28,7 +28,7 @@ pub(super) fn components(
     let mut sets: Vec<BTreeSet<&ResourceName>> = Vec::new();
     for partners in view.rules.strict_anti_affinity_rules() {
         let is_relevant = |name: &&ResourceName| {
-            view.services.get(*name).is_some_and(|facts| facts.wanted || !facts.uses.is_empty())
+            view.services.get(*name).is_some_and(|facts| facts.is_desired || !facts.uses.is_empty())
         };
         join(&mut sets, partners.resources.iter().filter(is_relevant).collect());
     }
@@ -43,15 +43,18 @@ pub(super) fn components(
         if !requests_capacity(view, unit) {
             continue;
         }
-        let wanted: BTreeSet<&NodeName> = preferences.wanted(unit.node.as_ref()).collect();
+        let preferred_nodes: BTreeSet<&NodeName> = preferences.preferred_nodes(unit.node.as_ref()).collect();
         for other in misplaced.keys() {
             let node_of_other = units.get(*other).and_then(|other| other.node.as_ref());
-            if other != name && node_of_other.is_some_and(|node_of_other| wanted.contains(node_of_other)) {
+            if other != name
+                && node_of_other.is_some_and(|node_of_other| preferred_nodes.contains(node_of_other))
+            {
                 join(&mut sets, BTreeSet::from([*name, *other]));
             }
         }
         for (other, uses) in &moving {
-            let crosses = uses.iter().any(|node| wanted.contains(node) || unit.node.as_ref() == Some(node));
+            let crosses =
+                uses.iter().any(|node| preferred_nodes.contains(node) || unit.node.as_ref() == Some(node));
             if crosses {
                 join(&mut sets, BTreeSet::from([*name, *other]));
             }

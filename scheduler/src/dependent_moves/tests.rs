@@ -26,7 +26,7 @@ fn cluster(nodes: usize, services: &[&str], rules: &[(Affinity, &[&str])]) -> Vi
             uses: BTreeSet::from([node]),
             driver: Some("simulated".to_owned()),
             failback,
-            wanted: true,
+            is_desired: true,
             movable: true,
             ..ServiceFacts::default()
         };

@@ -167,11 +167,11 @@ fn affinity_partners_get_the_same_node() {
         view.nodes.insert(node.into(), facts);
     }
     let stopped_service = |memory: &str, priority: i32| {
-        let mut facts = ServiceFacts { wanted: true, priority, ..service(None, None) };
+        let mut facts = ServiceFacts { is_desired: true, priority, ..service(None, None) };
         facts.requests.memory = memory.parse().ok();
         facts
     };
-    let running = || ServiceFacts { movable: true, wanted: true, ..service(Some("node2"), None) };
+    let running = || ServiceFacts { movable: true, is_desired: true, ..service(Some("node2"), None) };
     let services = [
         ("a", running()),
         ("b", running()),

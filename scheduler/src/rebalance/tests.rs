@@ -23,7 +23,7 @@ fn service(node: &str, cpu: i128, memory: i128) -> ServiceFacts {
         requests: amounts(cpu, memory),
         moves_live: true,
         movable: true,
-        wanted: true,
+        is_desired: true,
         ..ServiceFacts::default()
     }
 }
@@ -137,7 +137,7 @@ fn services_with_affinity_move_together() {
     // A partner that is stopped on request does not move with the service.
     let stopped = |view: &mut View| {
         let mut facts = view.services.get_mut(&"b".into()).expect("there");
-        (facts.uses, facts.wanted, facts.movable) = (BTreeSet::new(), false, false);
+        (facts.uses, facts.is_desired, facts.movable) = (BTreeSet::new(), false, false);
     };
     let view = together(&[("a", "n1", 2, 8), ("b", "n1", 2, 8), ("c", "n1", 3, 12)], stopped);
     assert_eq!(next(&view).map(|planned| (planned.service, planned.with)), Some(("a".into(), Vec::new())));

@@ -13,12 +13,12 @@ pub fn counted_facts<'a>(view: &View, name: &ResourceName, facts: &'a ServiceFac
     let mut counted = Cow::Borrowed(facts);
     if facts.stopped && view.reservation.count_stopped {
         if !facts.uses.is_empty() {
-            counted.to_mut().wanted = true;
+            counted.to_mut().is_desired = true;
         } else if let Some(current_node) = node_of_stopped(view, name, facts) {
             let counted = counted.to_mut();
             counted.uses = BTreeSet::from([current_node.to_owned()]);
             counted.node = Some(current_node.to_owned());
-            (counted.wanted, counted.movable) = (true, true);
+            (counted.is_desired, counted.movable) = (true, true);
         }
     }
     let amounts = amounts(view.reservation.basis, &counted);

@@ -168,7 +168,7 @@ impl PreemptionSearch<'_, '_> {
                 return Ok(true);
             }
             for member in &other.members {
-                self.trial.put_back(*member);
+                self.trial.undo_remove(*member);
             }
         }
         Ok(false)

@@ -261,7 +261,7 @@ fn cheapest(
     while fits && at < leave.len() {
         let members = leave[at].members.clone();
         for member in &members {
-            trial.put_back(*member);
+            trial.undo_remove(*member);
         }
         if trial.fits(unit, node) {
             leave.remove(at);
@@ -273,7 +273,7 @@ fn cheapest(
         }
     }
     for member in leave.iter().flat_map(|other| &other.members) {
-        trial.put_back(*member);
+        trial.undo_remove(*member);
     }
     fits.then_some(leave)
 }

@@ -212,7 +212,7 @@ impl Model {
         Service {
             name: name.to_owned(),
             current_node,
-            needs_failover: facts.wanted && current_node.is_some(),
+            needs_failover: facts.is_desired && current_node.is_some(),
             movable: facts.movable,
             requests: amounts(&facts.requests),
             eligibility: self.eligibility_cache.number(&self.view, name, facts),

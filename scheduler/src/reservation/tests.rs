@@ -26,7 +26,7 @@ pub(crate) fn cluster(nodes: &[(&str, &str)], services: &[&str]) -> View {
             uses: BTreeSet::from([words[1].into()]),
             driver: Some("exec".to_owned()),
             exclusive: true,
-            wanted: true,
+            is_desired: true,
             movable: true,
             priority: words.get(3).and_then(|word| word.parse().ok()).unwrap_or(0),
             ..ServiceFacts::default()
@@ -225,7 +225,7 @@ fn stopped_services_count_as_running() {
     let nodes = [("node1", "4Gi"), ("node2", "4Gi")];
     let mut view = cluster(&nodes, &["a node1 3Gi", "b node2 3Gi"]);
     let mut b = view.services.get_mut(&"b".into()).expect("a service");
-    (b.wanted, b.movable, b.stopped) = (false, false, true);
+    (b.is_desired, b.movable, b.stopped) = (false, false, true);
     b.uses.clear();
     drop(b);
     check_verdict(&view, &["node1"], "fails (no node): a");

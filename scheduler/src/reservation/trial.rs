@@ -56,7 +56,7 @@ impl<'m> Trial<'m> {
     }
 
     /// Returns a removed service to its nodes.
-    pub(super) fn put_back(&mut self, number: u32) {
+    pub(super) fn undo_remove(&mut self, number: u32) {
         if self.gone.remove(&number) {
             self.add_to_own_nodes(number, 1);
         }

@@ -121,9 +121,9 @@ fn only_restricted_groups_limit_a_set() {
 #[test]
 fn contradictions_are_found_after_merging_rules() {
     let rules = [("a", together(&["1", "2"])), ("b", together(&["2", "3"])), ("c", apart(&["1", "3"]))];
-    let told =
+    let conflicts =
         "Resources 1 and 3 have affinity by rule a, b and anti-affinity by rule c, none of which is applied";
-    check(&declared(&rules), &[("a", told), ("b", told), ("c", told)]);
+    check(&declared(&rules), &[("a", conflicts), ("b", conflicts), ("c", conflicts)]);
     let (in_force, conflicts) = Rules::compile(&declared(&rules));
     assert_eq!(in_force, Rules::default(), "neither side is applied");
     let named: Vec<_> = conflicts.iter().map(|conflict| conflict.with.iter().collect::<Vec<_>>()).collect();

@@ -23,7 +23,7 @@ fn service(node: Option<&str>, requests: Amounts, measured: Amounts) -> ServiceF
         driver: Some("exec".to_owned()),
         requests,
         measured,
-        wanted: true,
+        is_desired: true,
         movable: node.is_some(),
         ..ServiceFacts::default()
     }

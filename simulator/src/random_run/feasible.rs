@@ -17,7 +17,7 @@ impl World {
         if self.is_dependency_unmet(resource) {
             return None;
         }
-        let rules = self.rules_in_force();
+        let rules = self.active_rules();
         let mut running = self.running();
         // A service without a confirmed stop counts as running (FENCING, R7.17). A service also counts as running on
         // its last known node until every node has answered whether the service runs there.

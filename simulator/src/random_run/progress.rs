@@ -33,7 +33,7 @@ impl World {
         }
         running.retain(|_, nodes| !nodes.is_empty());
         let mut exempt_services = Vec::new();
-        let rules = self.rules_in_force();
+        let rules = self.active_rules();
         let rebalances = self.rebalances();
         for (name, resource, status) in self.services_with_status() {
             let nodes = running.get(&name).cloned().unwrap_or_default();
@@ -79,7 +79,7 @@ impl World {
             }
         }
         for text in unmet {
-            self.violate("progress", text);
+            self.record_violation("progress", text);
         }
     }
 

@@ -25,15 +25,15 @@ pub enum Condition {
     /// `cluster is Armed|Disarming|Disarmed|Arming`.
     ClusterIs(&'static str),
     /// `service R says REASON`: a condition in the resource's status has this reason.
-    ServiceSays(ResourceName, Reason),
+    ServiceHasReason(ResourceName, Reason),
     /// `node N says REASON`.
-    NodeSays(NodeName, Reason),
+    NodeHasReason(NodeName, Reason),
     /// `cluster says REASON`.
-    ClusterSays(Reason),
+    ClusterHasReason(Reason),
     /// `why R says REASON on N`: `hactl why R` gives this verdict about the node.
-    WhySays(ResourceName, Reason, NodeName),
+    ExplanationHasReason(ResourceName, Reason, NodeName),
     /// `command TEXT says REASON`: the last command with this text was answered with this reason.
-    CommandSays(String, Reason),
+    CommandHasReason(String, Reason),
     /// `event REASON about NAME`: this event was emitted at some time in the run.
     EventEmitted(Reason, String),
     /// `not` and a condition: the condition does not hold.
@@ -114,19 +114,19 @@ impl Condition {
                     ))
                 }),
             ["service", resource, "says", word] => parse_reason(word)
-                .map(|reason| Condition::ServiceSays(bare(resource), reason))
+                .map(|reason| Condition::ServiceHasReason(bare(resource), reason))
                 .map_err(with_condition_text),
             ["node", node, "says", word] => parse_reason(word)
-                .map(|reason| Condition::NodeSays((*node).into(), reason))
+                .map(|reason| Condition::NodeHasReason((*node).into(), reason))
                 .map_err(with_condition_text),
             ["cluster", "says", word] => {
-                parse_reason(word).map(Condition::ClusterSays).map_err(with_condition_text)
+                parse_reason(word).map(Condition::ClusterHasReason).map_err(with_condition_text)
             }
             ["why", resource, "says", word, "on", node] => parse_reason(word)
-                .map(|reason| Condition::WhySays(bare(resource), reason, (*node).into()))
+                .map(|reason| Condition::ExplanationHasReason(bare(resource), reason, (*node).into()))
                 .map_err(with_condition_text),
             ["command", command @ .., "says", word] => parse_reason(word)
-                .map(|reason| Condition::CommandSays(command.join(" "), reason))
+                .map(|reason| Condition::CommandHasReason(command.join(" "), reason))
                 .map_err(with_condition_text),
             ["event", word, "about", name] => parse_reason(word)
                 .map(|reason| Condition::EventEmitted(reason, bare(name).to_string()))
@@ -141,16 +141,16 @@ impl Condition {
             Condition::ServiceIs(name, _)
             | Condition::ServiceOn(name, _)
             | Condition::ServiceRunning(name)
-            | Condition::ServiceSays(name, _)
-            | Condition::WhySays(name, ..) => Some(name),
+            | Condition::ServiceHasReason(name, _)
+            | Condition::ExplanationHasReason(name, ..) => Some(name),
             Condition::Not(condition) => condition.resource(),
             Condition::NodeIs(..)
             | Condition::LeaderIs(_)
             | Condition::NoServiceOn(_)
             | Condition::ClusterIs(_)
-            | Condition::ClusterSays(_)
-            | Condition::NodeSays(..)
-            | Condition::CommandSays(..)
+            | Condition::ClusterHasReason(_)
+            | Condition::NodeHasReason(..)
+            | Condition::CommandHasReason(..)
             | Condition::EventEmitted(..) => None,
         }
     }
@@ -161,16 +161,16 @@ impl Condition {
             Condition::ServiceOn(_, node)
             | Condition::NodeIs(node, _)
             | Condition::LeaderIs(node)
-            | Condition::NodeSays(node, _)
-            | Condition::WhySays(_, _, node)
+            | Condition::NodeHasReason(node, _)
+            | Condition::ExplanationHasReason(_, _, node)
             | Condition::NoServiceOn(node) => Some(node),
             Condition::Not(condition) => condition.node(),
             Condition::ServiceIs(..)
             | Condition::ServiceRunning(_)
             | Condition::ClusterIs(_)
-            | Condition::ClusterSays(_)
-            | Condition::ServiceSays(..)
-            | Condition::CommandSays(..)
+            | Condition::ClusterHasReason(_)
+            | Condition::ServiceHasReason(..)
+            | Condition::CommandHasReason(..)
             | Condition::EventEmitted(..) => None,
         }
     }

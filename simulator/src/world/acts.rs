@@ -104,7 +104,7 @@ impl World {
             Action::Drivers { node, supported } => {
                 let node = self.resolve_node(&node)?;
                 if let Some(machine) = self.machines.get_mut(&node) {
-                    machine.knows_drivers = supported;
+                    machine.has_drivers = supported;
                 }
             }
             Action::Journal { node, fault } => {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 /// Virtual time at which time 0 begins even if the cluster has not formed, because some scenarios allow no leader.
 const MAX_FORMING_MS: Millis = 30_000;
 /// Time after the cluster has formed, so that delayed messages also reach every agent and controller.
-const FORMED_REST_MS: Millis = 1_000;
+const SETTLED_AFTER_FORMING_MS: Millis = 1_000;
 
 impl World {
     /// Switches machines on, waits until the cluster has formed, and places every service at time 0. All machines start
@@ -94,7 +94,7 @@ impl World {
             let slice_end_ms = (self.now + 100).min(deadline_ms);
             while self.advance(slice_end_ms) {}
             if deadline_ms == MAX_FORMING_MS && self.has_formed(running_nodes) {
-                deadline_ms = self.now + FORMED_REST_MS;
+                deadline_ms = self.now + SETTLED_AFTER_FORMING_MS;
             }
         }
     }

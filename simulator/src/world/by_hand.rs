@@ -34,7 +34,7 @@ impl World {
             if stopped_externally {
                 self.schedule_notice(node, event);
             } else if let Some(generation) = self.agents.get(node).map(|process| process.generation) {
-                self.tell_agent(node, generation, Input::Driver(event));
+                self.send_to_agent(node, generation, Input::Driver(event));
             }
         }
         ended_services.into_iter().map(|(node, _)| node).collect()
@@ -87,7 +87,7 @@ impl World {
             DriverEvent::Progress { .. } | DriverEvent::RequestedAmounts { .. } => true,
         };
         if is_current {
-            self.tell_agent(node, generation, Input::Driver(event));
+            self.send_to_agent(node, generation, Input::Driver(event));
         }
     }
 

@@ -75,7 +75,7 @@ impl World {
         let started_name = started_name.then(|| service.name.clone());
         if !is_delayed
             && matches!(command, Command::Start)
-            && machine.knows_drivers
+            && machine.has_drivers
             && !simulated.missing.iter().any(|missing| missing == node)
         {
             // The service may touch its data from its first instruction, so it counts as running from now.
@@ -100,7 +100,7 @@ impl World {
         let canceled_command =
             self.machines.get_mut(node).and_then(|machine| machine.commands.remove(&(generation, id)));
         if canceled_command.is_some() {
-            self.tell_agent(node, generation, Input::Ended { id, result: CommandResult::Cancelled });
+            self.send_to_agent(node, generation, Input::Ended { id, result: CommandResult::Cancelled });
         }
     }
 
@@ -113,11 +113,11 @@ impl World {
         };
         let result = self.command_result(node, &running);
         self.check_never_two();
-        self.tell_agent(node, generation, Input::Ended { id, result });
+        self.send_to_agent(node, generation, Input::Ended { id, result });
     }
 
     fn command_result(&mut self, node: &NodeName, running: &Running) -> CommandResult {
-        if self.machines.get(node).is_some_and(|machine| !machine.knows_drivers) {
+        if self.machines.get(node).is_some_and(|machine| !machine.has_drivers) {
             return CommandResult::without_driver(&running.command, None);
         }
         let simulated = simulated_behavior(&running.service);

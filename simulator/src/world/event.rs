@@ -76,9 +76,9 @@ pub(crate) enum Event {
     /// A controller's plan is made.
     PlanMade { node: NodeName, generation: Generation },
     /// A paused watchdog daemon continues.
-    WatchdogGoesOn { node: NodeName, boot: u64 },
+    WatchdogResumes { node: NodeName, boot: u64 },
     /// The countdown of the watchdog device may have expired.
-    DeviceDue { node: NodeName, boot: u64, at: Millis },
+    DeviceCheckDue { node: NodeName, boot: u64, at: Millis },
     /// The server of a slow driver executes an order.
     DriverRequestDue { node: NodeName, boot: u64, request: u64 },
     /// An agent discovers that a service was changed by hand.

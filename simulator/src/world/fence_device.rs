@@ -34,7 +34,7 @@ impl World {
                 FencerOutcome::Confirmed
             }
         };
-        self.tell_controller(controller, generation, Input::FencerDone { id: run.id, outcome });
+        self.send_to_controller(controller, generation, Input::FencerDone { id: run.id, outcome });
     }
 
     fn execute_order(&mut self, run: &FencerRun) {

@@ -46,7 +46,7 @@ impl World {
         request: HoldRequest,
         timeout_ms: Millis,
     ) {
-        self.note_step(&question.node, || Step::AsksToHold);
+        self.record_step(&question.node, || Step::RequestsHold);
         self.holding.unanswered.insert(question.clone());
         let no_answer = Err("no answer in time".to_owned());
         self.queue.push(
@@ -77,17 +77,23 @@ impl World {
         let id = controller::HoldId(self.token_count);
         let node = question.node.clone();
         self.holding.at_controllers.insert(id, question);
-        self.tell_controller(&candidate, generation, controller::Input::HoldRequested { id, node, request });
+        self.send_to_controller(
+            &candidate,
+            generation,
+            controller::Input::HoldRequested { id, node, request },
+        );
     }
 
     /// Records a controller's answer and sends it to the agent.
     pub(super) fn send_hold_answer(&mut self, id: controller::HoldId, answer: HoldAnswer) {
         let Some(question) = self.holding.at_controllers.remove(&id) else { return };
         if answer.granted {
-            self.note_step(&question.candidate, || Step::Grants { node: question.node.clone() });
+            self.record_step(&question.candidate, || Step::Grants { node: question.node.clone() });
             self.record_grant(&question);
         }
-        if !self.draw_message_loss() && self.can_hear_controller(&question.candidate, &question.node) {
+        if !self.draw_message_loss()
+            && self.receives_answer_of_controller(&question.candidate, &question.node)
+        {
             let delay_ms = self.random.between_ms(1, 4);
             self.queue.push(self.now + delay_ms, Event::HoldAnswered { question, answer: Ok(answer) });
         }
@@ -99,7 +105,7 @@ impl World {
             return;
         }
         let Question { node, generation, id, candidate, .. } = question;
-        self.tell_agent(
+        self.send_to_agent(
             &node,
             generation,
             agent::Input::HoldAnswered { id, candidate: candidate.to_string(), answer },

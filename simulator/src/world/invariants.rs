@@ -41,7 +41,7 @@ impl World {
         &self.violations
     }
 
-    pub(crate) fn violate(&mut self, invariant: &'static str, detail: String) {
+    pub(crate) fn record_violation(&mut self, invariant: &'static str, detail: String) {
         self.log(&"simulator".into(), "VIOLATION", &format!("{invariant}: {detail}"));
         self.violations.push(Violation { at: self.elapsed_ms(self.now), invariant, detail });
     }
@@ -78,7 +78,7 @@ impl World {
             .collect();
         for (name, nodes) in doubled_services {
             if self.reported_doubles.insert(name.clone()) {
-                self.violate("never two", format!("{name} runs on {}", nodes.join(" and ")));
+                self.record_violation("never two", format!("{name} runs on {}", nodes.join(" and ")));
             }
         }
     }
@@ -208,11 +208,14 @@ impl World {
     /// Checks that the epoch does not decrease, and records whether the fence releases the node's services.
     fn check_fence(&mut self, node: &NodeName, value: &[u8]) {
         let Ok(fence) = serde_json::from_slice::<Fence>(value) else {
-            return self.violate("readable records", format!("fence of {node} cannot be read"));
+            return self.record_violation("readable records", format!("fence of {node} cannot be read"));
         };
         let previous_epoch = self.node_epochs.insert(node.to_owned(), fence.epoch).unwrap_or_default();
         if fence.epoch < previous_epoch {
-            self.violate("epochs never go back", format!("{node}: {previous_epoch} to {}", fence.epoch));
+            self.record_violation(
+                "epochs never go back",
+                format!("{node}: {previous_epoch} to {}", fence.epoch),
+            );
         }
         let sentence =
             fence.proof.as_ref().map_or_else(String::new, |proof| format!(", {}", proof.sentence()));
@@ -260,7 +263,7 @@ impl World {
 
     fn record_service_status(&mut self, name: &ResourceName, value: &[u8]) {
         let Ok(status) = serde_json::from_slice::<ResourceStatus>(value) else {
-            return self.violate("readable records", format!("status of {name} cannot be read"));
+            return self.record_violation("readable records", format!("status of {name} cannot be read"));
         };
         if super::steps::is_busy(&status) {
             self.settled_services.remove(name);
@@ -300,7 +303,7 @@ impl World {
 
     fn record_node_status(&mut self, node: &NodeName, value: &[u8]) {
         let Ok(status) = serde_json::from_slice::<NodeStatus>(value) else {
-            return self.violate("readable records", format!("status of {node} cannot be read"));
+            return self.record_violation("readable records", format!("status of {node} cannot be read"));
         };
         if self.node_states.insert(node.to_owned(), status.state) != Some(status.state) {
             self.log(node, "node", &format!("is {:?}", status.state));

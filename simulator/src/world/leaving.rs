@@ -35,7 +35,7 @@ impl World {
         match self.agents.get(node).map(|process| process.generation) {
             Some(generation) => {
                 self.queue.push(self.now + SHUTDOWN_TIMEOUT_MS, Event::Down { node: node.to_owned(), boot });
-                self.tell_agent(node, generation, AgentInput::Shutdown(Shutdown::Leave(leave)));
+                self.send_to_agent(node, generation, AgentInput::Shutdown(Shutdown::Leave(leave)));
             }
             None => self.finish_agent_end(node),
         }
@@ -49,7 +49,7 @@ impl World {
         let is_restart = std::mem::take(&mut machine.agent_restarts);
         if ending.is_some() {
             if let Some(generation) = self.controllers.get(node).map(|process| process.generation) {
-                self.tell_controller(node, generation, ControllerInput::Shutdown);
+                self.send_to_controller(node, generation, ControllerInput::Shutdown);
             }
             self.queue.push(self.now + POWER_OFF_DELAY_MS, Event::Down { node: node.to_owned(), boot });
         } else if is_restart {

@@ -177,7 +177,7 @@ impl World {
         let Sender { client, generation, sent, .. } = sender;
         if matches!(answer, Answer::Outcome(Outcome::Applied(_))) {
             if is_deposed {
-                self.violate("no write of a deposed leader", format!("{client} is not the leader"));
+                self.record_violation("no write of a deposed leader", format!("{client} is not the leader"));
             }
             if is_heartbeat {
                 self.record_heartbeat(client.node(), sent);
@@ -215,7 +215,7 @@ impl World {
                 let revision_before = self.store.revision();
                 let outcome = self.store.commit(&transaction);
                 if matches!(outcome, Outcome::Applied(_)) {
-                    self.note_step(&"".into(), || Step::Committed(transaction.clone()));
+                    self.record_step(&"".into(), || Step::Committed(transaction.clone()));
                 }
                 if self.store.revision() != revision_before {
                     self.handle_commit(revision_before + 1);
@@ -362,7 +362,11 @@ impl World {
                     process.watching = false;
                 }
                 for (selector, (_, entries)) in AgentSelector::ALL.into_iter().zip(lists) {
-                    self.tell_agent(node, generation, agent::Input::Synced { selector, entries, revision });
+                    self.send_to_agent(
+                        node,
+                        generation,
+                        agent::Input::Synced { selector, entries, revision },
+                    );
                 }
                 // The watch must not repeat the changes that the read already contains.
                 self.deliver_changes(&Client::Agent(node.to_owned()), generation);
@@ -374,7 +378,7 @@ impl World {
             }
             (Purpose::ControllerCommit(_) | Purpose::ControllerLease | Purpose::Revoke, _) => return,
         };
-        self.tell_agent(node, generation, input);
+        self.send_to_agent(node, generation, input);
     }
 
     fn deliver_controller_answer(
@@ -410,7 +414,7 @@ impl World {
                     self.schedule_syncs(&client, generation, due_refreshes);
                 }
                 let entries = lists.into_iter().flat_map(|(_, entries)| entries).collect();
-                self.tell_controller(
+                self.send_to_controller(
                     node,
                     generation,
                     controller::Input::Synced { entries, revision, answers },
@@ -427,7 +431,7 @@ impl World {
                 _,
             ) => return,
         };
-        self.tell_controller(node, generation, input);
+        self.send_to_controller(node, generation, input);
     }
 
     /// Reads all keys that a process watches.
@@ -540,16 +544,16 @@ impl World {
         }
         match client {
             Client::Agent(node) if changes.is_empty() => {
-                self.tell_agent(node, generation, agent::Input::Progress(revision));
+                self.send_to_agent(node, generation, agent::Input::Progress(revision));
             }
             Client::Agent(node) => {
-                self.tell_agent(node, generation, agent::Input::Changed { changes, revision });
+                self.send_to_agent(node, generation, agent::Input::Changed { changes, revision });
             }
             Client::Controller(node) if changes.is_empty() => {
-                self.tell_controller(node, generation, controller::Input::Progress(revision));
+                self.send_to_controller(node, generation, controller::Input::Progress(revision));
             }
             Client::Controller(node) => {
-                self.tell_controller(node, generation, controller::Input::Changed { changes, revision });
+                self.send_to_controller(node, generation, controller::Input::Changed { changes, revision });
             }
         }
     }

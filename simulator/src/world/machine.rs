@@ -37,7 +37,7 @@ pub(crate) struct Machine {
     /// Sleep protection that the agent reports.
     pub sleep: Option<SleepProtection>,
     /// `true` if the agent supports the drivers of services.
-    pub knows_drivers: bool,
+    pub has_drivers: bool,
     /// Drivers that the agent provides, sorted.
     pub drivers: Vec<String>,
     /// `true` if the machine is itself virtual.

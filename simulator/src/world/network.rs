@@ -84,7 +84,7 @@ impl World {
     }
 
     /// Returns `true` if an answer of a machine's controller reaches a machine's agent.
-    pub(super) fn can_hear_controller(&self, candidate: &NodeName, node: &NodeName) -> bool {
+    pub(super) fn receives_answer_of_controller(&self, candidate: &NodeName, node: &NodeName) -> bool {
         let is_cut =
             node != candidate && self.network.is_cut(&LinkEnd::Controllers, &LinkEnd::Node(node.to_owned()));
         !is_cut && self.delivers_messages(candidate, node)

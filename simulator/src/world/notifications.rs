@@ -31,7 +31,7 @@ impl World {
         } else {
             DeliveryOutcome::Failed("no route to the target".to_owned())
         };
-        self.tell_controller(node, generation, Input::Delivered { id: delivery.id, outcome });
+        self.send_to_controller(node, generation, Input::Delivered { id: delivery.id, outcome });
     }
 
     /// Returns the received notifications in order, with repetitions: kind and names.

@@ -109,7 +109,10 @@ impl World {
         let rejects_renewals =
             self.machines.get(node).is_some_and(|machine| machine.watchdog.pets != PetBehavior::Accept);
         if !guards_something && !is_watchdog_test && !store_was_restored && !rejects_renewals {
-            self.violate("no unnecessary resets", format!("{node} was reset although no service was active"));
+            self.record_violation(
+                "no unnecessary resets",
+                format!("{node} was reset although no service was active"),
+            );
         }
         self.lose_everything(node);
         let now = self.now;
@@ -205,8 +208,8 @@ impl World {
 
     fn send_first_tick(&mut self, client: &Client, generation: Generation) {
         match client {
-            Client::Agent(node) => self.tell_agent(node, generation, AgentInput::Tick),
-            Client::Controller(node) => self.tell_controller(node, generation, ControllerInput::Tick),
+            Client::Agent(node) => self.send_to_agent(node, generation, AgentInput::Tick),
+            Client::Controller(node) => self.send_to_controller(node, generation, ControllerInput::Tick),
         }
     }
 
@@ -218,7 +221,7 @@ impl World {
             machine.commands.retain(|_, running| matches!(running.command, Command::Migrate { .. }));
             machine.watchdog.waiting.clear();
         }
-        self.tell_daemon(node, None, WatchdogInput::Disconnected);
+        self.send_to_daemon(node, None, WatchdogInput::Disconnected);
         self.finish_agent_end(node);
     }
 
@@ -248,7 +251,7 @@ impl World {
                 if let Some(process) = self.agents.get_mut(node) {
                     process.ending = true;
                     let generation = process.generation;
-                    self.tell_agent(node, generation, AgentInput::Shutdown(Shutdown::Restart));
+                    self.send_to_agent(node, generation, AgentInput::Shutdown(Shutdown::Restart));
                 }
                 if verb == ProcessVerb::Restart {
                     self.restart_agent(node);
@@ -268,9 +271,9 @@ impl World {
                 });
                 if let Some((generation, inbox)) = inbox {
                     for input in inbox {
-                        self.tell_agent(node, generation, input);
+                        self.send_to_agent(node, generation, input);
                     }
-                    self.tell_agent(node, generation, AgentInput::Tick);
+                    self.send_to_agent(node, generation, AgentInput::Tick);
                 }
             }
         }
@@ -301,7 +304,7 @@ impl World {
                 if let Some(process) = self.controllers.get_mut(node) {
                     process.ending = true;
                     let generation = process.generation;
-                    self.tell_controller(node, generation, ControllerInput::Shutdown);
+                    self.send_to_controller(node, generation, ControllerInput::Shutdown);
                 }
                 if verb == ProcessVerb::Restart {
                     self.restart_controller(node);
@@ -321,9 +324,9 @@ impl World {
                 });
                 if let Some((generation, inbox)) = inbox {
                     for input in inbox {
-                        self.tell_controller(node, generation, input);
+                        self.send_to_controller(node, generation, input);
                     }
-                    self.tell_controller(node, generation, ControllerInput::Tick);
+                    self.send_to_controller(node, generation, ControllerInput::Tick);
                 }
             }
         }
@@ -357,11 +360,11 @@ impl World {
         }
         self.log(node, "machine", &format!("is kept awake by {}", protection.name()));
         if let Some(generation) = self.agents.get(node).map(|process| process.generation) {
-            self.tell_agent(node, generation, AgentInput::Sleep(protection));
+            self.send_to_agent(node, generation, AgentInput::Sleep(protection));
         }
     }
 
-    pub(super) fn awake(&mut self, node: &NodeName) {
+    pub(super) fn on_awake(&mut self, node: &NodeName) {
         let now = self.now;
         let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.suspended) else { return };
         machine.suspended = false;

@@ -59,7 +59,7 @@ pub enum Step {
     /// The driver began to migrate a service away.
     MigrationBegins(ResourceName),
     /// The agent asked every controller to hold its node.
-    AsksToHold,
+    RequestsHold,
     /// A controller on this node granted a request of another node's agent.
     Grants {
         /// Node for which hold was granted.
@@ -115,7 +115,7 @@ impl World {
         &self.keys
     }
 
-    pub(super) fn note_step(&mut self, node: &NodeName, step: impl FnOnce() -> Step) {
+    pub(super) fn record_step(&mut self, node: &NodeName, step: impl FnOnce() -> Step) {
         if let Some(recording) = &mut self.recorded {
             recording.steps.push(Recorded { at: self.now, node: node.to_owned(), step: step() });
         }
@@ -125,12 +125,12 @@ impl World {
     pub(super) fn record_watchdog_request(&mut self, node: &NodeName, request: &Request) {
         let deadline = match request {
             Request::Deadline(deadline) => deadline,
-            Request::Stay => return self.note_step(node, || Step::Stays),
+            Request::Stay => return self.record_step(node, || Step::Stays),
             // The model arms without a deadline, and the agent sends its deadline in a separate request.
             Request::Arm(_) | Request::Release | Request::Query => return,
         };
         let left_ms = (deadline.monotonic_raw_ns / 1_000_000).saturating_sub(self.clock_of(node).raw.0);
-        self.note_step(node, || Step::Deadline { left_ms });
+        self.record_step(node, || Step::Deadline { left_ms });
     }
 
     /// Records the differences between the machines now and after the previous event.
@@ -206,7 +206,7 @@ impl World {
             }
         }
         for (node, step) in steps {
-            self.note_step(&node, || step);
+            self.record_step(&node, || step);
         }
     }
 

@@ -33,7 +33,7 @@ impl World {
     }
 
     /// Returns the active rules: neither disabled nor in conflict with another rule, according to the leader.
-    pub(crate) fn rules_in_force(&self) -> Vec<AffinityRule> {
+    pub(crate) fn active_rules(&self) -> Vec<AffinityRule> {
         let is_conflicting = |rule: &AffinityRule| {
             let status: Option<RuleStatus> = self.status_of(Kind::AffinityRule, &rule.metadata.name);
             status.is_some_and(|status| {

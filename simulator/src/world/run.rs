@@ -53,9 +53,9 @@ impl World {
             | Event::FromWatchdog { node, .. }
             | Event::WatchdogWake { node, .. }
             | Event::WatchdogConnects { node, .. }
-            | Event::WatchdogGoesOn { node, .. }
+            | Event::WatchdogResumes { node, .. }
             | Event::PlanMade { node, .. }
-            | Event::DeviceDue { node, .. }
+            | Event::DeviceCheckDue { node, .. }
             | Event::DriverRequestDue { node, .. }
             | Event::Delivery { node, .. }
             | Event::FencerDone { node, .. } => node,
@@ -121,12 +121,12 @@ impl World {
                     machine.journal = *journal;
                     Ok(())
                 };
-                self.tell_agent(&node, generation, agent::Input::JournalWritten { id, result });
+                self.send_to_agent(&node, generation, agent::Input::JournalWritten { id, result });
             }
             Event::CommandEnds { node, generation, id } => self.end_command(&node, generation, id),
             Event::ByHand { node, generation, event } => self.deliver_notice(&node, generation, event),
             Event::ToWatchdog { node, boot, generation, id, request } => {
-                self.tell_watchdog(&node, boot, generation, id, *request);
+                self.deliver_watchdog_request(&node, boot, generation, id, *request);
             }
             Event::FromWatchdog { node, generation, id, reply } => {
                 self.deliver_watchdog_reply(&node, generation, id, &reply);
@@ -137,14 +137,14 @@ impl World {
                     self.connect_watchdog(&node, generation);
                 }
             }
-            Event::WatchdogGoesOn { node, boot } => self.resume_watchdog(&node, boot),
-            Event::PlanMade { node, generation } => self.plan_made(&node, generation),
-            Event::DeviceDue { node, boot, at } => self.check_device(&node, boot, at),
+            Event::WatchdogResumes { node, boot } => self.resume_watchdog(&node, boot),
+            Event::PlanMade { node, generation } => self.on_plan_made(&node, generation),
+            Event::DeviceCheckDue { node, boot, at } => self.check_device(&node, boot, at),
             Event::DriverRequestDue { node, boot, request } => {
                 self.execute_driver_request(&node, boot, request);
             }
             Event::Booted { node, boot } => self.on_booted(&node, boot),
-            Event::Awake { node } => self.awake(&node),
+            Event::Awake { node } => self.on_awake(&node),
             Event::FencerDone { node, generation, run } => self.end_fencer(&node, generation, &run),
             Event::Delivery { node, generation, delivery } => {
                 self.end_delivery(&node, generation, &delivery);
@@ -187,9 +187,9 @@ impl World {
         match (due, client) {
             (None, _) => {}
             (Some(false), _) => self.schedule_wake(client),
-            (Some(true), Client::Agent(node)) => self.tell_agent(node, generation, agent::Input::Tick),
+            (Some(true), Client::Agent(node)) => self.send_to_agent(node, generation, agent::Input::Tick),
             (Some(true), Client::Controller(node)) => {
-                self.tell_controller(node, generation, controller::Input::Tick);
+                self.send_to_controller(node, generation, controller::Input::Tick);
             }
         }
     }
@@ -227,7 +227,7 @@ impl World {
     }
 
     /// Delivers an input to an agent.
-    pub(super) fn tell_agent(&mut self, node: &NodeName, generation: Generation, input: agent::Input) {
+    pub(super) fn send_to_agent(&mut self, node: &NodeName, generation: Generation, input: agent::Input) {
         let now = self.clock_of(node);
         let Some(process) = self.agents.get_mut(node).filter(|process| process.generation == generation)
         else {
@@ -244,12 +244,12 @@ impl World {
             .filter(|process| process.generation == generation)
             .and_then(|process| process.core.poll_effect())
         {
-            self.agent_effect(node, generation, effect);
+            self.run_agent_effect(node, generation, effect);
         }
         self.schedule_wake(&Client::Agent(node.to_owned()));
     }
 
-    fn agent_effect(&mut self, node: &NodeName, generation: Generation, effect: agent::Effect) {
+    fn run_agent_effect(&mut self, node: &NodeName, generation: Generation, effect: agent::Effect) {
         let client = Client::Agent(node.to_owned());
         match effect {
             agent::Effect::Commit { id, transaction, urgency } => {
@@ -266,7 +266,7 @@ impl World {
                 );
             }
             agent::Effect::Read { id, keys } => {
-                self.note_step(node, || Step::Reads(keys.clone()));
+                self.record_step(node, || Step::Reads(keys.clone()));
                 self.send_request(&client, generation, Purpose::AgentRead(id), Request::Read(keys), None);
             }
             agent::Effect::GrantLease { id, ttl_seconds } => {
@@ -288,7 +288,7 @@ impl World {
             agent::Effect::Run { id, command, service } => {
                 self.log(node, "driver", &format!("{} {}", command.name(), service.name));
                 if matches!(command, agent::Command::Migrate { .. }) {
-                    self.note_step(node, || Step::MigrationBegins(service.name.clone()));
+                    self.record_step(node, || Step::MigrationBegins(service.name.clone()));
                 }
                 self.begin_command(node, generation, id, command, *service);
             }
@@ -328,7 +328,7 @@ impl World {
     }
 
     /// Delivers an input to a controller.
-    pub(super) fn tell_controller(
+    pub(super) fn send_to_controller(
         &mut self,
         node: &NodeName,
         generation: Generation,
@@ -350,7 +350,7 @@ impl World {
             .filter(|process| process.generation == generation)
             .and_then(|process| process.core.poll_effect())
         {
-            self.controller_effect(node, generation, effect);
+            self.run_controller_effect(node, generation, effect);
         }
         self.schedule_plan(node, generation);
         self.schedule_wake(&Client::Controller(node.to_owned()));
@@ -368,18 +368,18 @@ impl World {
         }
     }
 
-    fn plan_made(&mut self, node: &NodeName, generation: Generation) {
+    fn on_plan_made(&mut self, node: &NodeName, generation: Generation) {
         let now = self.clock_of(node);
         if let Some(process) =
             self.controllers.get_mut(node).filter(|process| process.generation == generation)
         {
             process.is_plan_scheduled = false;
             process.core.finish_plan(&now);
-            self.tell_controller(node, generation, controller::Input::Tick);
+            self.send_to_controller(node, generation, controller::Input::Tick);
         }
     }
 
-    fn controller_effect(&mut self, node: &NodeName, generation: Generation, effect: controller::Effect) {
+    fn run_controller_effect(&mut self, node: &NodeName, generation: Generation, effect: controller::Effect) {
         let client = Client::Controller(node.to_owned());
         match effect {
             controller::Effect::Commit { id, transaction } => {

@@ -23,25 +23,25 @@ impl World {
         node: &NodeName,
         service: &ServiceDefinition,
         command: &Command,
-        takes_ms: Millis,
+        duration_ms: Millis,
     ) -> (bool, Millis) {
         let now = self.now;
-        let Some(machine) = self.machines.get_mut(node) else { return (false, takes_ms) };
+        let Some(machine) = self.machines.get_mut(node) else { return (false, duration_ms) };
         let Some(slow_ms) =
             machine.driver_delays_ms.get(&service.name).copied().filter(|slow_ms| *slow_ms > 0)
         else {
-            return (false, takes_ms);
+            return (false, duration_ms);
         };
         match command {
             Command::Start | Command::Stop { .. } | Command::Kill => {}
-            Command::Probe => return (false, takes_ms + slow_ms),
+            Command::Probe => return (false, duration_ms + slow_ms),
             Command::Receive
             | Command::Arrive { .. }
             | Command::Migrate { .. }
             | Command::EndMigration
             | Command::CloseReception
             | Command::ReplaceSecondary { .. }
-            | Command::EndReplacement => return (false, takes_ms),
+            | Command::EndReplacement => return (false, duration_ms),
         }
         let earlier_requests =
             machine.driver_requests.values().filter(|request| request.service.name == service.name);
@@ -52,9 +52,9 @@ impl World {
         let event =
             Event::DriverRequestDue { node: node.to_owned(), boot: machine.boot, request: self.token_count };
         // A stop is visible only after the time that it takes.
-        let event_ms = if matches!(command, Command::Start) { due } else { due + takes_ms };
+        let event_ms = if matches!(command, Command::Start) { due } else { due + duration_ms };
         self.queue.push(event_ms, event);
-        (true, due - now + takes_ms)
+        (true, due - now + duration_ms)
     }
 
     /// Returns the result of a slow driver's probe if it is fixed at the probe's beginning.

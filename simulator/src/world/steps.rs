@@ -21,11 +21,11 @@ impl World {
                 Moment::After(after) => self.step_begun_at + after.0,
                 Moment::When { text, condition, within } => {
                     let deadline_ms = self.step_begun_at + within.0;
-                    if !self.holds(condition) && self.now >= deadline_ms {
+                    if !self.is_condition_met(condition) && self.now >= deadline_ms {
                         let got = format!("not reached within {} s", within.0 as f64 / 1000.0);
                         self.log(&"script".into(), "", &format!("{text}: {got}"));
                         self.checks.push(Check { check: format!("when: {text}"), ok: false, got });
-                    } else if !self.holds(condition) {
+                    } else if !self.is_condition_met(condition) {
                         self.queue.push(deadline_ms, Event::Step);
                         return;
                     }
@@ -39,7 +39,7 @@ impl World {
             self.step += 1;
             self.step_begun_at = self.now;
             self.record_explanations();
-            if !step.only_if.iter().all(|condition| self.holds(condition)) {
+            if !step.only_if.iter().all(|condition| self.is_condition_met(condition)) {
                 continue;
             }
             for command in step.commands {
@@ -47,7 +47,7 @@ impl World {
                 self.update_store_leader();
             }
             if let Some((text, condition)) = &step.check {
-                let ok = self.holds(condition);
+                let ok = self.is_condition_met(condition);
                 self.checks.push(Check { check: format!("check: {text}"), ok, got: ok.to_string() });
                 if !ok {
                     self.log(&"script".into(), "", &format!("does not hold: {text}"));
@@ -59,7 +59,7 @@ impl World {
     /// Executes a step that waits for a condition, as soon as the condition holds.
     pub(super) fn check_when_condition(&mut self) {
         let reached = match self.scenario.steps.get(self.step).map(|step| &step.moment) {
-            Some(Moment::When { condition, .. }) => self.holds(condition),
+            Some(Moment::When { condition, .. }) => self.is_condition_met(condition),
             Some(Moment::At(_) | Moment::After(_)) | None => false,
         };
         if reached {
@@ -92,7 +92,7 @@ impl World {
     }
 
     /// Returns `true` if the condition holds now.
-    pub fn holds(&self, condition: &Condition) -> bool {
+    pub fn is_condition_met(&self, condition: &Condition) -> bool {
         let node_of =
             |name: &ResourceName| self.service_states.get(name).and_then(|(_, node)| node.as_deref());
         match condition {
@@ -118,15 +118,19 @@ impl World {
                 let arming = if status.arming.is_empty() { "Armed" } else { status.arming.as_str() };
                 arming == *word
             }
-            Condition::ServiceSays(name, reason) => self.has_condition_reason(Kind::Resource, name, *reason),
-            Condition::NodeSays(node, reason) => self.has_condition_reason(Kind::Node, node, *reason),
-            Condition::ClusterSays(reason) => self.has_condition_reason(Kind::Cluster, CLUSTER_NAME, *reason),
-            Condition::WhySays(resource, reason, node) => {
+            Condition::ServiceHasReason(name, reason) => {
+                self.has_condition_reason(Kind::Resource, name, *reason)
+            }
+            Condition::NodeHasReason(node, reason) => self.has_condition_reason(Kind::Node, node, *reason),
+            Condition::ClusterHasReason(reason) => {
+                self.has_condition_reason(Kind::Cluster, CLUSTER_NAME, *reason)
+            }
+            Condition::ExplanationHasReason(resource, reason, node) => {
                 self.explanation_names_reason(resource, *reason, node)
             }
-            Condition::CommandSays(text, reason) => self.command_has_reason(text, *reason),
+            Condition::CommandHasReason(text, reason) => self.command_has_reason(text, *reason),
             Condition::EventEmitted(reason, name) => self.emitted_events.contains(&(*reason, name.clone())),
-            Condition::Not(condition) => !self.holds(condition),
+            Condition::Not(condition) => !self.is_condition_met(condition),
         }
     }
 

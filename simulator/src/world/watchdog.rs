@@ -30,12 +30,12 @@ impl World {
         if machine.watchdog.dead {
             let message = "ha-watchdogd does not run".to_owned();
             let event = WatchdogEvent::Disconnected { message };
-            return self.tell_agent(node, generation, Input::Watchdog(event));
+            return self.send_to_agent(node, generation, Input::Watchdog(event));
         }
-        self.tell_daemon(node, Some(generation), DaemonInput::Connected);
+        self.send_to_daemon(node, Some(generation), DaemonInput::Connected);
     }
 
-    pub(super) fn tell_watchdog(
+    pub(super) fn deliver_watchdog_request(
         &mut self,
         node: &NodeName,
         boot: u64,
@@ -54,11 +54,11 @@ impl World {
         let number = machine.watchdog.number;
         machine.watchdog.waiting.insert(number, id);
         self.record_watchdog_request(node, &request);
-        self.tell_daemon(node, Some(generation), DaemonInput::Message { number, request });
+        self.send_to_daemon(node, Some(generation), DaemonInput::Message { number, request });
     }
 
     /// Delivers an input to the daemon; a paused daemon's inputs wait.
-    pub(super) fn tell_daemon(
+    pub(super) fn send_to_daemon(
         &mut self,
         node: &NodeName,
         generation: Option<Generation>,
@@ -73,7 +73,7 @@ impl World {
             return;
         }
         machine.watchdog.daemon.handle((&now).into(), input);
-        self.watchdog_effects_for(node, generation);
+        self.run_watchdog_effects_for(node, generation);
     }
 
     /// Kills the daemon. The service manager keeps its record and the open device, whose countdown continues.
@@ -107,7 +107,7 @@ impl World {
             machine.watchdog.daemon.resume((&now).into(), facts, saved);
         }
         self.log(node, "watchdog", "daemon starts");
-        self.watchdog_effects(node);
+        self.run_watchdog_effects(node);
         if let Some(generation) = self.agents.get(node).map(|process| process.generation) {
             let delay_ms = self.random.between_ms(1, MAX_RECONNECT_MS);
             let event = Event::WatchdogConnects { node: node.to_owned(), generation };
@@ -192,7 +192,7 @@ impl World {
         }
         machine.watchdog.timeout_seconds = timeout_seconds;
         self.start_device(node, timeout_seconds);
-        self.note_step(node, || Step::Pets);
+        self.record_step(node, || Step::Pets);
         Ok(timeout_seconds)
     }
 
@@ -208,11 +208,11 @@ impl World {
         if let Some(machine) = self.machines.get_mut(node) {
             machine.watchdog.daemon.handle((&now).into(), DaemonInput::Petted(petted));
         }
-        self.watchdog_effects(node);
+        self.run_watchdog_effects(node);
         for (generation, input) in stopped.inbox {
-            self.tell_daemon(node, generation, input);
+            self.send_to_daemon(node, generation, input);
         }
-        self.tell_daemon(node, self.agents.get(node).map(|process| process.generation), DaemonInput::Tick);
+        self.send_to_daemon(node, self.agents.get(node).map(|process| process.generation), DaemonInput::Tick);
     }
 
     pub(super) fn watchdog_wake(&mut self, node: &NodeName, boot: u64, at: u64) {
@@ -229,15 +229,15 @@ impl World {
             return;
         }
         machine.watchdog.daemon.handle((&now).into(), DaemonInput::Tick);
-        self.watchdog_effects(node);
+        self.run_watchdog_effects(node);
     }
 
-    fn watchdog_effects(&mut self, node: &NodeName) {
+    fn run_watchdog_effects(&mut self, node: &NodeName) {
         let generation = self.agents.get(node).map(|process| process.generation);
-        self.watchdog_effects_for(node, generation);
+        self.run_watchdog_effects_for(node, generation);
     }
 
-    fn watchdog_effects_for(&mut self, node: &NodeName, generation: Option<Generation>) {
+    fn run_watchdog_effects_for(&mut self, node: &NodeName, generation: Option<Generation>) {
         while let Some(effect) =
             self.machines.get_mut(node).and_then(|machine| machine.watchdog.daemon.poll_effect())
         {
@@ -262,7 +262,7 @@ impl World {
                     });
                     if let Some((duration_ms, boot)) = pause {
                         self.log(node, "watchdog", "daemon is paused before a renewal");
-                        let event = Event::WatchdogGoesOn { node: node.to_owned(), boot };
+                        let event = Event::WatchdogResumes { node: node.to_owned(), boot };
                         self.queue.push(self.now + duration_ms, event);
                         continue;
                     }
@@ -341,7 +341,7 @@ impl World {
         let Some(machine) = self.machines.get_mut(node) else { return };
         machine.watchdog.next_check_at = Some(at);
         let boot = machine.boot;
-        self.queue.push(at, Event::DeviceDue { node: node.to_owned(), boot, at });
+        self.queue.push(at, Event::DeviceCheckDue { node: node.to_owned(), boot, at });
     }
 
     pub(super) fn check_device(&mut self, node: &NodeName, boot: u64, at: u64) {
@@ -378,6 +378,6 @@ impl World {
             }
             (None, Outcome::Done | Outcome::Refused(_)) => return,
         };
-        self.tell_agent(node, generation, Input::Watchdog(event));
+        self.send_to_agent(node, generation, Input::Watchdog(event));
     }
 }

@@ -202,7 +202,7 @@ impl Translator {
             | Step::ServiceArrives { .. }
             | Step::Reads(_)
             | Step::MigrationBegins(_)
-            | Step::AsksToHold
+            | Step::RequestsHold
             | Step::Grants { .. } => self.machine_step(&recorded.step, &recorded.node).into_iter().collect(),
         };
         if self.has_begun {
@@ -242,7 +242,7 @@ impl Translator {
             Step::ServiceArrives { service, from } if is_own_service(service) => {
                 Event::CutOver(self.node(from)?)
             }
-            Step::AsksToHold => Event::Ask(node),
+            Step::RequestsHold => Event::Ask(node),
             Step::Reads(keys) if self.checks_a_target(name, keys) => Event::CheckTarget(node),
             Step::MigrationBegins(service) if is_own_service(service) => Event::BeginDriver(node),
             // The device's countdown continues, because the service manager keeps its descriptor.

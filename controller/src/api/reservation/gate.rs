@@ -2,7 +2,7 @@
 //! `reservation.enforce`, a refusal.
 
 use crate::api::error::ApiError;
-use crate::api::what_if::effects::settled_view;
+use crate::api::what_if::effects::view_after_moves;
 use crate::api::{ApiState, facts};
 use crate::core::reservation::{check_failed_message, failure_lines, nodes_named};
 use crate::core::stored_view::view;
@@ -50,12 +50,12 @@ pub(in crate::api) async fn check<S: Store>(
     if !enforce && size > MAX_WARNED_SIZE {
         return Ok(Vec::new());
     }
-    let broken = tokio::task::spawn_blocking(move || change.newly_broken(&before)).await;
-    let broken = broken.map_err(|error| ApiError::internal(error.to_string()))?;
-    if broken.is_empty() {
+    let failing = tokio::task::spawn_blocking(move || change.newly_failing(&before)).await;
+    let failing = failing.map_err(|error| ApiError::internal(error.to_string()))?;
+    if failing.is_empty() {
         return Ok(Vec::new());
     }
-    let message = message(&cluster, &broken);
+    let message = message(&cluster, &failing);
     if !enforce {
         return Ok(vec![format!("with this change: {message}")]);
     }
@@ -73,34 +73,34 @@ pub(in crate::api) async fn warning<S: Store>(
     if before.nodes.len() * before.resources.len() > MAX_WARNED_SIZE {
         return Ok(None);
     }
-    let broken = tokio::task::spawn_blocking(move || {
-        let settled = settled_view(&before, &after, None);
-        newly_broken(&before, &after, settled)
+    let failing = tokio::task::spawn_blocking(move || {
+        let view_after = view_after_moves(&before, &after, None);
+        newly_failing(&before, &after, view_after)
     });
-    let broken = broken.await.map_err(|error| ApiError::internal(error.to_string()))?;
-    Ok((!broken.is_empty())
-        .then(|| format!("with this change: {}", message(&state.options().cluster, &broken))))
+    let failing = failing.await.map_err(|error| ApiError::internal(error.to_string()))?;
+    Ok((!failing.is_empty())
+        .then(|| format!("with this change: {}", message(&state.options().cluster, &failing))))
 }
 
 /// Returns the nodes whose failure would certainly no longer be survived, once the leader has reacted to a change.
-fn newly_broken(before: &ClusterView, after: &ClusterView, settled: View) -> Vec<(NodeName, Failing)> {
+fn newly_failing(before: &ClusterView, after: &ClusterView, view_after: View) -> Vec<(NodeName, Failing)> {
     let fails = |model: &Model, node: &NodeName| match model.check(&BTreeSet::from([node.to_owned()]), EFFORT)
     {
         Verdict::Fails(failing) => Some(failing),
         Verdict::Survives(_) | Verdict::Unknown(_) => None,
     };
-    let model = Model::of(settled);
+    let model = Model::of(view_after);
     let names: Vec<NodeName> = model.nodes_with_services().cloned().collect();
-    let broken: Vec<(NodeName, Failing)> =
+    let failing: Vec<(NodeName, Failing)> =
         names.into_iter().filter_map(|node| fails(&model, &node).map(|failing| (node, failing))).collect();
-    if broken.is_empty() {
-        return broken;
+    if failing.is_empty() {
+        return failing;
     }
     // Both checks use the new reservation settings, so a change of those settings alone is never refused.
     let mut before_view = view(before).0;
     before_view.reservation.clone_from(&after.settings().reservation);
     let before_model = Model::of(before_view);
-    broken.into_iter().filter(|(node, _)| fails(&before_model, node).is_none()).collect()
+    failing.into_iter().filter(|(node, _)| fails(&before_model, node).is_none()).collect()
 }
 
 /// Returns `true` if a change can affect the check.
@@ -113,10 +113,10 @@ fn can_affect_check(kind: Kind, current: Option<&Value>, value: &Value) -> bool 
     }
 }
 
-fn message(cluster: &str, broken: &[(NodeName, Failing)]) -> String {
-    let nodes = nodes_named(broken.iter().map(|(node, _)| node.as_str()));
+fn message(cluster: &str, failing: &[(NodeName, Failing)]) -> String {
+    let nodes = nodes_named(failing.iter().map(|(node, _)| node.as_str()));
     let mut details: Vec<String> =
-        broken.iter().flat_map(|(node, failing)| failure_lines(node, failing)).collect();
+        failing.iter().flat_map(|(node, failing)| failure_lines(node, failing)).collect();
     let more = details.len().saturating_sub(MAX_NAMED);
     details.truncate(MAX_NAMED);
     if more > 0 {
@@ -184,15 +184,15 @@ impl Proposal {
 
     /// Returns the nodes whose failure would certainly leave services without an eligible node, but only after the
     /// change.
-    fn newly_broken(&self, before: &ClusterView) -> Vec<(NodeName, Failing)> {
-        newly_broken(before, &self.after, self.settled(before))
+    fn newly_failing(&self, before: &ClusterView) -> Vec<(NodeName, Failing)> {
+        newly_failing(before, &self.after, self.view_after_moves(before))
     }
 
     /// Returns the view of the cluster once the leader has reacted to the change.
-    fn settled(&self, before: &ClusterView) -> View {
+    fn view_after_moves(&self, before: &ClusterView) -> View {
         let Some(Moved { resource, node, as_secondary }) = &self.moved else {
             let only = (self.kind == Kind::Resource).then(|| ResourceName::from(self.name.as_str()));
-            return settled_view(before, &self.after, only.as_ref());
+            return view_after_moves(before, &self.after, only.as_ref());
         };
         let mut view = view(before).0;
         if *as_secondary {

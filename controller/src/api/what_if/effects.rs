@@ -34,7 +34,11 @@ const MAX_SIMULATED: usize = 300;
 
 /// Returns the placement of services once the cluster has settled after a change. With `only`, no other resource
 /// changes.
-pub(crate) fn settled_view(before: &ClusterView, after: &ClusterView, only: Option<&ResourceName>) -> View {
+pub(crate) fn view_after_moves(
+    before: &ClusterView,
+    after: &ClusterView,
+    only: Option<&ResourceName>,
+) -> View {
     let (view_before, _) = view(before);
     let (view_after, _) = view(after);
     let mut comparison = Comparison { before, after, view_before, view_after, plan: Plan::default() };
@@ -165,8 +169,8 @@ impl Comparison<'_> {
         let after = movement(&self.view_after, name, node);
         match after {
             Movement::Stay => {}
-            Movement::Go(target, reason) => {
-                if before != Movement::Go(target.clone(), reason) {
+            Movement::Move(target, reason) => {
+                if before != Movement::Move(target.clone(), reason) {
                     let has_device =
                         self.after.nodes.get(&target).is_some_and(|node| has_fence_device(&node.value));
                     let new = managed(self.after, name);
@@ -232,7 +236,7 @@ impl Comparison<'_> {
 enum Movement {
     Stay,
     /// Move to a node, for a reason.
-    Go(NodeName, Reason),
+    Move(NodeName, Reason),
     /// Leave the node, but no other node is eligible.
     Stuck,
 }
@@ -254,7 +258,7 @@ fn movement(view: &View, name: &ResourceName, node: &NodeName) -> Movement {
     match placement.node {
         None if driven => Movement::Stuck,
         Some(target) if target != *node => {
-            Movement::Go(target, if driven { Reason::PlacementChanged } else { placement.reason })
+            Movement::Move(target, if driven { Reason::PlacementChanged } else { placement.reason })
         }
         Some(_) | None => Movement::Stay,
     }

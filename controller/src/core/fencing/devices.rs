@@ -81,7 +81,7 @@ pub(in crate::core) fn declared_devices<'a>(input: &PlanInput<'a>, node: &NodeNa
 
 /// Returns `true` if the confirmation of a declared device is a proof.
 pub(in crate::core) fn is_proving(input: &PlanInput<'_>, node: &NodeName, device: &FenceDevice) -> bool {
-    device.proves() && !is_refuted(input, node, device)
+    device.confirms_power_off() && !is_refuted(input, node, device)
 }
 
 /// Returns the declared devices whose confirmation is a proof, by priority.

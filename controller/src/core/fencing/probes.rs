@@ -56,7 +56,9 @@ pub type DeviceProbes = BTreeMap<(NodeName, String), DeviceProbe>;
 
 /// Probes the devices of a node whose epoch is open. A probe has no effect on the machine, so no intent is recorded.
 pub(super) fn plan(input: &PlanInput<'_>, subject: &FencedNode<'_>, plan: &mut Plan) {
-    for device in devices::declared_devices(input, subject.name).iter().filter(|device| device.proves()) {
+    for device in
+        devices::declared_devices(input, subject.name).iter().filter(|device| device.confirms_power_off())
+    {
         let previous_probe = probe_of(input, subject.name, device);
         if previous_probe.is_some_and(|probe| probe.running.is_some()) {
             continue;
@@ -89,8 +91,8 @@ pub(in crate::core) fn devices_condition(
     let declared = devices::declared_devices(input, node);
     let mut failed = Vec::new();
     let mut reason = Reason::FenceDeviceFailed;
-    let mut all_probed = declared.iter().any(FenceDevice::proves);
-    for device in declared.iter().filter(|device| device.proves()) {
+    let mut all_probed = declared.iter().any(FenceDevice::confirms_power_off);
+    for device in declared.iter().filter(|device| device.confirms_power_off()) {
         if devices::is_refuted(input, node, device) {
             reason = Reason::FenceDeviceRefuted;
             failed.push(devices::refuted_message(device));

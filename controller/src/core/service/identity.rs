@@ -148,9 +148,9 @@ pub(super) fn probe_changed_identity(input: &PlanInput<'_>, service: &Service<'_
     let changed = known.is_some() && known != current;
     let is_queued = draft.status.state == ServiceState::Queued;
     if changed && !is_queued {
-        let in_force =
+        let active_assignment =
             service.assigned(input).filter(|(_, epoch_status)| *epoch_status == EpochStatus::Active);
-        if let Some((assignment, _)) = in_force {
+        if let Some((assignment, _)) = active_assignment {
             if service.phase(input).is_none_or(Phase::may_run) {
                 return;
             }

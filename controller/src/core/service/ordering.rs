@@ -33,7 +33,7 @@ pub(super) fn unscheduled_dependency(planner: &Planner<'_>, name: &ResourceName)
 pub(super) fn services_without_restart(planner: &Planner<'_>) -> Vec<ResourceName> {
     let services = planner.view.services.iter();
     services
-        .filter(|(_, facts)| facts.wanted && !facts.moves_live && !facts.uses.is_empty())
+        .filter(|(_, facts)| facts.is_desired && !facts.moves_live && !facts.uses.is_empty())
         .map(|(name, _)| name.clone())
         .filter(|name| unscheduled_dependency(planner, name).is_some())
         .collect()
@@ -57,12 +57,12 @@ pub(super) fn restart_blocker(
         report.value.reason == Reason::LeaseLost && input.now.raw < report.seen + STOP_REPORT_MS
     });
     let Some(stop) = stop else { return start_blocker(planner, service) };
-    let stopped_with_it = |dependency: &&ResourceName| {
+    let dependent_stop_warning = |dependency: &&ResourceName| {
         cluster_view.service_report(dependency, node).is_some_and(|report| {
             report.value.exclusive && report.value.phase.may_run() && report.modified < stop.modified
         })
     };
-    let Some(dependency) = planner.order.dependencies(service.name).find(stopped_with_it) else {
+    let Some(dependency) = planner.order.dependencies(service.name).find(dependent_stop_warning) else {
         return start_blocker(planner, service);
     };
     let message = format!("Waiting for node {node} to report that dependency {dependency} is also stopped");
@@ -76,7 +76,7 @@ pub(super) fn blocked_services(planner: &Planner<'_>) -> Vec<ResourceName> {
     let services = planner.view.services.iter();
     services
         .filter(|(name, facts)| {
-            facts.wanted && facts.uses.is_empty() && start_blocker_of(planner, name).is_some()
+            facts.is_desired && facts.uses.is_empty() && start_blocker_of(planner, name).is_some()
         })
         .map(|(name, _)| name.clone())
         .collect()

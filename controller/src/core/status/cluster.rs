@@ -152,7 +152,7 @@ fn fences(input: &PlanInput<'_>, status: &mut ClusterStatus) {
 /// Sets the condition that publishes the N+1 check. The result of a previous leader stays until this leader has one.
 fn reservation(input: &PlanInput<'_>, conditions: &mut Vec<Condition>, generation: i64) {
     let Some(finding) = input.reservation else { return };
-    let status = match finding.holds {
+    let status = match finding.has_capacity {
         Some(true) => ConditionStatus::True,
         Some(false) => ConditionStatus::False,
         None => ConditionStatus::Unknown,

@@ -23,7 +23,7 @@ fn request_hold(lab: &mut Lab, at: usize, node: &str, request: &HoldRequest) -> 
     let now = lab.now.clone();
     lab.members[at].core.handle(&now, input);
     lab.step();
-    lab.members[at].holds.pop().expect("the request is answered immediately")
+    lab.members[at].hold_answers.pop().expect("the request is answered immediately")
 }
 
 pub(super) fn check_refusal(lab: &mut Lab, node: &str, request: &HoldRequest, expected_reason: &str) {

@@ -41,7 +41,7 @@ pub(super) struct Member {
     /// Reads that were requested while the store was unreachable.
     refreshes: Vec<RefreshId>,
     /// Answers to hold requests of agents.
-    pub(super) holds: Vec<HoldAnswer>,
+    pub(super) hold_answers: Vec<HoldAnswer>,
     /// Changes how this member reads entries, to simulate a version that cannot read every word.
     pub(super) lens: Option<Lens>,
 }
@@ -132,7 +132,7 @@ impl Lab {
             seen: Revision(0),
             answers: VecDeque::new(),
             refreshes: Vec::new(),
-            holds: Vec::new(),
+            hold_answers: Vec::new(),
             lens: None,
         };
         self.members.push(member);
@@ -343,7 +343,7 @@ impl Lab {
                 Some(Input::Delivered { id, outcome })
             }
             Effect::AnswerHold { answer, .. } => {
-                member.holds.push(answer);
+                member.hold_answers.push(answer);
                 None
             }
             Effect::Count(event) => {

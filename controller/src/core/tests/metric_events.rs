@@ -16,7 +16,7 @@ use ha_api_types::time::Millis;
 
 fn phase_durations(lab: &Lab, phase: FailoverPhase) -> Vec<Millis> {
     let of = |event: &MetricEvent| match event {
-        MetricEvent::Phase { phase: found, took_ms } if *found == phase => Some(*took_ms),
+        MetricEvent::Phase { phase: found, duration_ms } if *found == phase => Some(*duration_ms),
         MetricEvent::Phase { .. }
         | MetricEvent::Leadership { .. }
         | MetricEvent::Relocation { .. }

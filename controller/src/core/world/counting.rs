@@ -61,8 +61,8 @@ impl ClusterView {
             ServiceState::Starting if reason == Reason::Recovered => {
                 let fence = before.node.as_ref().and_then(|node| self.fences.get(node));
                 if let Some(fence) = fence.filter(|fence| fence.value.state != FenceState::Open) {
-                    let took_ms = now.since(fence.seen);
-                    counting.events.push(MetricEvent::Phase { phase: FailoverPhase::Place, took_ms });
+                    let duration_ms = now.since(fence.seen);
+                    counting.events.push(MetricEvent::Phase { phase: FailoverPhase::Place, duration_ms });
                 }
                 counting.placed_at.insert(name.to_owned(), now);
                 if was_moved {
@@ -78,8 +78,8 @@ impl ClusterView {
             }
             ServiceState::Started => {
                 if let Some(placed_at) = counting.placed_at.remove(name) {
-                    let took_ms = now.since(placed_at);
-                    counting.events.push(MetricEvent::Phase { phase: FailoverPhase::Start, took_ms });
+                    let duration_ms = now.since(placed_at);
+                    counting.events.push(MetricEvent::Phase { phase: FailoverPhase::Start, duration_ms });
                 }
             }
             ServiceState::Queued
@@ -129,16 +129,16 @@ impl ClusterView {
         if is_closed {
             counting.closed_at.insert(node.to_owned(), now);
             if let Some(heard) = self.observations.get(node) {
-                let took_ms = now.since(heard.since);
-                counting.events.push(MetricEvent::Phase { phase: FailoverPhase::Detect, took_ms });
+                let duration_ms = now.since(heard.since);
+                counting.events.push(MetricEvent::Phase { phase: FailoverPhase::Detect, duration_ms });
             }
         }
         let closed_at =
             if fence.state == FenceState::Fenced { counting.closed_at.remove(node) } else { None };
         if let (true, Some(proof)) = (is_proven, proof) {
             if let Some(closed_at) = closed_at {
-                let took_ms = now.since(closed_at);
-                counting.events.push(MetricEvent::Phase { phase: FailoverPhase::Fence, took_ms });
+                let duration_ms = now.since(closed_at);
+                counting.events.push(MetricEvent::Phase { phase: FailoverPhase::Fence, duration_ms });
             }
             counting.events.push(MetricEvent::Fence { method: proof.name(), confirmed: true });
         }

@@ -68,13 +68,14 @@ impl Settings {
     /// # Errors
     /// Fails with the invalid or missing flag.
     pub(super) fn from_flags(flags: &Init, connection: &ConnectionFlags) -> Result<Settings, Failure> {
-        let has = |role| flags.roles.is_empty() || flags.roles.contains(&role);
+        let includes_role = |role| flags.roles.is_empty() || flags.roles.contains(&role);
         let etcd = etcd(flags)?;
         if let Some(cluster) = &flags.cluster {
             check_name("--cluster", cluster)?;
         }
-        let node = if has(Role::Node) { Some(node(flags)?) } else { None };
-        let controller = if has(Role::Controller) { Some(controller(flags, &etcd.tls)?) } else { None };
+        let node = if includes_role(Role::Node) { Some(node(flags)?) } else { None };
+        let controller =
+            if includes_role(Role::Controller) { Some(controller(flags, &etcd.tls)?) } else { None };
         let client = client(connection, controller.as_ref(), &etcd.tls)?;
         let profile = flags.profile.map_or_else(Profile::default, super::ProfileName::profile);
         Ok(Settings { etcd, cluster: flags.cluster.clone(), node, controller, profile, client })

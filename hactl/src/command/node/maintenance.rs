@@ -217,9 +217,10 @@ async fn suggested_actions(session: &Session, service: &str) -> Vec<String> {
 /// Returns `true` if a service keeps a node from being empty: it is on the node and not at rest.
 fn occupies(resource: &TypedObject<ResourceSpec>, node: &str) -> bool {
     use ServiceState::{Disabled, Error, Ignored, Queued, Recovery, Stopped};
-    let at_rest = matches!(resource.state(), Some(Stopped | Disabled | Ignored | Error | Queued | Recovery));
+    let is_inactive =
+        matches!(resource.state(), Some(Stopped | Disabled | Ignored | Error | Queued | Recovery));
     let status = resource.status.as_ref();
-    status.is_some_and(|status| status.node.as_deref() == Some(node) && (status.running || !at_rest))
+    status.is_some_and(|status| status.node.as_deref() == Some(node) && (status.running || !is_inactive))
 }
 
 async fn disable(session: &Session, node: &TypedObject<NodeSpec>, wait: &WaitFlags) -> Result<(), Failure> {

@@ -30,7 +30,7 @@ pub(super) struct Report {
     /// Failovers; nodes with equal values form one entry.
     failovers: Vec<Failover>,
     /// Nodes whose agent has not committed timings yet.
-    unknown: Vec<String>,
+    nodes_without_report: Vec<String>,
 }
 
 /// Longest failovers of nodes with equal values.
@@ -43,7 +43,7 @@ struct Failover {
     /// Active timings of the nodes.
     timings: Timings,
     /// `true` if the timings differ from the cluster's settings.
-    differs: bool,
+    differs_from_settings: bool,
     fencing_delay_ms: Millis,
     /// Bound if only the node fails.
     node: Bound,
@@ -67,14 +67,16 @@ impl Report {
         subjects: &[FailoverSubject],
     ) -> Report {
         let mut failovers: Vec<Failover> = Vec::new();
-        let mut unknown = Vec::new();
+        let mut nodes_without_report = Vec::new();
         for subject in subjects {
             let Some((timings, watchdog)) = subject.timings_and_watchdog else {
-                unknown.push(subject.name.clone());
+                nodes_without_report.push(subject.name.clone());
                 continue;
             };
-            let equal_failover = failovers.iter_mut().find(|known| {
-                known.timings == timings && known.watchdog == watchdog && known.device == subject.device
+            let equal_failover = failovers.iter_mut().find(|failover| {
+                failover.timings == timings
+                    && failover.watchdog == watchdog
+                    && failover.device == subject.device
             });
             if let Some(equal_failover) = equal_failover {
                 equal_failover.nodes.push(subject.name.clone());
@@ -90,7 +92,7 @@ impl Report {
                 device: subject.device.clone(),
                 watchdog,
                 timings,
-                differs: timings != settings,
+                differs_from_settings: timings != settings,
                 fencing_delay_ms: node.parts.wait.total_ms(),
                 node,
                 leader_node,
@@ -100,43 +102,43 @@ impl Report {
             .into_iter()
             .map(|(field, text)| format!("Cluster.spec.timing.{field} {text}"))
             .collect();
-        Report { profile, settings, problems, etcd: *store, failovers, unknown }
+        Report { profile, settings, problems, etcd: *store, failovers, nodes_without_report }
     }
 
     /// Returns `true` if the cluster's timings are valid and active on every node.
     pub(super) fn is_complete(&self) -> bool {
         self.problems.is_empty()
-            && self.unknown.is_empty()
-            && !self.failovers.iter().any(|failover| failover.differs)
+            && self.nodes_without_report.is_empty()
+            && !self.failovers.iter().any(|failover| failover.differs_from_settings)
     }
 
     /// Returns the phases of the failovers, five lines each.
     pub(super) fn summary(&self, terminal: &Terminal) -> String {
-        let mut blocks = vec![self.problems(terminal)];
-        let is_single = self.failovers.len() == 1 && self.unknown.is_empty();
+        let mut sections = vec![self.problems(terminal)];
+        let is_single = self.failovers.len() == 1 && self.nodes_without_report.is_empty();
         for failover in &self.failovers {
             let name = terminal.paint(Style::Bold, &failover.nodes.join(", "));
             let heading = if is_single { String::new() } else { format!("{name}\n") };
-            blocks.push(heading + &failover.warning(terminal) + &failover.phases(terminal));
+            sections.push(heading + &failover.warning(terminal) + &failover.phases(terminal));
         }
-        blocks.push(self.unknown(terminal));
-        blocks.retain(|block| !block.is_empty());
-        blocks.join("\n")
+        sections.push(self.nodes_without_report(terminal));
+        sections.retain(|section| !section.is_empty());
+        sections.join("\n")
     }
 
     /// Returns the settings, and every part of the failovers.
     pub(super) fn explanation(&self, terminal: &Terminal) -> String {
         let heading = terminal.paint(Style::Bold, "Settings (Cluster.spec.timing)");
-        let mut blocks = vec![format!(
+        let mut sections = vec![format!(
             "{heading}  profile {:?}\n{}{}",
             self.profile,
             self.settings(terminal),
             self.problems(terminal)
         )];
-        blocks.extend(self.failovers.iter().map(|failover| failover.explanation(terminal)));
-        blocks.push(self.unknown(terminal));
-        blocks.retain(|block| !block.is_empty());
-        blocks.join("\n")
+        sections.extend(self.failovers.iter().map(|failover| failover.explanation(terminal)));
+        sections.push(self.nodes_without_report(terminal));
+        sections.retain(|section| !section.is_empty());
+        sections.join("\n")
     }
 
     fn problems(&self, terminal: &Terminal) -> String {
@@ -144,11 +146,11 @@ impl Report {
         self.problems.iter().map(|problem| format!("  {invalid} {problem}\n")).collect()
     }
 
-    fn unknown(&self, terminal: &Terminal) -> String {
+    fn nodes_without_report(&self, terminal: &Terminal) -> String {
         let not_reported =
             terminal.paint(Style::Warn, "the agent has not reported its watchdog and timings yet");
         let line = |name: &String| format!("{}  {not_reported}\n", terminal.paint(Style::Bold, name));
-        self.unknown.iter().map(line).collect()
+        self.nodes_without_report.iter().map(line).collect()
     }
 
     fn settings(&self, terminal: &Terminal) -> String {
@@ -196,13 +198,14 @@ impl Bound {
 impl Failover {
     /// Returns the phases, which add up to the bound; a column for the leader's node if its bound is longer.
     fn phases(&self, terminal: &Terminal) -> String {
-        let differs = self.node.total_ms != self.leader_node.total_ms;
-        let mut table = Table::new(if differs { &["", "NODE", "LEADER'S NODE", ""] } else { &["", "", ""] });
+        let leader_differs = self.node.total_ms != self.leader_node.total_ms;
+        let mut table =
+            Table::new(if leader_differs { &["", "NODE", "LEADER'S NODE", ""] } else { &["", "", ""] });
         for ((phase, ms, phase_end), (_, leader_ms, _)) in
             self.node.phases().into_iter().zip(self.leader_node.phases())
         {
             let mut cells = vec![Cell::plain(phase), Cell::plain(&seconds(ms))];
-            if differs {
+            if leader_differs {
                 cells.push(Cell::plain(&seconds(leader_ms)));
             }
             cells.push(Cell::styled(phase_end, Style::Dim));
@@ -213,7 +216,7 @@ impl Failover {
 
     /// Returns a warning if the timings differ from the cluster's settings.
     fn warning(&self, terminal: &Terminal) -> String {
-        if !self.differs {
+        if !self.differs_from_settings {
             return String::new();
         }
         let warning =
@@ -238,17 +241,17 @@ impl Failover {
     }
 
     fn parts(&self, terminal: &Terminal) -> String {
-        let (one, leader) = (&self.node.parts, &self.leader_node.parts);
-        let wait = &one.wait;
+        let (node, leader) = (&self.node.parts, &self.leader_node.parts);
+        let wait = &node.wait;
         let late_pet = match (self.watchdog.descriptor_retained, self.watchdog.sliding) {
             (true, true) => "late watchdog renewal",
             (true, false) => "late watchdog renewal, which starts another timeout",
             (false, _) => "late watchdog renewal and closed descriptor, two more timeouts",
         };
         let mut table = Table::new(&["PART", "NODE", "LEADER'S NODE"]);
-        let mut row = |label: &str, one: Millis, leader: Millis, style: Style| {
+        let mut row = |label: &str, node: Millis, leader: Millis, style: Style| {
             let cell = |ms: Millis| Cell::styled(&seconds(ms), style);
-            table.add_row(vec![Cell::styled(label, style), cell(one), cell(leader)]);
+            table.add_row(vec![Cell::styled(label, style), cell(node), cell(leader)]);
         };
         let mut equal_row = |label: &str, ms: Millis, style: Style| row(label, ms, ms, style);
         equal_row("heartbeat lifetime", wait.heartbeat_valid_ms, Style::Plain);
@@ -260,26 +263,26 @@ impl Failover {
         equal_row("pending writes to storage", wait.io_drain_ms, Style::Plain);
         equal_row("clock error of the observer, rounded up", wait.observer_ms, Style::Plain);
         equal_row("fencing delay", wait.total_ms(), Style::Bold);
-        equal_row("observation of the last heartbeat", one.observed_ms, Style::Plain);
+        equal_row("observation of the last heartbeat", node.observed_ms, Style::Plain);
         row(
             "restart of failure detection by a candidate",
-            one.candidate_check_ms,
+            node.candidate_check_ms,
             leader.candidate_check_ms,
             Style::Plain,
         );
         row(
             "election of the next leader, beyond the fencing delay",
-            one.next_leader_ms,
+            node.next_leader_ms,
             leader.next_leader_ms,
             Style::Plain,
         );
         row(
             "commits of fencing, assignment and start authorization",
-            one.commits_ms,
+            node.commits_ms,
             leader.commits_ms,
             Style::Plain,
         );
-        row("lost requests", one.unanswered_ms, leader.unanswered_ms, Style::Plain);
+        row("lost requests", node.unanswered_ms, leader.unanswered_ms, Style::Plain);
         row(
             "total from the last heartbeat to the start elsewhere",
             self.node.total_ms,

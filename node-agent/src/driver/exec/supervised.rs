@@ -148,7 +148,7 @@ async fn wait_until_ready(
 ) -> Result<(), DriverFailure> {
     let ended = async {
         match record.main.open() {
-            Ok(Some(main)) => main.ended().await,
+            Ok(Some(main)) => main.wait_for_end().await,
             Ok(None) => Ok(()),
             Err(error) => Err(error),
         }
@@ -168,7 +168,7 @@ async fn wait_until_ready(
             ended.map_err(|error| io_failure("cannot watch the process of the service", &error))?;
             if let Ok(Some(supervisor)) = record.supervisor.open() {
                 // The supervisor records how the process ended, and cleans up after it.
-                let _ = timeout(MAX_TRANSITION, supervisor.ended()).await;
+                let _ = timeout(MAX_TRANSITION, supervisor.wait_for_end()).await;
             }
             let directory = context.programs.directory_of(&service.name);
             let exit_message = directory.recorded_exit(record).ok().flatten().map_or_else(|| "service exited".to_owned(), |recorded_exit| recorded_exit.message);
@@ -218,7 +218,7 @@ async fn request_stop(
         tracing::warn!(resource = service.name.as_str(), %error, "cannot send SIGTERM");
     }
     if let Ok(Some(supervisor)) = record.supervisor.open() {
-        let _ = timeout_at(deadline, supervisor.ended()).await;
+        let _ = timeout_at(deadline, supervisor.wait_for_end()).await;
     }
 }
 

@@ -33,13 +33,13 @@ type Driver = std::sync::Weak<Context>;
 async fn watch(driver: Driver, service: ServiceDefinition, record: Option<ProcessRecord>) {
     let ended = async {
         match &record {
-            Some(record) => main_ended(&driver, &service, record).await,
+            Some(record) => wait_for_main_end(&driver, &service, record).await,
             None => std::future::pending().await,
         }
     };
     let message = tokio::select! {
         message = ended => message,
-        message = ended_by_monitor(&driver, &service, record.is_some()) => message,
+        message = wait_for_stop_report(&driver, &service, record.is_some()) => message,
     };
     let Some(context) = driver.upgrade() else { return };
     // Sending fails only when the agent is ending.
@@ -52,14 +52,14 @@ async fn watch(driver: Driver, service: ServiceDefinition, record: Option<Proces
 }
 
 /// Returns how the main process ended, once its supervisor has cleaned up after it.
-async fn main_ended(driver: &Driver, service: &ServiceDefinition, record: &ProcessRecord) -> String {
+async fn wait_for_main_end(driver: &Driver, service: &ServiceDefinition, record: &ProcessRecord) -> String {
     let waited = async {
         if let Some(main) = record.main.open()? {
-            main.ended().await?;
+            main.wait_for_end().await?;
         }
         if let Some(supervisor) = record.supervisor.open()? {
             // If cleaning up takes longer, the next start of the service waits for it.
-            let _ = tokio::time::timeout(CLEANUP_TIMEOUT, supervisor.ended()).await;
+            let _ = tokio::time::timeout(CLEANUP_TIMEOUT, supervisor.wait_for_end()).await;
         }
         io::Result::Ok(())
     };
@@ -74,7 +74,7 @@ async fn main_ended(driver: &Driver, service: &ServiceDefinition, record: &Proce
 }
 
 /// Returns when the monitor command reports twice in a row that the service does not run. Unknown results are ignored.
-async fn ended_by_monitor(driver: &Driver, service: &ServiceDefinition, supervised: bool) -> String {
+async fn wait_for_stop_report(driver: &Driver, service: &ServiceDefinition, supervised: bool) -> String {
     let Some(exec) = service.driver.exec.as_ref().filter(|exec| !exec.monitor.is_empty()) else {
         return std::future::pending().await;
     };

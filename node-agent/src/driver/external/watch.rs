@@ -27,22 +27,22 @@ const MAX_LINE_BYTES: u64 = 64 * 1024;
 impl Context {
     /// Starts to watch a service, unless it is already watched. A service that does not run is watched only by the
     /// events of its driver.
-    pub(super) async fn watch(self: &Arc<Context>, service: &ServiceDefinition, runs: bool) {
+    pub(super) async fn watch(self: &Arc<Context>, service: &ServiceDefinition, is_running: bool) {
         let Some(spec) = &service.driver.external else { return };
         let description = self.description(&spec.name).await;
         let reports_events = description.is_ok_and(|description| description.supports(Action::Monitor));
-        if !runs && !reports_events {
+        if !is_running && !reports_events {
             return;
         }
         // A strong reference in the task would keep the driver alive.
         let watched = Watched {
             driver: Arc::downgrade(self),
             service: service.clone(),
-            runs,
+            is_running,
             deadline: Instant::now() + STOPPED_WATCH_TIME,
             logged: String::new(),
         };
-        let key = (format!("{} {runs}", service.uid), spec.clone());
+        let key = (format!("{} {is_running}", service.uid), spec.clone());
         self.watches.ensure(&service.name, key, || watched.run(reports_events));
     }
 }
@@ -52,7 +52,7 @@ struct Watched {
     driver: Weak<Context>,
     service: ServiceDefinition,
     /// `true` if the service runs, as far as known.
-    runs: bool,
+    is_running: bool,
     /// Time at which the watch ends, unless the service runs.
     deadline: Instant,
     /// Last problem of `monitor` that was logged.
@@ -66,7 +66,7 @@ impl Watched {
         let mut next_probe = Instant::now() + interval;
         let mut stream = if reports_events { self.start_monitor().await } else { None };
         let mut next_stream = Instant::now() + backoff.advance();
-        while self.runs || (reports_events && Instant::now() < self.deadline) {
+        while self.is_running || (reports_events && Instant::now() < self.deadline) {
             tokio::select! {
                 event = next_event(&mut stream) => match event {
                     Some(Ok(event)) => {
@@ -87,7 +87,7 @@ impl Watched {
                     stream = self.start_monitor().await;
                     next_stream = Instant::now() + backoff.advance();
                 }
-                () = sleep_until(next_probe), if self.runs => {
+                () = sleep_until(next_probe), if self.is_running => {
                     if self.is_gone().await {
                         self.on_exited("driver reports that the service does not run".to_owned(), false);
                     }
@@ -102,12 +102,14 @@ impl Watched {
         let Some(context) = self.driver.upgrade() else { return };
         let observed = context.observe(&self.service).await;
         match (event, observed) {
-            (Event::Exited { message, by_hand: stopped_externally }, Observed::NotRunning) if self.runs => {
+            (Event::Exited { message, by_hand: stopped_externally }, Observed::NotRunning)
+                if self.is_running =>
+            {
                 let message = if message.is_empty() { "reported by the driver".to_owned() } else { message };
                 self.on_exited(message, stopped_externally);
             }
-            (Event::Appeared, Observed::Running) if !self.runs => {
-                self.runs = true;
+            (Event::Appeared, Observed::Running) if !self.is_running => {
+                self.is_running = true;
                 // Sending fails only when the agent is ending. This is also true for the sends below.
                 let _ = context.events.send(DriverEvent::Appeared {
                     name: self.service.name.clone(),
@@ -140,7 +142,7 @@ impl Watched {
     }
 
     fn on_exited(&mut self, message: String, stopped_externally: bool) {
-        self.runs = false;
+        self.is_running = false;
         self.deadline = Instant::now() + STOPPED_WATCH_TIME;
         if let Some(context) = self.driver.upgrade() {
             let _ = context.events.send(DriverEvent::Exited {

@@ -8,16 +8,16 @@ use std::fmt;
 
 /// A domain in a list of libvirt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Listed {
+pub(super) struct ListedDomain {
     pub(super) uuid: String,
     pub(super) name: String,
 }
 
 /// Parses the output of `list --uuid --name`.
-pub(super) fn domains(printed: &str) -> Vec<Listed> {
+pub(super) fn domains(printed: &str) -> Vec<ListedDomain> {
     let listed = |line: &str| {
         let (uuid, name) = line.trim().split_once(char::is_whitespace)?;
-        Some(Listed { uuid: uuid.to_owned(), name: name.trim().to_owned() })
+        Some(ListedDomain { uuid: uuid.to_owned(), name: name.trim().to_owned() })
     };
     printed.lines().filter_map(listed).collect()
 }

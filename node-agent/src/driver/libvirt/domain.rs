@@ -120,8 +120,8 @@ impl Domain {
         self.context.start_lock(&self.virsh, &self.name)
     }
 
-    pub(super) fn record_state(&self, runs: bool) {
-        self.context.watches.record_state(&self.virsh, &self.name, &self.service, runs);
+    pub(super) fn record_state(&self, is_running: bool) {
+        self.context.watches.record_state(&self.virsh, &self.name, &self.service, is_running);
     }
 
     pub(super) fn end_watch(&self) {

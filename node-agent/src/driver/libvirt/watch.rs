@@ -49,7 +49,7 @@ struct Service {
     name: ResourceName,
     uid: String,
     /// Last seen state: `true` if the domain runs.
-    runs: bool,
+    is_running: bool,
     /// Time at which the state was last confirmed by a command.
     confirmed_at: Instant,
     /// `true` if an event announced that the host switches off the domain.
@@ -65,20 +65,26 @@ impl Watches {
     }
 
     /// Records the current state, and reports changes from now on.
-    pub(super) fn record_state(&self, virsh: &Virsh, domain: &str, service: &ServiceDefinition, runs: bool) {
+    pub(super) fn record_state(
+        &self,
+        virsh: &Virsh,
+        domain: &str,
+        service: &ServiceDefinition,
+        is_running: bool,
+    ) {
         {
             let mut watched = self.shared.locked();
             let new = Service {
                 name: service.name.clone(),
                 uid: service.uid.clone(),
-                runs,
+                is_running,
                 confirmed_at: Instant::now(),
                 host_shutdown_announced: false,
                 power_button_pressed_at: None,
             };
             match watched.entry((virsh.clone(), domain.to_owned())) {
                 Entry::Occupied(mut occupied)
-                    if occupied.get().runs == runs && occupied.get().uid == new.uid =>
+                    if occupied.get().is_running == is_running && occupied.get().uid == new.uid =>
                 {
                     // Keep `host_shutdown_announced`: the event for the end may still follow.
                     occupied.get_mut().confirmed_at = new.confirmed_at;
@@ -229,7 +235,7 @@ impl Shared {
     }
 
     fn on_appeared(&self, service: &mut Service) {
-        if !std::mem::replace(&mut service.runs, true) {
+        if !std::mem::replace(&mut service.is_running, true) {
             self.send(DriverEvent::Appeared { name: service.name.clone(), uid: service.uid.clone() });
         }
     }
@@ -237,7 +243,7 @@ impl Shared {
     fn on_exited(&self, service: &mut Service, message: &str, stopped_externally: bool) {
         service.host_shutdown_announced = false;
         service.power_button_pressed_at = None;
-        if std::mem::replace(&mut service.runs, false) {
+        if std::mem::replace(&mut service.is_running, false) {
             self.send(DriverEvent::Exited {
                 name: service.name.clone(),
                 uid: service.uid.clone(),
@@ -263,12 +269,12 @@ mod tests {
     /// one with it.
     #[tokio::test]
     async fn virsh_events_yield_expected_driver_events() {
-        let check = async |runs: bool, lines: &[&str], expected: &[&str]| {
+        let check = async |is_running: bool, lines: &[&str], expected: &[&str]| {
             let (events, mut reported) = unbounded_channel();
             let watches = Watches::new(events);
             let virsh = Virsh::new("qemu:///of-this-test", Path::new("/nonexistent"));
             let service = ServiceDefinition { name: "web".into(), uid: "u".into(), ..Default::default() };
-            watches.record_state(&virsh, "g1", &service, runs);
+            watches.record_state(&virsh, "g1", &service, is_running);
             for line in lines {
                 match *line {
                     "-" | "+" => {

@@ -122,7 +122,7 @@ async fn wait_for_end(
 async fn wait_for_process_end(process: ProcessIdentity) {
     match process.open() {
         Ok(Some(handle)) => {
-            if handle.ended().await.is_err() {
+            if handle.wait_for_end().await.is_err() {
                 std::future::pending::<()>().await;
             }
         }

@@ -25,7 +25,7 @@ pub(super) struct StopEvidence {
 /// Cause of a container's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EndCause {
-    OnItsOwn,
+    Internal,
     External,
     /// A later event may still show a request.
     Unclear,
@@ -57,7 +57,7 @@ impl StopEvidence {
         } else if is_like_a_stop(exit) && now.saturating_sub(seen_at) < STOP_EVIDENCE_WINDOW_MS {
             EndCause::Unclear
         } else {
-            EndCause::OnItsOwn
+            EndCause::Internal
         }
     }
 }
@@ -84,17 +84,17 @@ mod tests {
 
     #[test]
     fn event_sequences_distinguish_stop_from_crash() {
-        use EndCause::{External, OnItsOwn, Unclear};
+        use EndCause::{External, Internal, Unclear};
         // Sequences of events as recorded with podman 4.3.
-        check(&["start", "died", "cleanup"], 137, (Unclear, OnItsOwn));
-        check(&["start", "died", "cleanup"], 1, (OnItsOwn, OnItsOwn));
+        check(&["start", "died", "cleanup"], 137, (Unclear, Internal));
+        check(&["start", "died", "cleanup"], 1, (Internal, Internal));
         check(&["start", "stop", "died", "cleanup", "cleanup"], 0, (External, External));
         check(&["start", "died", "cleanup", "cleanup"], 0, (External, External));
         check(&["start", "kill", "died", "cleanup"], 137, (External, External));
         check(&["start", "restart", "died"], 0, (External, External));
-        check(&["kill", "died", "cleanup", "init", "start"], 139, (OnItsOwn, OnItsOwn));
-        check(&["cleanup", "cleanup"], 0, (Unclear, OnItsOwn));
-        check(&[], 0, (Unclear, OnItsOwn));
+        check(&["kill", "died", "cleanup", "init", "start"], 139, (Internal, Internal));
+        check(&["cleanup", "cleanup"], 0, (Unclear, Internal));
+        check(&[], 0, (Unclear, Internal));
         check(&["remove"], 0, (External, External));
     }
 
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(evidence.end_cause(&exit, 16_000, 16_000), EndCause::External);
         assert_eq!(
             evidence.end_cause(&exit, 16_001, 16_001),
-            EndCause::OnItsOwn,
+            EndCause::Internal,
             "it was told to read its settings again"
         );
     }
@@ -116,6 +116,6 @@ mod tests {
         let exit = Exit { code: 1, stopped_by_user: true, ..Exit::default() };
         assert_eq!(StopEvidence::default().end_cause(&exit, 0, 0), EndCause::External);
         let oom = Exit { code: 137, oom_killed: true, ..Exit::default() };
-        assert_eq!(StopEvidence::default().end_cause(&oom, 0, 0), EndCause::OnItsOwn);
+        assert_eq!(StopEvidence::default().end_cause(&oom, 0, 0), EndCause::Internal);
     }
 }

@@ -104,7 +104,7 @@ impl KnownState {
                 return None;
             }
             EndCause::External => true,
-            EndCause::OnItsOwn => false,
+            EndCause::Internal => false,
         };
         *self = KnownState::Stopped;
         Some(ReportedChange::Exited {

@@ -83,7 +83,7 @@ impl ProcessHandle {
     }
 
     /// Waits until the process has ended; the kernel reports the end immediately.
-    pub(in crate::driver) async fn ended(self) -> io::Result<()> {
+    pub(in crate::driver) async fn wait_for_end(self) -> io::Result<()> {
         #[expect(deprecated, reason = "sound with an owned descriptor; the newer one is unsafe to call")]
         let descriptor = AsyncFd::with_interest(self.descriptor, Interest::READABLE)?;
         loop {
@@ -197,7 +197,7 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let identity = ProcessIdentity::of(i32::try_from(child.id()).unwrap()).unwrap();
         if let Some(handle) = identity.open().unwrap() {
-            handle.ended().await.unwrap();
+            handle.wait_for_end().await.unwrap();
         }
         assert!(!identity.is_alive().unwrap());
         assert!(child.wait().unwrap().success());

@@ -89,7 +89,7 @@ pub(super) async fn disable(
     session.disable(&names).await?;
     tracing::info!(unit, disabled = names.join(" "), "disabled units at boot because of disableAtBoot");
     for automatic_start in starts.iter().filter(|automatic_start| automatic_start.unit != unit) {
-        session.stop(&automatic_start.unit, super::manager::Mode::Replace).await?.ended().await;
+        session.stop(&automatic_start.unit, super::manager::Mode::Replace).await?.wait_for_end().await;
     }
     let state = session.unit(unit).await?;
     automatic_starts(session, unit, &state).await

@@ -41,7 +41,7 @@ pub(super) struct Job {
 
 impl Job {
     /// Waits for the end of the job, and returns its result.
-    pub(super) async fn ended(mut self) -> JobResult {
+    pub(super) async fn wait_for_end(mut self) -> JobResult {
         loop {
             match self.signals.recv().await {
                 Ok(Signal::JobRemoved { id, result, .. }) if id == self.id => return JobResult::of(&result),
@@ -51,7 +51,7 @@ impl Job {
                     | Signal::Changed { .. }
                     | Signal::Answered { .. },
                 ) => {}
-                Err(RecvError::Lagged(_) | RecvError::Closed) => return JobResult::Unseen,
+                Err(RecvError::Lagged(_) | RecvError::Closed) => return JobResult::NotObserved,
             }
         }
     }

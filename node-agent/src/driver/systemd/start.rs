@@ -69,7 +69,7 @@ async fn start_or_adopt(
         start_transient_unit(context, &session, service, spec, unit, &state, agent_unit).await?
     };
     let result = match job {
-        Some(job) => job.ended().await,
+        Some(job) => job.wait_for_end().await,
         None => JobResult::Done,
     };
     wait_until_active(context, &session, unit, &result).await
@@ -172,19 +172,19 @@ async fn wait_until_active(
         let state = session.state(&path, unit).await.map_err(|error| bus_failure(&error))?;
         context.remember_group(unit, &state.group);
         let now = Instant::now();
-        let mut look_at = now + Duration::from_secs(1);
+        let mut refreshed_state = now + Duration::from_secs(1);
         match run_state(&state) {
             RunState::Running if state.active == ActiveState::Active => {
                 let first_active_at = *active_since.get_or_insert(now);
                 if !counts_as_started_early(&state) || now >= first_active_at + MIN_RUN_TIME {
                     return Ok(());
                 }
-                look_at = first_active_at + MIN_RUN_TIME;
+                refreshed_state = first_active_at + MIN_RUN_TIME;
             }
             RunState::Ended if state.job == 0 => return Err(start_failure(unit, result, &state)),
             RunState::Running | RunState::Ending | RunState::Ended | RunState::Unclear => active_since = None,
         }
-        wait_for_change(session, &mut signals, path.as_str(), unit, look_at).await;
+        wait_for_change(session, &mut signals, path.as_str(), unit, refreshed_state).await;
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) enum JobResult {
     /// Another job, on which this job depends, failed.
     Dependency,
     /// The end of the job was not seen; the unit's state shows the result.
-    Unseen,
+    NotObserved,
     /// Any other result, such as `assert`, `unsupported` or `invalid`.
     Other(String),
 }
@@ -115,14 +115,14 @@ pub(super) fn start_failure(unit: &str, result: &JobResult, state: &UnitState) -
             (FailureClass::NeverHere, Reason::BadConfiguration),
             format!("systemd rejected the start ({word})"),
         ),
-        JobResult::Done | JobResult::Unseen if !state.are_conditions_met && state.has_ended() => (
+        JobResult::Done | JobResult::NotObserved if !state.are_conditions_met && state.has_ended() => (
             (FailureClass::TryElsewhere, Reason::StartFailed),
             "conditions in the unit file are not met on this node".to_owned(),
         ),
-        JobResult::Done | JobResult::Unseen | JobResult::Failed if state.has_ended() => {
+        JobResult::Done | JobResult::NotObserved | JobResult::Failed if state.has_ended() => {
             (class_and_reason, how_it_ended(state))
         }
-        JobResult::Done | JobResult::Unseen | JobResult::Failed => {
+        JobResult::Done | JobResult::NotObserved | JobResult::Failed => {
             ((FailureClass::RetryHere, Reason::StartFailed), format!("unit is {}", state.description))
         }
     };
@@ -190,12 +190,12 @@ fn describe_main_end(process_end: MainEnd, result: &str) -> String {
 }
 
 /// Returns `true` if the end of a unit was requested outside hactl. The unit left the active state before its main
-/// process ended, because of a job (`job_seen`) that the agent did not request.
+/// process ended, because of a job (`is_job_observed`) that the agent did not request.
 ///
 /// A process that exits or is killed ends before the unit leaves the active state. If systemd ends a unit for its own
 /// reasons, such as a watchdog or the OOM killer, the result shows that. The result `timeout` may also belong to a
 /// requested stop.
-pub(super) fn is_stopped_externally(state: &UnitState, job_seen: bool) -> bool {
+pub(super) fn is_stopped_externally(state: &UnitState, is_job_observed: bool) -> bool {
     let stop_preceded_exit = match &state.service {
         Some(service) if !service.remain_after_exit && service.main_ended_us > 0 => {
             state.active_until_us < service.main_ended_us
@@ -206,7 +206,7 @@ pub(super) fn is_stopped_externally(state: &UnitState, job_seen: bool) -> bool {
     };
     let is_requested_result =
         matches!(state.result.as_str(), "" | "success" | "exit-code" | "signal" | "timeout");
-    job_seen && stop_preceded_exit && is_requested_result
+    is_job_observed && stop_preceded_exit && is_requested_result
 }
 
 pub(super) fn never_here_failure(reason: Reason, message: String) -> DriverFailure {
@@ -342,18 +342,19 @@ mod tests {
 
     #[test]
     fn manual_stop_is_distinguished_from_crash() {
-        let check = |result: &str, active_until: u64, main_ended: u64, job_seen: bool, expected: bool| {
-            let mut state = ended_unit(result, ("killed", 15));
-            state.active_until_us = active_until;
-            if let Some(service) = &mut state.service {
-                service.main_ended_us = main_ended;
-            }
-            assert_eq!(
-                is_stopped_externally(&state, job_seen),
-                expected,
-                "{result} {active_until} {main_ended} {job_seen}"
-            );
-        };
+        let check =
+            |result: &str, active_until: u64, main_ended: u64, is_job_observed: bool, expected: bool| {
+                let mut state = ended_unit(result, ("killed", 15));
+                state.active_until_us = active_until;
+                if let Some(service) = &mut state.service {
+                    service.main_ended_us = main_ended;
+                }
+                assert_eq!(
+                    is_stopped_externally(&state, is_job_observed),
+                    expected,
+                    "{result} {active_until} {main_ended} {is_job_observed}"
+                );
+            };
         // systemctl stop: the job comes first, then the end of the process with any result.
         check("success", 10, 20, true, true);
         check("exit-code", 10, 20, true, true);

@@ -18,20 +18,20 @@ const POLL_INTERVAL: Duration = Duration::from_secs(10);
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// Starts to watch a unit whose state `runs` was just seen, and ends an earlier watch.
-pub(super) fn begin(context: &Arc<Context>, service: &ServiceDefinition, unit: &str, runs: bool) {
+pub(super) fn begin(context: &Arc<Context>, service: &ServiceDefinition, unit: &str, is_running: bool) {
     context.watches.end(&service.name);
     // A strong reference in the task would keep the driver alive.
-    let watch = || watch(Arc::downgrade(context), service.clone(), unit.to_owned(), runs);
+    let watch = || watch(Arc::downgrade(context), service.clone(), unit.to_owned(), is_running);
     context.watches.ensure(&service.name, (), watch);
 }
 
 /// State that a watch has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WatchState {
-    runs: bool,
+    is_running: bool,
     /// `true` if a job of the unit was seen since the unit last ran without a job, or if such a job may have been
     /// missed.
-    job_seen: bool,
+    is_job_observed: bool,
 }
 
 /// A change that hactl did not request.
@@ -45,15 +45,15 @@ impl WatchState {
     fn update(&mut self, state: &UnitState) -> Option<ReportedChange> {
         match run_state(state) {
             RunState::Running => {
-                self.job_seen &= state.job != 0;
-                let appeared = !self.runs;
-                self.runs = true;
+                self.is_job_observed &= state.job != 0;
+                let appeared = !self.is_running;
+                self.is_running = true;
                 appeared.then_some(ReportedChange::Appeared)
             }
             // With a job left, such as that of a restart, the unit is still changing.
-            RunState::Ended if self.runs && state.job == 0 => {
-                self.runs = false;
-                let stopped_externally = is_stopped_externally(state, self.job_seen);
+            RunState::Ended if self.is_running && state.job == 0 => {
+                self.is_running = false;
+                let stopped_externally = is_stopped_externally(state, self.is_job_observed);
                 let message = if stopped_externally {
                     "systemd stopped the unit without a request from hactl".to_owned()
                 } else {
@@ -66,8 +66,8 @@ impl WatchState {
     }
 }
 
-async fn watch(context: Weak<Context>, service: ServiceDefinition, unit: String, runs: bool) {
-    let mut watch_state = WatchState { runs, job_seen: false };
+async fn watch(context: Weak<Context>, service: ServiceDefinition, unit: String, is_running: bool) {
+    let mut watch_state = WatchState { is_running, is_job_observed: false };
     loop {
         if let Err(error) = watch_once(&context, &service, &unit, &mut watch_state).await {
             tracing::debug!(resource = service.name.as_str(), unit, %error, "cannot watch the unit");
@@ -76,7 +76,7 @@ async fn watch(context: Weak<Context>, service: ServiceDefinition, unit: String,
             return;
         }
         // A job may be missed until the next connection.
-        watch_state.job_seen = true;
+        watch_state.is_job_observed = true;
         tokio::time::sleep(RETRY_DELAY).await;
     }
 }
@@ -98,9 +98,9 @@ async fn watch_once(
     let _ = session.add_ref(unit).await;
     while !session.connection.is_closed() {
         let state = session.state(&path, unit).await?;
-        if state.has_ended() && watch_state.runs {
+        if state.has_ended() && watch_state.is_running {
             // systemd sends the signal about a job after the signals about the effects of the job.
-            watch_state.job_seen |= check_for_new_job(&session, &mut signals, unit).await?;
+            watch_state.is_job_observed |= check_for_new_job(&session, &mut signals, unit).await?;
         }
         let Some(context) = context.upgrade() else { return Ok(()) };
         context.remember_group(unit, &state.group);
@@ -124,7 +124,7 @@ async fn watch_once(
         drop(context);
         let deadline = Instant::now() + POLL_INTERVAL;
         match wait_for_change(&session, &mut signals, path.as_str(), unit, deadline).await {
-            Change::Job | Change::Missed => watch_state.job_seen = true,
+            Change::Job | Change::Missed => watch_state.is_job_observed = true,
             Change::Properties | Change::Nothing => {}
         }
     }
@@ -221,12 +221,12 @@ mod tests {
 
     /// Checks the change that is detected in the last of the states; `runs` is the state before them. The signal about
     /// a new job precedes the state with that job.
-    fn check(runs: bool, states: &[(&str, u32)], expected: Option<&ReportedChange>) {
-        let mut watch_state = WatchState { runs, job_seen: false };
+    fn check(is_running: bool, states: &[(&str, u32)], expected: Option<&ReportedChange>) {
+        let mut watch_state = WatchState { is_running, is_job_observed: false };
         let mut last = None;
         for (active, job) in states {
             if *job != 0 {
-                watch_state.job_seen = true;
+                watch_state.is_job_observed = true;
             }
             last = watch_state.update(&state(active, *job));
         }

@@ -43,7 +43,7 @@ impl Core {
             None => {
                 self.smallest_margin_ms = None;
                 self.worst_lateness_ms = None;
-                self.pending = Pending::Open { number, arm, reopens: false };
+                self.pending = Pending::Open { number, arm, is_reopening: false };
                 self.effects.push_back(Effect::Open { timeout_seconds: arm.timeout_seconds });
             }
             Some(device) => self.rearm(now, number, arm, device),
@@ -69,8 +69,8 @@ impl Core {
     }
 
     pub(super) fn handle_open_result(&mut self, now: Moment, result: Result<DeviceFacts, Refusal>) {
-        let (number, arm, reopens) = match std::mem::replace(&mut self.pending, Pending::Nothing) {
-            Pending::Open { number, arm, reopens } => (number, arm, reopens),
+        let (number, arm, is_reopening) = match std::mem::replace(&mut self.pending, Pending::Nothing) {
+            Pending::Open { number, arm, is_reopening } => (number, arm, is_reopening),
             pending @ (Pending::Nothing | Pending::Pet { .. } | Pending::Close { .. }) => {
                 self.pending = pending;
                 return;
@@ -80,7 +80,7 @@ impl Core {
             Ok(device) => device,
             Err(refusal) => return self.refuse(number, refusal),
         };
-        if reopens {
+        if is_reopening {
             return self.on_reopened(now, number, &arm, device);
         }
         self.device = Some(device);
@@ -101,7 +101,7 @@ impl Core {
     /// Opens a device that refuses pets again. A driver that was bound again provides another device under the same
     /// name. The old open device does not work again.
     fn reopen(&mut self, number: u64, arm: Arm) {
-        self.pending = Pending::Open { number, arm, reopens: true };
+        self.pending = Pending::Open { number, arm, is_reopening: true };
         self.effects.push_back(Effect::Open { timeout_seconds: arm.timeout_seconds });
     }
 

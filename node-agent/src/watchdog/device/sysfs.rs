@@ -25,10 +25,10 @@ pub(super) fn resolve(location: &Path) -> PathBuf {
     if location.is_absolute() {
         return location.to_owned();
     }
-    let identity_wanted = location.to_string_lossy();
+    let expected_identity = location.to_string_lossy();
     entries(Path::new(WATCHDOG_CLASS_DIRECTORY))
         .into_iter()
-        .find(|entry| read(entry, "identity").is_some_and(|identity| identity == identity_wanted))
+        .find(|entry| read(entry, "identity").is_some_and(|identity| identity == expected_identity))
         .and_then(|entry| entry.file_name().map(|name| Path::new("/dev").join(name)))
         .unwrap_or_else(|| location.to_owned())
 }

@@ -6,7 +6,7 @@ use crate::balance::random::Random;
 use crate::balance::samples::sample;
 
 /// Returns a cluster of up to four groups, determined by the seed.
-pub(super) fn several(seed: u64) -> Cluster {
+pub(super) fn sample_with_several_groups(seed: u64) -> Cluster {
     let mut random = Random::new(seed);
     let count = 1 + random.below(4);
     let mut cluster = Cluster::default();
@@ -29,7 +29,7 @@ pub(super) fn several(seed: u64) -> Cluster {
             }
             cluster.nodes.push(node);
         }
-        let few = random.below(2) == 0;
+        let has_few_instances = random.below(2) == 0;
         for (index, mut instance) in part.instances.into_iter().enumerate() {
             instance.name = format!("{}-{}", instance.name, group);
             instance.primary += first;
@@ -39,7 +39,7 @@ pub(super) fn several(seed: u64) -> Cluster {
                 instance.template = Template::Rbd;
                 cluster.nodes[instance.primary].disk_free += instance.disk;
             }
-            if few && index > 3 {
+            if has_few_instances && index > 3 {
                 let running = instance.status.is_running() && !instance.forthcoming;
                 cluster.nodes[instance.primary].memory_free += if running { instance.memory } else { 0 };
                 continue;

@@ -10,7 +10,7 @@ use super::evacuate::{EvacuatedCopies, evacuate};
 use super::new_service::NewService;
 use super::partition::{check_move, permits};
 use super::redistribute::{Blocked, redistribute};
-use super::samples::several;
+use super::samples::sample_with_several_groups;
 use super::{failover, partition};
 use crate::balance::model::{Allocation, Cluster, Template};
 use crate::balance::plan::Step;
@@ -141,7 +141,7 @@ proptest! {
 
     #[test]
     fn redistribute_repairs_all_groups_or_moves_nothing(seed in any::<u64>(), closed in 0..5_u8) {
-        let cluster = several(seed);
+        let cluster = sample_with_several_groups(seed);
         let all_groups = AllGroups::new(&cluster, &Settings::default(), closed > 0);
         let redistribution = redistribute(&all_groups);
         let Ok(moved) = &redistribution.result else { return Ok(()) };
@@ -162,7 +162,7 @@ proptest! {
 
     #[test]
     fn compress_empties_a_group(seed in any::<u64>()) {
-        let cluster = several(seed);
+        let cluster = sample_with_several_groups(seed);
         let all_groups = AllGroups::new(&cluster, &Settings::default(), true);
         let candidates = compress(&all_groups);
         for candidate in &candidates {
@@ -185,7 +185,7 @@ proptest! {
 
     #[test]
     fn balancing_lowers_the_deviation(seed in any::<u64>()) {
-        let cluster = several(seed);
+        let cluster = sample_with_several_groups(seed);
         let all_groups = AllGroups::new(&cluster, &Settings::default(), true);
         let balanced = balance_load(&all_groups, 0.01, 50);
         let placements = keeps_limits(&all_groups, &balanced.moved);
@@ -204,7 +204,7 @@ proptest! {
 
     #[test]
     fn evacuated_nodes_keep_only_stuck_instances(seed in any::<u64>(), which in any::<u64>()) {
-        let cluster = several(seed);
+        let cluster = sample_with_several_groups(seed);
         let mut random = Random::new(which);
         let names: BTreeSet<String> =
             (0..=random.below(2)).map(|_| cluster.nodes[random.below(cluster.nodes.len())].name.clone()).collect();
@@ -226,7 +226,7 @@ proptest! {
 
     #[test]
     fn the_first_candidate_has_the_best_score(seed in any::<u64>()) {
-        let cluster = several(seed);
+        let cluster = sample_with_several_groups(seed);
         let size = size(&mut Random::new(seed));
         let offers = allocate(&cluster, &Settings::default(), &size);
         let mut best: Option<(u8, f64)> = None;
@@ -259,7 +259,7 @@ proptest! {
 
     #[test]
     fn exactly_the_counted_number_of_services_fits(seed in any::<u64>()) {
-        let cluster = several(seed);
+        let cluster = sample_with_several_groups(seed);
         let mut size = size(&mut Random::new(seed));
         size.memory = size.memory.max(300);
         for group in capacity(&cluster, &Settings::default(), &size, None) {

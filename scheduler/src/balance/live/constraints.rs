@@ -80,7 +80,7 @@ fn immovable_reason(view: &View, facts: &ServiceFacts) -> Option<&'static str> {
         return Some("node of the service is not online");
     }
     if facts.uses.is_empty() {
-        return match (facts.stopped, facts.wanted) {
+        return match (facts.stopped, facts.is_desired) {
             (true, _) => None,
             (false, true) => Some("service should run but does not"),
             (false, false) => Some("service is disabled, ignored or in Error"),

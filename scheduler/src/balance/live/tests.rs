@@ -56,7 +56,7 @@ fn service(node: &str) -> ServiceFacts {
         uses: names(&[node]),
         driver: Some("exec".to_owned()),
         requests: Amounts { cpu: cores(500), memory: gib(2), disk: None },
-        wanted: true,
+        is_desired: true,
         movable: true,
         ..ServiceFacts::default()
     }
@@ -179,11 +179,11 @@ fn status_and_template_follow_state_and_storage() {
     let not_running = |a: &mut ServiceFacts| a.uses = BTreeSet::new();
     check(not_running, (Status::ErrorDown, Template::Diskless, None));
     check(
-        |a| (a.uses, a.wanted, a.stopped) = (BTreeSet::new(), false, true),
+        |a| (a.uses, a.is_desired, a.stopped) = (BTreeSet::new(), false, true),
         (Status::AdminDown, Template::Diskless, None),
     );
     check(
-        |a| (a.uses, a.wanted) = (BTreeSet::new(), false),
+        |a| (a.uses, a.is_desired) = (BTreeSet::new(), false),
         (Status::AdminOffline, Template::Diskless, None),
     );
 }
@@ -194,7 +194,7 @@ fn a(view: &mut View) -> ServiceGuard<'_> {
 
 fn stop(view: &mut View, name: &str) {
     let mut facts = view.services.get_mut(&name.into()).unwrap();
-    (facts.uses, facts.stopped, facts.wanted) = (BTreeSet::new(), true, false);
+    (facts.uses, facts.stopped, facts.is_desired) = (BTreeSet::new(), true, false);
 }
 
 fn n3(view: &mut View) -> &mut NodeFacts {
@@ -264,11 +264,11 @@ fn services_with_an_action_in_progress_are_not_moved() {
         check(&view, "a", if stays { &[] } else { &["n2", "n3"] });
     };
     check_is_immovable(|_, _| {}, false);
-    check_is_immovable(|_, a| (a.uses, a.wanted, a.stopped) = (BTreeSet::new(), false, true), false);
+    check_is_immovable(|_, a| (a.uses, a.is_desired, a.stopped) = (BTreeSet::new(), false, true), false);
     check_is_immovable(|_, a| a.movable = false, true);
     check_is_immovable(|_, a| a.uses = names(&["n1", "n2"]), true);
     check_is_immovable(|_, a| a.uses = BTreeSet::new(), true);
-    check_is_immovable(|_, a| (a.uses, a.wanted) = (BTreeSet::new(), false), true);
+    check_is_immovable(|_, a| (a.uses, a.is_desired) = (BTreeSet::new(), false), true);
     check_is_immovable(|_, a| a.maintenance_node = Some("n3".into()), true);
     check_is_immovable(|view, _| view.nodes.get_mut("n1").unwrap().online = Err(Reason::Fencing), true);
     // A service may leave a drained node.

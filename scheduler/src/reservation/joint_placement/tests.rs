@@ -94,7 +94,7 @@ proptest! {
         after.nodes.get_mut("node1").expect("a node").online = Err(Reason::Fencing);
         let lost = |facts: &crate::ServiceFacts| facts.uses.len() == 1 && facts.uses.contains("node1");
         let unplaced: BTreeSet<ResourceName> =
-            after.services.iter().filter(|(_, facts)| facts.wanted && lost(facts)).map(|(name, _)| name.clone()).collect();
+            after.services.iter().filter(|(_, facts)| facts.is_desired && lost(facts)).map(|(name, _)| name.clone()).collect();
         // No service still uses node1: a stopping service uses no node, and a moving service uses only its target.
         after.services.change_all(|_, facts| {
             facts.uses.remove("node1");

@@ -45,7 +45,7 @@ fn after(view: &View, failed: &BTreeSet<NodeName>) -> Failed {
     let mut seen = BTreeSet::new();
     let leaves = |name: &str| {
         let facts = &view.services[name];
-        facts.wanted && current_node(facts).is_some_and(|current_node| failed.contains(&current_node))
+        facts.is_desired && current_node(facts).is_some_and(|current_node| failed.contains(&current_node))
     };
     for name in view.services.keys().filter(|name| leaves(name)) {
         if seen.contains(name) {
@@ -84,7 +84,7 @@ fn after(view: &View, failed: &BTreeSet<NodeName>) -> Failed {
             .collect();
         let may = |member: &ResourceName| {
             let facts = &view.services[member];
-            facts.wanted && facts.movable && facts.uses == BTreeSet::from([from.clone()])
+            facts.is_desired && facts.movable && facts.uses == BTreeSet::from([from.clone()])
         };
         seen.extend(set.iter().cloned());
         if !failed.contains(&from) && set.iter().all(may) {

@@ -36,7 +36,7 @@ pub(super) fn service(nodes: usize, (at, memory, priority, bits): Drawn) -> Serv
         facts.group = Some("g".to_owned());
     }
     if bit(7) && bit(8) && bit(9) {
-        (facts.stopped, facts.wanted, facts.movable) = (true, false, false);
+        (facts.stopped, facts.is_desired, facts.movable) = (true, false, false);
         facts.uses.clear();
     }
     if bit(10) && bit(11) {
@@ -46,7 +46,7 @@ pub(super) fn service(nodes: usize, (at, memory, priority, bits): Drawn) -> Serv
         facts.requests.cpu = "2".parse().ok();
     }
     if bit(14) && bit(15) && bit(16) {
-        facts.wanted = false;
+        facts.is_desired = false;
     }
     facts
 }

@@ -34,7 +34,7 @@ impl World {
     /// Updates the bound from the watchdog data in a node's report.
     pub(super) fn record_node_report(&mut self, node: &NodeName, value: &[u8]) {
         let Ok(report) = serde_json::from_slice::<NodeReport>(value) else {
-            return self.violate("readable records", format!("report of {node} cannot be read"));
+            return self.record_violation("readable records", format!("report of {node} cannot be read"));
         };
         let Some(machine) = self.machines.get_mut(node) else { return };
         let timings = &report.timings;
@@ -67,7 +67,10 @@ impl World {
             State::Armed { .. } | State::Expired { .. } => "before the report of the node contains armed",
             State::Released | State::Staying => "while the watchdog of the node has no deadline",
         };
-        self.violate("no service starts unguarded", format!("{name} is started on {node} {guard_problem}"));
+        self.record_violation(
+            "no service starts unguarded",
+            format!("{name} is started on {node} {guard_problem}"),
+        );
     }
 
     /// Checks the bounds of all machines, after every event.
@@ -94,7 +97,7 @@ impl World {
                 .into_iter()
                 .find(|name| self.reported_overruns.insert((invariant, node.clone(), name.clone())));
             if let Some(name) = new_overrun {
-                self.violate(invariant, format!("{name} on {node}"));
+                self.record_violation(invariant, format!("{name} on {node}"));
             }
         }
     }

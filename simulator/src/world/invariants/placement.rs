@@ -15,9 +15,9 @@ impl World {
         if self.rules_changed_at >= begun || self.queued_found_at.get(to).is_some_and(|at| *at >= begun) {
             return;
         }
-        let rules = self.rules_in_force();
+        let rules = self.active_rules();
         for problem in self.broken_rules(&rules, name, to) {
-            self.violate("strict rules hold after a move", problem);
+            self.record_violation("strict rules hold after a move", problem);
         }
     }
 
@@ -41,7 +41,7 @@ impl World {
     /// not checked. A service that a lost node last reported running is not checked either.
     pub(super) fn check_capacity(&mut self, name: &ResourceName, value: &[u8]) {
         let Ok(assignment) = serde_json::from_slice::<Assignment>(value) else {
-            return self.violate("readable records", format!("assignment of {name} cannot be read"));
+            return self.record_violation("readable records", format!("assignment of {name} cannot be read"));
         };
         let node = match assignment.action {
             Action::Start | Action::Restart => assignment.node,
@@ -63,7 +63,7 @@ impl World {
             .collect();
         for lacking_resource in self.lacking_capacity(&resource, &node, &other_services) {
             let problem = format!("{name} is assigned to {node}, which lacks {lacking_resource}");
-            self.violate("capacity is never exceeded", problem);
+            self.record_violation("capacity is never exceeded", problem);
         }
     }
 

@@ -67,13 +67,16 @@ impl World {
     /// Checks that a stored object still has the spec and the deletion that were acknowledged.
     pub(super) fn check_spec(&mut self, key: &str, value: &[u8]) {
         let Ok(value) = serde_json::from_slice::<Value>(value) else {
-            return self.violate("readable records", format!("{key} cannot be read"));
+            return self.record_violation("readable records", format!("{key} cannot be read"));
         };
         let is_lost = self.acknowledged.get(key).is_some_and(|(spec, deleted)| {
             !is_same_request(value.get("spec"), spec.as_ref()) || (*deleted && !is_deleted(&value))
         });
         if is_lost {
-            self.violate("no acknowledged write is lost", format!("{key} differs from the stored value"));
+            self.record_violation(
+                "no acknowledged write is lost",
+                format!("{key} differs from the stored value"),
+            );
         }
     }
 
@@ -81,7 +84,10 @@ impl World {
     pub(super) fn check_spec_deleted(&mut self, kind: Kind, key: &str) {
         let is_lost = self.acknowledged.remove(key).is_some_and(|(_, deleted)| !deleted);
         if is_lost && kind != Kind::Operation {
-            self.violate("no acknowledged write is lost", format!("{key} is missing without a deletion"));
+            self.record_violation(
+                "no acknowledged write is lost",
+                format!("{key} is missing without a deletion"),
+            );
         }
     }
 }
