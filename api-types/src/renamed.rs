@@ -269,7 +269,7 @@ fn rename_owned(value: &mut Value, renamed: &RenamedField, from: &str, to: &str)
     let entries = value.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut);
     for fields in entries.into_iter().flatten().filter_map(|entry| entry.get_mut("fieldsV1")) {
         change_maps_at(fields, &owned, &mut |map| {
-            rename(map, &format!("f:{from}"), &format!("f:{to}"), |tree| tree)
+            rename(map, &format!("f:{from}"), &format!("f:{to}"), |tree| tree);
         });
     }
 }
@@ -279,7 +279,9 @@ fn change_maps_at(value: &mut Value, path: &[&str], change: &mut dyn FnMut(&mut 
     match (path.split_first(), value) {
         (None, Value::Object(map)) => change(map),
         (Some((&"*", rest)), Value::Array(parts)) => {
-            parts.iter_mut().for_each(|part| change_maps_at(part, rest, change))
+            for part in parts {
+                change_maps_at(part, rest, change);
+            }
         }
         (Some((name, rest)), Value::Object(map)) => {
             if let Some(part) = map.get_mut(*name) {

@@ -28,7 +28,7 @@ enum Stage {
 pub struct Shutdown {
     stage: watch::Receiver<Stage>,
     /// Keeps the channel open in processes that have dropped their own trigger.
-    _sender: Arc<watch::Sender<Stage>>,
+    stage_sender: Arc<watch::Sender<Stage>>,
 }
 
 /// Trigger of a shutdown from inside the process, such as from a task that cannot continue, or from a test.
@@ -42,7 +42,7 @@ impl Shutdown {
     pub fn manual() -> (ShutdownTrigger, Shutdown) {
         let (sender, stage) = watch::channel(Stage::Running);
         let sender = Arc::new(sender);
-        (ShutdownTrigger { stage: Arc::clone(&sender) }, Shutdown { stage, _sender: sender })
+        (ShutdownTrigger { stage: Arc::clone(&sender) }, Shutdown { stage, stage_sender: sender })
     }
 
     /// Handles SIGTERM and SIGINT: the first signal requests the shutdown, a second signal of either kind forces it.
@@ -82,7 +82,7 @@ impl Shutdown {
 
     /// Returns a trigger for this shutdown.
     pub fn trigger(&self) -> ShutdownTrigger {
-        ShutdownTrigger { stage: Arc::clone(&self._sender) }
+        ShutdownTrigger { stage: Arc::clone(&self.stage_sender) }
     }
 
     async fn reached(&self, stage: Stage) {

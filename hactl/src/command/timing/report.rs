@@ -30,7 +30,7 @@ pub(super) struct Report {
     /// Failovers; nodes with equal values form one entry.
     failovers: Vec<Failover>,
     /// Nodes whose agent has not committed timings yet.
-    nodes_without_report: Vec<String>,
+    unreported_nodes: Vec<String>,
 }
 
 /// Longest failovers of nodes with equal values.
@@ -67,10 +67,10 @@ impl Report {
         subjects: &[FailoverSubject],
     ) -> Report {
         let mut failovers: Vec<Failover> = Vec::new();
-        let mut nodes_without_report = Vec::new();
+        let mut unreported_nodes = Vec::new();
         for subject in subjects {
             let Some((timings, watchdog)) = subject.timings_and_watchdog else {
-                nodes_without_report.push(subject.name.clone());
+                unreported_nodes.push(subject.name.clone());
                 continue;
             };
             let equal_failover = failovers.iter_mut().find(|failover| {
@@ -102,26 +102,26 @@ impl Report {
             .into_iter()
             .map(|(field, text)| format!("Cluster.spec.timing.{field} {text}"))
             .collect();
-        Report { profile, settings, problems, etcd: *store, failovers, nodes_without_report }
+        Report { profile, settings, problems, etcd: *store, failovers, unreported_nodes }
     }
 
     /// Returns `true` if the cluster's timings are valid and active on every node.
     pub(super) fn is_complete(&self) -> bool {
         self.problems.is_empty()
-            && self.nodes_without_report.is_empty()
+            && self.unreported_nodes.is_empty()
             && !self.failovers.iter().any(|failover| failover.differs_from_settings)
     }
 
     /// Returns the phases of the failovers, five lines each.
     pub(super) fn summary(&self, terminal: &Terminal) -> String {
         let mut sections = vec![self.problems(terminal)];
-        let is_single = self.failovers.len() == 1 && self.nodes_without_report.is_empty();
+        let is_single = self.failovers.len() == 1 && self.unreported_nodes.is_empty();
         for failover in &self.failovers {
             let name = terminal.paint(Style::Bold, &failover.nodes.join(", "));
             let heading = if is_single { String::new() } else { format!("{name}\n") };
             sections.push(heading + &failover.warning(terminal) + &failover.phases(terminal));
         }
-        sections.push(self.nodes_without_report(terminal));
+        sections.push(self.unreported_nodes(terminal));
         sections.retain(|section| !section.is_empty());
         sections.join("\n")
     }
@@ -136,7 +136,7 @@ impl Report {
             self.problems(terminal)
         )];
         sections.extend(self.failovers.iter().map(|failover| failover.explanation(terminal)));
-        sections.push(self.nodes_without_report(terminal));
+        sections.push(self.unreported_nodes(terminal));
         sections.retain(|section| !section.is_empty());
         sections.join("\n")
     }
@@ -146,11 +146,11 @@ impl Report {
         self.problems.iter().map(|problem| format!("  {invalid} {problem}\n")).collect()
     }
 
-    fn nodes_without_report(&self, terminal: &Terminal) -> String {
+    fn unreported_nodes(&self, terminal: &Terminal) -> String {
         let not_reported =
             terminal.paint(Style::Warn, "the agent has not reported its watchdog and timings yet");
         let line = |name: &String| format!("{}  {not_reported}\n", terminal.paint(Style::Bold, name));
-        self.nodes_without_report.iter().map(line).collect()
+        self.unreported_nodes.iter().map(line).collect()
     }
 
     fn settings(&self, terminal: &Terminal) -> String {

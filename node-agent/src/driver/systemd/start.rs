@@ -151,7 +151,7 @@ async fn start_transient_unit(
             Ok(job) => return Ok(Some(job)),
             // systemd has not unloaded the previous unit yet.
             Err(error) if error.has_name("UnitExists") && Instant::now() < deadline => {
-                sleep(POLL_INTERVAL).await
+                sleep(POLL_INTERVAL).await;
             }
             Err(error) => return Err(refused(unit, &error)),
         }
