@@ -55,12 +55,7 @@ impl World {
             "the journal records an action before it begins"
         );
         if service.exclusive {
-            let timings = self.core.active_timings;
-            let proven = self.proven_ms.expect("a heartbeat of this process");
-            assert!(
-                self.now_ms + timings.stop_margin_ms < proven + timings.heartbeat_valid_ms,
-                "after D − Ts"
-            );
+            self.check_before_margin();
         }
     }
 
@@ -72,9 +67,16 @@ impl World {
         assert_eq!((report.phase, replacement.phase), (Phase::Running, ReplacementPhase::Begun));
         assert_eq!(self.count(&service.name, "replace-secondary"), self.replacements.len());
         assert!(!self.replacements.contains(&replacement.uid), "{} was begun before", replacement.uid);
-        let timings = self.core.active_timings;
+        self.check_before_margin();
+    }
+
+    /// Asserts that the margin before the deadline of the last committed heartbeat is not reached. A shorter margin applies
+    /// as soon as the agent has read it, and D of a committed heartbeat stays.
+    fn check_before_margin(&self) {
+        let margin_ms = self.core.effective_timings().stop_margin_ms;
+        let valid_ms = self.core.active_timings.heartbeat_valid_ms;
         let proven = self.proven_ms.expect("a heartbeat of this process");
-        assert!(self.now_ms + timings.stop_margin_ms < proven + timings.heartbeat_valid_ms, "after D − Ts");
+        assert!(self.now_ms + margin_ms < proven + valid_ms, "after D − Ts");
     }
 
     /// Asserts FENCING 1, 3 and 6: every write of the agent carries its guards.

@@ -360,3 +360,25 @@ impl World {
         self.sync();
     }
 }
+
+/// A shorter profile is read in the first moment after an outage, when its margin is not reached but the longer one is.
+#[test]
+fn shorter_margin_applies_once_it_is_read() {
+    let mut world = World::active();
+    world.resource("web");
+    world.resource("mail");
+    let events = [
+        RandomEvent::Assign(0, 0),
+        RandomEvent::Wait(179),
+        RandomEvent::Net(Net::Down),
+        RandomEvent::Profile(true),
+        RandomEvent::Wait(3_321),
+        RandomEvent::Net(Net::Up),
+        RandomEvent::Assign(1, 0),
+    ];
+    for event in &events {
+        apply_event(&mut world, event);
+    }
+    world.advance(5_000);
+    assert_eq!(world.count("mail", "start"), 1);
+}
