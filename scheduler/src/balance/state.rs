@@ -250,7 +250,14 @@ impl<'a> State<'a> {
             self.placements[guest] = placement;
         }
         let newly_failing = |state: &State<'_>| {
-            let fails = touched().any(|host| state.fails_n1(host) && !may_fail.contains(&host));
+            // As in hbal, a node that already failed N+1 must at least have room for each new secondary alone.
+            let mut each = changes.iter().zip(before).zip(forced);
+            let lacks_room = each.any(|((&(guest, placement), old), forced)| {
+                let needed = state.problem.guests[guest].memory_reserved;
+                let is_full = |host| !old.contains(host) && state.host_states[host].memory_free <= needed;
+                !forced && needed > 0 && placement.secondary.is_some_and(is_full)
+            });
+            let fails = lacks_room || touched().any(|host| state.fails_n1(host) && !may_fail.contains(&host));
             (fails && !state.problem.settings.ignore_soft_errors).then_some(BlockingReason::Reserve)
         };
         let blocked = blocked

@@ -131,3 +131,30 @@ fn offline_node_is_emptied_despite_n1_failure() {
     );
     assert!((plan.end() - 8.224_305_56).abs() < 1e-8, "{}", plan.end());
 }
+
+/// A node that already fails N+1 becomes the secondary of an instance only if it has more free memory than this instance
+/// needs, as with hbal 3.0.2. The limit does not apply with `ignore_soft_errors`.
+#[test]
+fn node_that_fails_n1_needs_room_for_each_new_secondary() {
+    let moves = |free: i64, ignore_soft_errors: bool| {
+        let text = format!(
+            "g|u|preferred||\n\n\
+            a|32000|512|27392|9000|9000|16|N|u|1||N|0|0|1.0\n\
+            b|32000|512|3000|9000|9000|16|N|u|1||N|0|0|1.0\n\
+            c|32000|512|{free}|9000|9000|16|N|u|1||N|0|0|1.0\n\
+            d|32000|512|15296|9000|9000|16|N|u|1||N|0|0|1.0\n\n\
+            i|4096|500|1|running|Y|a|b|drbd||1\n\
+            j|16192|500|1|running|Y|d|c|drbd||1\n\n\n"
+        );
+        let cluster = super::text::read(&text).unwrap();
+        let settings = Settings { ignore_soft_errors, ..Settings::default() };
+        let problem = Problem::new(&cluster, 0, &settings);
+        let to = Placement { primary: 0, secondary: Some(2) };
+        State::new(&problem, &problem.start).change(&[(0, to)])
+    };
+    for (free, ignore_soft_errors, expected) in
+        [(3000, false, false), (4096, false, false), (4097, false, true), (3000, true, true)]
+    {
+        assert_eq!(moves(free, ignore_soft_errors), expected, "{free} MiB, {ignore_soft_errors}");
+    }
+}
