@@ -1,9 +1,9 @@
 //! Quality and duration of plans: `cargo bench -p ha-scheduler --bench balance -- [--nodes N] [--single N] [--hbal N]
-//! [--interruptions N] [--family NAME]`.
+//! [--interruptions N] [--family NAME] [--size NODESxINSTANCES] [--seed N]`.
 //!
 //! Each line compares the single-step search with the search of this project on one seeded cluster.
 //!
-//! - `--nodes` is the largest size (default 200).
+//! - `--nodes` is the largest size (default 200). `--size` selects one size, which need not be in the list.
 //! - `--single` is the largest size for the exhaustive single-step search (default 100).
 //! - `--interruptions` is the number of steps after which each plan is interrupted and computed again (default 0). The
 //!   output contains the highest ratio to the score without an interruption, and the number of ratios above 1.02.
@@ -42,6 +42,15 @@ fn main() {
     let (largest, single, largest_other) = (most("--nodes", 200), most("--single", 100), most("--hbal", 20));
     let interruptions = most("--interruptions", 0);
     let only = std::env::args().skip_while(|word| word != "--family").nth(1);
+    let seed = most("--seed", 1) as u64;
+    let size = std::env::args().skip_while(|word| word != "--size").nth(1).and_then(|size| {
+        let (nodes, instances) = size.split_once('x')?;
+        Some((nodes.parse().ok()?, instances.parse().ok()?))
+    });
+    let sizes = size.map_or_else(
+        || SIZES.into_iter().filter(|(nodes, _)| *nodes <= largest).collect(),
+        |size: (usize, usize)| vec![size],
+    );
     let other = version();
     println!(
         "{}",
@@ -64,12 +73,12 @@ fn main() {
         "ratio",
         "again"
     );
-    for (nodes, instances) in SIZES.into_iter().filter(|(nodes, _)| *nodes <= largest) {
+    for (nodes, instances) in sizes {
         for (family, name) in Family::ALL {
             if only.as_deref().is_some_and(|only| only != name) {
                 continue;
             }
-            let file = cluster(family, nodes, instances, 1);
+            let file = cluster(family, nodes, instances, seed);
             line(name, &file, (nodes, instances), nodes <= single, interruptions);
             if other.is_some() {
                 print!(" {}", compared(&file, nodes <= largest_other, &own_values(&file)));

@@ -73,24 +73,32 @@ fn cost(problem: &Problem, guest: usize, to: Placement) -> MoveCost {
     }
 }
 
-/// Searches for the final placements of all instances, from the placement in `state`. The cost does not increase.
-pub(super) fn anneal(state: &mut State<'_>, limits: SearchLimits, random: &mut Random, time: &TimeLimit<'_>) {
+/// Searches for the final placements of all instances, from the placement in `state`, and returns their cost. The cost does
+/// not increase.
+pub(super) fn anneal(
+    state: &mut State<'_>,
+    limits: SearchLimits,
+    random: &mut Random,
+    time: &TimeLimit<'_>,
+) -> f64 {
     let search = Search::new(state, limits);
     if search.proposals.is_empty() {
-        return;
+        return search.cost();
     }
     let cost_before = search.cost();
     let placements = state.placements().to_vec();
     let mut landscape = PlacementLandscape { search, state };
     cool(&mut landscape, limits.evaluations, random, time);
     let PlacementLandscape { search, state } = landscape;
-    if search.cost() > cost_before {
+    let cost = search.cost();
+    if cost > cost_before {
         for (guest, placement) in placements.into_iter().enumerate() {
             if state.placement(guest) != placement {
                 state.restore(guest, placement);
             }
         }
     }
+    cost.min(cost_before)
 }
 
 /// Maximum increase of the cost that is considered, in multiples of the temperature. The search would accept a larger

@@ -175,6 +175,11 @@ proptest! {
         let plan = plan(&problem, &goal);
         // If almost nothing can be gained, moves must be worth their cost.
         prop_assert!(plan.end() <= single.end() + 1e-9 || plan.end() <= start && single.end() > 0.99 * start);
+        let is_left = |placement: &Placement| placement.nodes().any(|host| problem.hosts[host].offline);
+        let placements = plan.placements(&problem).into_iter().zip(single.placements(&problem));
+        for (guest, (ours, other)) in placements.enumerate() {
+            prop_assert!(!is_left(&ours) || is_left(&other), "instance {guest} left on an offline node");
+        }
     }
 
     #[test]

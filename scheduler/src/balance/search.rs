@@ -65,6 +65,13 @@ const MAX_INSTANCES_FOR_TWO_THREADS: usize = 1000;
 const REPEATED_INSTANCES: usize = 960;
 const MAX_REPETITIONS: usize = 30;
 
+/// Number of instances up to which the score of a plan does not rise after a step. In larger clusters, an interrupted plan
+/// finds other moves.
+const MAX_INSTANCES_WITHOUT_RISES: usize = 64;
+
+/// Maximum ratio of the final score of an interrupted plan to the score without the interruption.
+const CONTINUED_RATIO: f64 = 1.02;
+
 /// Maximum number of examined steps for the plan by the best single steps. A faster search replaces it in clusters that
 /// probably need more.
 const MAX_EXAMINED_STEPS: usize = 5_000_000;
@@ -123,7 +130,15 @@ fn search_once(problem: &Problem, goal: &Goal, time: &TimeLimit<'_>) -> Plan {
     let is_kept = goal.keeps_single_steps
         && annealed.end() >= greedy.end() - MIN_GAIN
         && greedy.steps.len() <= annealed.steps.len();
-    if better && !is_kept { annealed } else { greedy }
+    let is_chosen = better && !is_kept && !leaves_other_instances(problem, &annealed, &greedy);
+    if is_chosen { annealed } else { greedy }
+}
+
+/// Returns `true` if the plan leaves an instance on an offline node that the other plan moves away.
+fn leaves_other_instances(problem: &Problem, plan: &Plan, other: &Plan) -> bool {
+    let is_left = |placement: Placement| placement.nodes().any(|host| problem.hosts[host].offline);
+    let mut placements = plan.placements(problem).into_iter().zip(other.placements(problem));
+    placements.any(|(one, other)| is_left(one) && !is_left(other))
 }
 
 /// Returns the default number of evaluations for this number of instances.
@@ -144,20 +159,32 @@ struct FinalPlacementSearch<'b> {
 impl FinalPlacementSearch<'_> {
     /// Searches once, and returns the plan that leads to the result.
     fn search_once(self, random: &mut Random, time: &TimeLimit<'_>) -> Plan {
-        let FinalPlacementSearch { problem, start_placements, limits, goal } = self;
-        let mut state = State::new(problem, start_placements);
-        anneal(&mut state, limits, random, time);
-        let targets = state.placements().to_vec();
+        let (targets, _) = self.find_targets(random, time);
+        self.plan_to(&targets, random, time)
+    }
+
+    /// Returns final placements and their cost.
+    fn find_targets(self, random: &mut Random, time: &TimeLimit<'_>) -> (Vec<Placement>, f64) {
+        let mut state = State::new(self.problem, self.start_placements);
+        let cost = anneal(&mut state, self.limits, random, time);
+        (state.placements().to_vec(), cost)
+    }
+
+    /// Returns the plan that leads to these placements.
+    fn plan_to(self, targets: &[Placement], random: &mut Random, time: &TimeLimit<'_>) -> Plan {
+        let FinalPlacementSearch { problem, limits, goal, .. } = self;
         let begin = State::new(problem, &problem.start);
         let start = begin.score();
         let run = |order: &Order| {
-            let steps = order.run(&mut begin.clone(), &targets);
-            (finish(problem, Plan { start, steps: steps.clone() }, goal), steps)
+            let steps = order.run(&mut begin.clone(), targets);
+            let plan = finish(problem, Plan { start, steps: steps.clone() }, goal);
+            let is_small = problem.guests.len() <= MAX_INSTANCES_WITHOUT_RISES;
+            (if is_small { truncate_before_rise(plan) } else { plan }, steps)
         };
-        let (mut plan, steps) = run(&Order::descending(&begin, &targets));
+        let (mut plan, steps) = run(&Order::descending(&begin, targets));
         let scores = || std::iter::once(start).chain(steps.iter().map(|step| step.score));
         let rises = scores().zip(scores().skip(1)).any(|(before, after)| after > before + MIN_GAIN);
-        if let Some(gentle) = rises.then(|| Order::gentle(&begin, &targets)).flatten() {
+        if let Some(gentle) = rises.then(|| Order::gentle(&begin, targets)).flatten() {
             let (other, _) = run(&gentle);
             if other.end() <= plan.end() + MIN_GAIN {
                 plan = other;
@@ -175,7 +202,11 @@ impl FinalPlacementSearch<'_> {
             if time.has_cut() {
                 break;
             }
-            best = self.better(best, self.search_once(random, time));
+            // The steps to placements of a higher cost cannot be a better plan.
+            let (targets, cost) = self.find_targets(random, time);
+            if cost < self.limits.cost(&best) - MIN_GAIN {
+                best = self.better(best, self.plan_to(&targets, random, time));
+            }
         }
         best
     }
@@ -207,6 +238,21 @@ fn by_single_steps(state: &mut State<'_>, goal: &Goal, random: &mut Random, time
         approximate_steepest(state, random, goal.max_length, time)
     };
     Plan { start, steps }
+}
+
+/// Truncates a plan before a score that is exceeded later, unless the plan could as well end there. A plan that is
+/// interrupted at that score cannot be continued, because no step may end above the initial score.
+fn truncate_before_rise(mut plan: Plan) -> Plan {
+    let (mut later, end) = (plan.end(), plan.end());
+    let mut length = plan.steps.len();
+    for (index, step) in plan.steps.iter().enumerate().rev() {
+        if later > step.score + MIN_GAIN && step.score > end * CONTINUED_RATIO {
+            length = index + 1;
+        }
+        later = later.max(step.score);
+    }
+    plan.steps.truncate(length);
+    plan
 }
 
 /// Drops the steps that a plan must not or need not make.
@@ -259,4 +305,33 @@ fn truncate_at_best(mut plan: Plan, goal: &Goal) -> Plan {
     }
     plan.steps.truncate(best.1);
     plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::moves::StepKind;
+    use super::super::plan::{Plan, Step};
+    use super::super::problem::Placement;
+    use super::truncate_before_rise;
+
+    #[test]
+    fn plan_ends_before_a_score_that_is_exceeded_later() {
+        let length = |scores: &[f64]| {
+            let at = |primary| Placement { primary, secondary: None };
+            let step =
+                |&score: &f64| Step { guest: 0, from: at(0), to: at(1), kind: StepKind::MoveTo, score };
+            truncate_before_rise(Plan { start: 10.0, steps: scores.iter().map(step).collect() }).steps.len()
+        };
+        for (scores, expected) in [
+            (vec![], 0),
+            (vec![3.0, 1.0, 0.3], 3),
+            // The exchange of the second and third step could not be made after the first step.
+            (vec![1.0, 3.0, 0.3], 1),
+            (vec![5.0, 1.0, 3.0, 0.5, 0.8, 0.3], 2),
+            // The plan could as well end after the first step.
+            (vec![0.301, 0.4, 0.3], 3),
+        ] {
+            assert_eq!(length(&scores), expected, "{scores:?}");
+        }
+    }
 }
