@@ -14,8 +14,8 @@ pub use exec::ExecDriver;
 pub use external::ExternalDriver;
 pub use identity::Identity;
 pub use libvirt::{
-    DefinitionError, DomainDefinition, LibvirtDriver, LibvirtMigration, NODE_PLACEHOLDER, console_log,
-    is_domain_name,
+    DefinitionError, DomainDefinition, HostAccess, LibvirtDriver, LibvirtMigration, NODE_PLACEHOLDER,
+    console_log, is_domain_name,
 };
 pub use lxc::LxcDriver;
 pub use ocf::OcfDriver;

@@ -29,6 +29,7 @@ pub mod meta;
 pub mod metric;
 pub mod names;
 pub mod node;
+pub mod node_policy;
 pub mod notification;
 pub mod object;
 pub mod ocf;

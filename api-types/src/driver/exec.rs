@@ -45,3 +45,13 @@ pub struct ExecDriver {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }
+
+impl ExecDriver {
+    /// Returns all programs of the service, each with its arguments.
+    pub fn programs(&self) -> impl Iterator<Item = &Vec<String>> {
+        let ExecDriver { command, start, stop, monitor, migrate, replace_secondary, .. } = self;
+        [command, start, stop, monitor, migrate, replace_secondary]
+            .into_iter()
+            .filter(|program| !program.is_empty())
+    }
+}

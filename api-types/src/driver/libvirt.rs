@@ -2,7 +2,7 @@
 
 mod definition;
 
-pub use definition::{DefinitionError, DomainDefinition, console_log, is_domain_name};
+pub use definition::{DefinitionError, DomainDefinition, HostAccess, console_log, is_domain_name};
 
 use crate::id::NodeName;
 use crate::quantity::Amounts;
@@ -43,6 +43,9 @@ pub struct LibvirtDriver {
     #[serde(skip)]
     #[schemars(skip)]
     requested: Memo<Amounts>,
+    /// Access to the host in `xml`, computed once.
+    #[serde(skip)]
+    host_access: Memo<Option<HostAccess>>,
 }
 
 /// Settings for live migration of a virtual machine.
@@ -105,9 +108,14 @@ impl LibvirtDriver {
 
     /// Returns the processors and memory in the definition of the resource; empty if the definition is in a file.
     pub fn requested_amounts(&self) -> Amounts {
-        self.requested.get_or(|| {
+        *self.requested.get_or(|| {
             DomainDefinition::parse(&self.xml).map(|definition| definition.amounts).unwrap_or_default()
         })
+    }
+
+    /// Returns what the definition in the resource takes from the host; `None` if it cannot be read.
+    pub fn host_access(&self) -> Option<&HostAccess> {
+        self.host_access.get_or(|| HostAccess::parse(&self.xml)).as_ref()
     }
 }
 
@@ -130,9 +138,9 @@ impl LibvirtMigration {
 #[derive(Clone, Debug, Default)]
 struct Memo<T>(OnceLock<T>);
 
-impl<T: Copy> Memo<T> {
-    fn get_or(&self, compute: impl FnOnce() -> T) -> T {
-        *self.0.get_or_init(compute)
+impl<T> Memo<T> {
+    fn get_or(&self, compute: impl FnOnce() -> T) -> &T {
+        self.0.get_or_init(compute)
     }
 }
 

@@ -176,6 +176,9 @@ reasons! {
         /// Excluded by a strict node-affinity rule.
         NodeAffinity => "node is excluded by a strict node-affinity rule",
             "change the rule named in the message, or set strict: false",
+        /// The node's policy does not allow the service.
+        NodePolicy => "policy of the node does not allow the service",
+            "change policy in /etc/hactl/agent.yaml on the node and restart its agent, or change the resource",
         /// A service with strict anti-affinity uses the node.
         NegativePartner => "a service with strict anti-affinity uses the node",
             "move the other service away, or change the rule named in the message",

@@ -78,6 +78,74 @@ impl DomainDefinition {
     }
 }
 
+/// Access of a definition to the host, beyond processors, memory and virtual devices.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostAccess {
+    /// Elements that give the domain a device of the host, or choose programs, files or options of the hypervisor.
+    pub elements: Vec<String>,
+    /// Absolute paths of the host in attributes and texts.
+    pub paths: Vec<String>,
+}
+
+/// Elements that count as access to the host. Elements of a namespace are options of the hypervisor, and also count.
+const HOST_ELEMENTS: [&str; 10] = [
+    "hostdev",
+    "filesystem",
+    "emulator",
+    "kernel",
+    "initrd",
+    "bootloader",
+    "loader",
+    "nvram",
+    "script",
+    // With a label, a domain can run as root and without confinement.
+    "seclabel",
+];
+
+/// Values of attribute `type` that give the domain a device of the host.
+const HOST_TYPES: [&str; 3] = ["hostdev", "nvme", "passthrough"];
+
+/// Attributes that contain a path, absolute or relative to the root directory.
+const PATH_ATTRIBUTES: [&str; 4] = ["file", "dir", "path", "socket"];
+
+/// Paths that every domain may name.
+const HARMLESS_PATHS: [&str; 2] = ["/dev/urandom", "/dev/random"];
+
+impl HostAccess {
+    /// Parses a definition; an empty text takes nothing. Returns `None` if the text is not XML.
+    pub(super) fn parse(xml: &str) -> Option<HostAccess> {
+        let mut access = HostAccess::default();
+        if xml.trim().is_empty() {
+            return Some(access);
+        }
+        let document = Document::parse(xml).ok()?;
+        // The hypervisor ignores metadata.
+        let is_metadata =
+            |node: Node<'_, '_>| node.ancestors().any(|ancestor| ancestor.has_tag_name("metadata"));
+        for element in document.descendants().filter(|node| node.is_element() && !is_metadata(*node)) {
+            let tag = element.tag_name();
+            let is_host_type = element.attribute("type").is_some_and(|value| HOST_TYPES.contains(&value));
+            if tag.namespace().is_some() || HOST_ELEMENTS.contains(&tag.name()) || is_host_type {
+                access.elements.push(tag.name().to_owned());
+            }
+            // A comment divides the text of an element, but not the value that libvirt reads.
+            let text: String =
+                element.children().filter_map(|node| node.text().filter(|_| node.is_text())).collect();
+            let attributes = element.attributes().map(|attribute| (attribute.name(), attribute.value()));
+            for (name, value) in attributes.chain([(tag.name(), text.as_str())]) {
+                let value = value.trim();
+                let is_path = value.starts_with('/')
+                    || (PATH_ATTRIBUTES.contains(&name) && !value.is_empty())
+                    || (name == "dev" && value.contains('/'));
+                if is_path && !HARMLESS_PATHS.contains(&value) {
+                    access.paths.push(value.to_owned());
+                }
+            }
+        }
+        Some(access)
+    }
+}
+
 /// Returns the file to which libvirt copies the output of the domain's first serial port or console; `None` if its
 /// definition names no such file.
 pub fn console_log(xml: &str) -> Option<String> {
@@ -216,6 +284,29 @@ mod tests {
         check("<console type='pty'><log file='relative'/></console>", None);
         check("<disk><log file='/c'/></disk>", None);
         assert_eq!(console_log("<domain>"), None);
+    }
+
+    #[test]
+    fn access_to_the_host_is_found() {
+        let check = |devices: &str, elements: &[&str], paths: &[&str]| {
+            let xml = format!("<domain><name>a</name><devices>{devices}</devices></domain>");
+            let expected = HostAccess {
+                elements: elements.iter().map(ToString::to_string).collect(),
+                paths: paths.iter().map(ToString::to_string).collect(),
+            };
+            assert_eq!(HostAccess::parse(&xml), Some(expected), "{devices}");
+        };
+        check("<disk type='volume'><source pool='p' volume='v'/><target dev='vda'/></disk>", &[], &[]);
+        check("<disk><source protocol='rbd' name='pool/image'/></disk>", &[], &[]);
+        check("<rng><backend model='random'>/dev/urandom</backend></rng>", &[], &[]);
+        check("<disk><source file='/srv/a'/></disk>", &[], &["/srv/a"]);
+        check("<disk><source file='etc/shadow'/></disk>", &[], &["etc/shadow"]);
+        check("<disk><source dev='../dev/sda'/></disk>", &[], &["../dev/sda"]);
+        check("<source><path><!-- -->/e<!-- -->tc<![CDATA[/x]]></path></source>", &[], &["/etc/x"]);
+        check("<interface type='hostdev'/><seclabel/>", &["interface", "seclabel"], &[]);
+        check("<metadata><a xmlns='x'>/etc</a></metadata><a xmlns='x'/>", &["a"], &[]);
+        assert_eq!(HostAccess::parse(" "), Some(HostAccess::default()));
+        assert_eq!(HostAccess::parse("<!DOCTYPE d [<!ENTITY a '/etc'>]><domain/>"), None);
     }
 
     #[test]
