@@ -35,7 +35,7 @@ pub enum ConfigError {
 /// Each option with a long flag `--store-timeout` is also the variable `<PREFIX>_STORE_TIMEOUT` and the key
 /// `storeTimeout` of the YAML file. `--config` or `<PREFIX>_CONFIG` names the file. Flags take precedence over
 /// variables, variables over the file, and the file over the default. A list in the file is equivalent to a flag that
-/// is given several times.
+/// is given several times. A map is valid for a flag with value name `YAML`, and equivalent to its text.
 ///
 /// # Errors
 /// Fails if the file has an unknown key (the error has the line and the nearest known key), or if a value is invalid
@@ -83,6 +83,9 @@ fn with_environment(command: Command, prefix: &str) -> Command {
 
 const CONFIG: &str = "config";
 
+/// Value name of flags whose value is YAML: the file contains a map for such a flag.
+const YAML: &str = "YAML";
+
 /// Returns `true` if the file and the environment can set an option; they cannot set help and version.
 fn is_configurable(argument: &Arg) -> bool {
     matches!(
@@ -108,19 +111,28 @@ fn with_file(mut command: Command, path: &Path) -> Result<Command, ConfigError> 
     // A file with only comments is an empty map.
     let options: Option<BTreeMap<String, Value>> =
         serde_yaml::from_str(&text).map_err(|error| refused(error.to_string()))?;
-    let flag_ids: BTreeMap<String, clap::Id> = command
+    let flags: BTreeMap<String, (clap::Id, bool)> = command
         .get_arguments()
         .filter(|argument| is_configurable(argument) && argument.get_id() != CONFIG)
-        .filter_map(|argument| Some((camel_case(argument.get_long()?), argument.get_id().clone())))
+        .filter_map(|argument| {
+            let is_yaml =
+                argument.get_value_names().is_some_and(|names| names.iter().any(|name| name == YAML));
+            Some((camel_case(argument.get_long()?), (argument.get_id().clone(), is_yaml)))
+        })
         .collect();
     let mut problems = Vec::new();
     for (key, value) in options.unwrap_or_default() {
         let place = file_location(path, &text, &key);
-        let Some(id) = flag_ids.get(&key) else {
-            problems.push(format!("{place}: unknown key `{key}`{}", most_similar(&key, flag_ids.keys())));
+        let Some((id, is_yaml)) = flags.get(&key) else {
+            problems.push(format!("{place}: unknown key `{key}`{}", most_similar(&key, flags.keys())));
             continue;
         };
-        match argument_values(&value) {
+        let values = if *is_yaml && value.is_object() {
+            Ok(Some(vec![value.to_string()]))
+        } else {
+            argument_values(&value)
+        };
+        match values {
             Ok(None) => {}
             Ok(Some(words)) => {
                 command = command.mut_arg(id, |argument| {
@@ -205,6 +217,8 @@ mod tests {
         endpoint: Vec<String>,
         #[arg(long)]
         allow_old_store: bool,
+        #[arg(long, value_name = "YAML")]
+        limits: Option<String>,
     }
 
     fn check(file: &str, flags: &[&str]) -> Result<Options, String> {
@@ -223,11 +237,20 @@ mod tests {
             max_workers: 2,
             endpoint: vec!["a".to_owned(), "b".to_owned()],
             allow_old_store: true,
+            limits: None,
         };
         assert_eq!(check(file, &[]), Ok(expected));
         let with_flags = check(file, &["--max-workers", "9", "--endpoint", "c"]).unwrap();
         assert_eq!((with_flags.max_workers, with_flags.endpoint), (9, vec!["c".to_owned()]));
         assert_eq!(with_flags.node_name, "node1");
+    }
+
+    #[test]
+    fn maps_in_the_config_file_are_values_of_yaml_flags() {
+        let options = check("nodeName: n\nlimits:\n  a: [b, 1]\n", &[]).unwrap();
+        assert_eq!(options.limits.as_deref(), Some(r#"{"a":["b",1]}"#));
+        let options = check("nodeName: n\nlimits: {a: b}\n", &["--limits", "{}"]).unwrap();
+        assert_eq!(options.limits.as_deref(), Some("{}"));
     }
 
     #[test]
