@@ -4,6 +4,7 @@ use crate::check::Check;
 use crate::id::{BootId, Epoch, NodeName, OperationName};
 use crate::kind::Kind;
 use crate::meta::Condition;
+use crate::node_policy::NodePolicy;
 use crate::object::{Object, Spec};
 use crate::quantity::Amounts;
 use crate::reason::Reason;
@@ -269,6 +270,9 @@ pub struct NodeStatus {
     /// Drivers that are available on the node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub drivers: Vec<String>,
+    /// Services that the node runs, from the configuration of its agent. Absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<NodePolicy>,
     /// Capacity of the node.
     pub capacity: Amounts,
     /// Sum of the requests of the node's services.

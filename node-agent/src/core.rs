@@ -29,6 +29,7 @@ mod migration;
 mod moving_away;
 mod permit;
 mod pets;
+mod policy;
 mod reception;
 mod registration;
 mod replacement;
@@ -112,6 +113,7 @@ const MAX_ROUNDS: usize = 64;
 /// #     is_virtual: false,
 /// #     sleep_protection: None,
 /// #     drivers: vec!["systemd".to_owned()],
+/// #     policy: None,
 /// #     hardware: ha_node_agent::core::Hardware::default(),
 /// #     version: "1".to_owned(),
 /// # };

@@ -102,6 +102,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         is_virtual: options.machine_is_virtual(),
         sleep_protection: Some(sleep::prevent_sleep(&options, inputs.clone()).await),
         drivers: drivers.usable_names().await,
+        policy: options.policy.clone(),
         hardware: identity::hardware(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };

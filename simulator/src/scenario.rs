@@ -14,6 +14,7 @@ pub use step::{Moment, Step, StepCommand};
 
 use crate::duration::Duration;
 use ha_api_types::id::{NodeName, ResourceName};
+use ha_api_types::node_policy::NodePolicy;
 use ha_api_types::quantity::Amounts;
 use ha_api_types::record::SleepProtection;
 use ha_api_types::resource::ServiceState;
@@ -64,6 +65,8 @@ pub struct Machine {
     pub capacity: Amounts,
     /// Names of the drivers that the agent provides.
     pub drivers: Vec<String>,
+    /// Policy of the node; `None`: every service.
+    pub policy: Option<NodePolicy>,
     /// Kind of watchdog.
     pub watchdog: Device,
     /// `true` if the machine is itself virtual, so that it could be paused together with its clock.

@@ -248,6 +248,7 @@ impl World {
                     sleep: machine.sleep,
                     has_drivers: true,
                     drivers: machine.drivers.clone(),
+                    policy: machine.policy.clone(),
                     is_virtual: machine.is_virtual,
                     device: machine.watchdog,
                     fence_devices: FenceDeviceCondition::Works,

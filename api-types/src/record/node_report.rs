@@ -3,6 +3,7 @@
 use super::{HoldTerms, Leave, MachineIds, WatchdogTest};
 use crate::cluster::OnEtcdLoss;
 use crate::id::{BootId, Epoch, ResourceName, Revision};
+use crate::node_policy::NodePolicy;
 use crate::protocol::Protocol;
 use crate::quantity::{Amounts, Quantity};
 use crate::reason::Reason;
@@ -60,6 +61,9 @@ pub struct NodeReport {
     /// Drivers that the agent supports.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub drivers: Vec<String>,
+    /// The node's policy; `None` if it allows every service, and in reports of older agents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<NodePolicy>,
     /// Version of the agent.
     pub version: String,
     /// Highest protocol version that the agent can read.

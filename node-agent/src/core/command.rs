@@ -53,6 +53,21 @@ pub enum Command {
 }
 
 impl Command {
+    /// Returns `true` if the command begins to run programs of a service here that does not run here yet.
+    pub fn starts_service(&self) -> bool {
+        match self {
+            Command::Start | Command::Receive | Command::ReplaceSecondary { .. } => true,
+            Command::Probe
+            | Command::Stop { .. }
+            | Command::Kill
+            | Command::Arrive { .. }
+            | Command::Migrate { .. }
+            | Command::EndMigration
+            | Command::CloseReception
+            | Command::EndReplacement => false,
+        }
+    }
+
     /// Returns the name that is printed and used as a metric label.
     pub fn name(&self) -> &'static str {
         match self {

@@ -2,6 +2,7 @@
 
 use ha_api_types::id::{BootId, NodeName};
 use ha_api_types::keys::Keys;
+use ha_api_types::node_policy::NodePolicy;
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::record::SleepProtection;
 
@@ -35,6 +36,8 @@ pub struct Config {
     pub sleep_protection: Option<SleepProtection>,
     /// Names of the drivers that the node can serve, sorted.
     pub drivers: Vec<String>,
+    /// Policy of the node; `None` if the node allows every service.
+    pub policy: Option<NodePolicy>,
     /// Processors and memory of the machine.
     pub hardware: Hardware,
     /// The agent's version.

@@ -1,6 +1,6 @@
 //! The closed set of effects that an agent can request from its shell.
 
-use super::command::{Command, CommandId};
+use super::command::{Command, CommandId, CommandResult};
 use super::journal::Journal;
 use crate::watchdog::protocol::Request;
 use ha_api_types::event::Event;
@@ -80,6 +80,13 @@ pub enum Effect {
         command: Command,
         /// The definition for the command; for a running service, the definition of its start.
         service: Box<ServiceDefinition>,
+    },
+    /// Answer a command with this result, without its driver: the node's policy forbids it.
+    Refuse {
+        /// Id of the command.
+        id: CommandId,
+        /// The result, for [`super::Input::Ended`].
+        result: CommandResult,
     },
     /// Cancel a command. The shell still answers the command, with its result or with `Cancelled`.
     Cancel(CommandId),

@@ -63,6 +63,7 @@ impl AgentCore {
             capacity: self.config.hardware.capacity,
             threads: self.config.hardware.threads,
             drivers: self.config.drivers.clone(),
+            policy: self.config.policy.clone(),
             version: self.config.version.clone(),
             protocol: Protocol::CURRENT,
         }

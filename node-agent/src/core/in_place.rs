@@ -12,7 +12,8 @@ impl AgentCore {
     /// the service, in this process or the next one, then uses that definition.
     ///
     /// The definition is adopted only while no command runs: a running command ends under the definition with which it
-    /// began. A definition with another identity or another `exclusive` is not adopted.
+    /// began. A definition with another identity or another `exclusive` is not adopted, nor one that the node's policy
+    /// forbids.
     pub(super) fn adopt_confirmed_definition(&mut self, now: &Now, service: &mut Service) {
         // This check runs at every step of every service, so it runs before any copy is made.
         let is_confirmed = self
@@ -35,6 +36,7 @@ impl AgentCore {
         if service.definition == confirmed
             || service.definition.uid != confirmed.uid
             || !service.definition.may_replace(&confirmed)
+            || self.start_refusal(&confirmed).is_some()
         {
             return;
         }

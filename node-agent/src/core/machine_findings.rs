@@ -112,6 +112,7 @@ impl AgentCore {
                     || fencing.devices.iter().any(FenceDevice::confirms_power_off)
             }),
             require_tested: self.view.cluster().is_some_and(|cluster| cluster.spec.fencing.require_tested),
+            policy: self.config.policy.clone(),
             timings: self.active_timings,
         }
     }

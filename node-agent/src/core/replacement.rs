@@ -171,11 +171,7 @@ impl AgentCore {
                 present: requested.present.clone(),
                 node: requested.node.clone(),
             };
-            self.effects.push_back(Effect::Run {
-                id,
-                command,
-                service: Box::new(requested.definition.clone()),
-            });
+            self.push_command(id, command, requested.definition.clone());
             service.replacing = Replacing::Run { replacement: Box::new(requested), task: id };
             self.changed = true;
             return;
@@ -252,7 +248,7 @@ impl AgentCore {
         let id = CommandId(self.next_id());
         self.commands.insert(id, service.name().clone());
         let command = Command::EndReplacement;
-        self.effects.push_back(Effect::Run { id, command, service: Box::new(clearing.definition.clone()) });
+        self.push_command(id, command, clearing.definition.clone());
         service.replacing =
             Replacing::Clear(Box::new(Clearing { task: Some(id), not_before: None, ..clearing.clone() }));
         self.changed = true;

@@ -71,6 +71,12 @@ impl AgentCore {
             });
             return;
         }
+        if matches!(phase, Phase::Starting | Phase::Receiving)
+            && let Some(failure) = self.start_refusal(&assignment.definition)
+        {
+            service.transition_to(Step::Unwind { uid, failure });
+            return;
+        }
         if phase == Phase::Starting
             && !resumes
             && service.presence != Presence::Stopped

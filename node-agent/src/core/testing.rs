@@ -15,6 +15,7 @@ mod machine_findings;
 mod measuring;
 mod migrations;
 mod permits;
+mod policies;
 mod properties;
 mod refusing;
 mod registering;
@@ -349,6 +350,7 @@ impl World {
                     self.finish(id, &command, &service);
                 }
             }
+            Effect::Refuse { id, result } => self.input(Input::Ended { id, result }),
             // A driver may take any time to end a canceled command.
             Effect::Cancel(_) if self.hold_cancels => {}
             Effect::Cancel(id) => {

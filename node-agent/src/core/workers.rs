@@ -9,6 +9,7 @@ use super::{AgentCore, JournalEntry, Now};
 use ha_api_types::id::{ActionUid, ResourceName, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Observed, Phase};
+use ha_api_types::resource::ServiceDefinition;
 use std::cmp::Reverse;
 
 /// Largest number of parallel verifications while the node is cleared or killed.
@@ -189,7 +190,17 @@ impl AgentCore {
             | Command::EndReplacement => {}
         }
         self.commands.insert(id, name.clone());
-        self.effects.push_back(Effect::Run { id, command, service: Box::new(service.definition.clone()) });
+        let definition = service.definition.clone();
+        self.push_command(id, command, definition);
+    }
+
+    /// Sends a command to its driver, or answers it if the node's policy forbids it.
+    pub(super) fn push_command(&mut self, id: CommandId, command: Command, definition: ServiceDefinition) {
+        let effect = match self.refused_result(&command, &definition) {
+            Some(result) => Effect::Refuse { id, result },
+            None => Effect::Run { id, command, service: Box::new(definition) },
+        };
+        self.effects.push_back(effect);
     }
 
     pub(super) fn on_ended(&mut self, now: &Now, id: CommandId, result: CommandResult) {

@@ -5,6 +5,7 @@ use super::manager::ManagerSettings;
 use crate::watchdog::protocol::{Status, fix_for};
 use ha_api_types::check::Check;
 use ha_api_types::id::NodeName;
+use ha_api_types::node_policy::NodePolicy;
 use ha_api_types::record::{SOFTDOG_IDENTITY, SleepProtection, WatchdogKind, WatchdogReport};
 use ha_api_types::timing::Timings;
 
@@ -22,6 +23,8 @@ pub struct CheckContext {
     pub has_other_fencing: bool,
     /// Value of `Cluster.spec.fencing.requireTested`.
     pub require_tested: bool,
+    /// Policy of the node; `None` if the node allows every service.
+    pub policy: Option<NodePolicy>,
     /// Active timings of the cluster.
     pub timings: Timings,
 }
@@ -47,7 +50,21 @@ pub fn run_checks(
     checks.push(sleep(&facts.sleep, context));
     checks.push(panic(&facts.panic));
     checks.push(machine(context));
+    checks.push(policy(context.policy.as_ref()));
     checks
+}
+
+fn policy(policy: Option<&NodePolicy>) -> Check {
+    let name = "node-policy";
+    let help = "set policy in /etc/hactl/agent.yaml and restart the agent (docs/concepts/security.md)";
+    match policy {
+        Some(policy) => Check::ok(name, policy.summary()),
+        None => Check::warn(
+            name,
+            "every service is allowed: users who may edit resources are root on this node",
+            help,
+        ),
+    }
 }
 
 fn device(watchdog: &WatchdogReport) -> Check {

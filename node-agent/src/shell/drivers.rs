@@ -16,6 +16,7 @@ use crate::driver::simulated::SimulatedDriver;
 use crate::driver::systemd::{SystemdDriver, SystemdSettings};
 use anyhow::Context;
 use ha_api_types::id::BootId;
+use ha_api_types::node_policy::NodePolicy;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 use ha_api_types::resource::ServiceDefinition;
@@ -38,6 +39,7 @@ pub(super) struct Drivers {
     pub(super) by_name: BTreeMap<&'static str, Arc<dyn Driver>>,
     inputs: Inputs,
     cancels: Arc<Mutex<BTreeMap<CommandId, oneshot::Sender<()>>>>,
+    policy: Option<NodePolicy>,
     /// The drivers that this node cannot serve, with the reason.
     unusable: Arc<Problems<&'static str>>,
 }
@@ -94,7 +96,13 @@ impl Drivers {
             }
         });
         let by_name = drivers.into_iter().map(|driver| (driver.name(), driver)).collect();
-        Ok(Drivers { by_name, inputs: inputs.clone(), cancels: Arc::default(), unusable: Arc::default() })
+        Ok(Drivers {
+            by_name,
+            inputs: inputs.clone(),
+            cancels: Arc::default(),
+            policy: options.policy.clone(),
+            unusable: Arc::default(),
+        })
     }
 
     /// Returns the names of the drivers that this node can serve, sorted. Logs the others when they change.
@@ -137,25 +145,48 @@ impl Drivers {
     /// Runs a command and answers it exactly once.
     pub(super) fn run(&self, id: CommandId, command: Command, service: ServiceDefinition) {
         let driver = service.driver.kind().and_then(|kind| self.by_name.get(kind.name()).cloned());
-        let inputs = self.inputs.clone();
         let Some(driver) = driver else {
-            let result = CommandResult::without_driver(&command, service.driver.kind());
-            // Sending fails only once the loop has ended. This also applies below.
-            let _ = inputs.send(Input::Ended { id, result });
-            return;
+            return self.answer(id, CommandResult::without_driver(&command, service.driver.kind()));
         };
         let (cancel, cancelled) = oneshot::channel();
         self.cancels.lock().unwrap_or_else(PoisonError::into_inner).insert(id, cancel);
-        let cancels = Arc::clone(&self.cancels);
+        let drivers = self.clone();
         tokio::spawn(async move {
+            let permitted = async {
+                match drivers.refusal(&command, &service).await {
+                    Some(failure) => CommandResult::Failed(failure),
+                    None => execute_with_timeout(&*driver, &command, &service).await,
+                }
+            };
             let result = tokio::select! {
                 biased;
-                result = execute_with_timeout(&*driver, &command, &service) => result,
+                result = permitted => result,
                 Ok(()) = cancelled => CommandResult::Cancelled,
             };
-            cancels.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-            let _ = inputs.send(Input::Ended { id, result });
+            drivers.cancels.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            drivers.answer(id, result);
         });
+    }
+
+    /// Answers a command with a result.
+    pub(super) fn answer(&self, id: CommandId, result: CommandResult) {
+        // Sending fails only once the loop has ended.
+        let _ = self.inputs.send(Input::Ended { id, result });
+    }
+
+    /// Returns why the node's policy forbids a command, with the paths on this machine. The core compared only the paths
+    /// as written, because links are resolved here.
+    async fn refusal(&self, command: &Command, service: &ServiceDefinition) -> Option<DriverFailure> {
+        let policy = self.policy.clone().filter(|_| command.starts_service())?;
+        let driver = service.driver.clone();
+        let resolve = |path: &str| {
+            std::fs::canonicalize(path)
+                .map_or_else(|_| path.to_owned(), |path| path.to_string_lossy().into_owned())
+        };
+        let refusal = tokio::task::spawn_blocking(move || policy.refusal_on_node(&driver, &resolve)).await;
+        let message =
+            refusal.unwrap_or_else(|error| Some(format!("node cannot check its policy: {error}")))?;
+        Some(DriverFailure { class: FailureClass::NeverHere, reason: Reason::NodePolicy, message })
     }
 
     /// Cancels a command. The command is still answered.

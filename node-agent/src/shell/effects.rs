@@ -53,6 +53,7 @@ impl Effects {
                 self.metrics.commands.with_label_values(&[driver, command.name()]).inc();
                 self.drivers.run(id, command, *service);
             }
+            Effect::Refuse { id, result } => self.drivers.answer(id, result),
             Effect::Cancel(id) => self.drivers.cancel(id),
             Effect::Watchdog { id, request } => self.watchdog.ask(id, request),
             Effect::AskHold { id, candidate, url, request, timeout_ms } => {

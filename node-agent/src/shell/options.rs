@@ -1,6 +1,7 @@
 //! The agent's command-line options.
 
 use ha_api_types::id::NodeName;
+use ha_api_types::node_policy::NodePolicy;
 use ha_runtime::logging::LogOptions;
 use ha_runtime::program::{ProgramOptions, check_name};
 use ha_store::etcd::StoreOptions;
@@ -69,6 +70,12 @@ pub struct Options {
     /// Whether this machine can sleep; if so, the agent prevents sleep
     #[arg(long, value_enum, default_value_t = Sleeps::Auto, value_name = "MODE")]
     pub sleeps: Sleeps,
+    /// Services that this node runs, such as `{mounts: [/srv]}`
+    ///
+    /// In the configuration file: a map. See docs/concepts/security.md for its keys. Default: every service, so that users who may
+    /// edit resources are root on this node.
+    #[arg(long, value_name = "YAML", value_parser = NodePolicy::parse)]
+    pub policy: Option<NodePolicy>,
     /// Logging
     #[command(flatten)]
     pub logging: LogOptions,

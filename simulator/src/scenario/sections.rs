@@ -8,6 +8,7 @@ use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::driver::DriverKind;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::{API_VERSION, Kind};
+use ha_api_types::node_policy::NodePolicy;
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::record::SleepProtection;
 use ha_api_types::resource::ServiceState;
@@ -39,8 +40,18 @@ pub(super) fn nodes(reader: &mut Reader<'_>, value: &Value) -> Vec<Machine> {
     let mut machines: Vec<Machine> = Vec::new();
     for (index, item) in reader.list(value, "nodes").iter().enumerate() {
         let path = format!("nodes[{index}]");
-        let field_names =
-            ["name", "power", "controller", "capacity", "drivers", "watchdog", "virtual", "sleep", "cloneOf"];
+        let field_names = [
+            "name",
+            "power",
+            "controller",
+            "capacity",
+            "drivers",
+            "policy",
+            "watchdog",
+            "virtual",
+            "sleep",
+            "cloneOf",
+        ];
         let Some(fields) = reader.fields(item, &path, &field_names) else { continue };
         let name = fields.get("name").and_then(|name| reader.text(name, &fields.path_of("name")));
         let Some(name) = name else {
@@ -117,6 +128,10 @@ fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: NodeName) -> Mach
         driver_names.sort();
         Some(driver_names)
     };
+    let read_policy = |reader: &mut Reader<'_>| {
+        let read = NodePolicy::parse(&fields.get("policy")?.to_string());
+        read.map_err(|problem| reader.add_problem(&fields.path_of("policy"), problem)).ok()
+    };
     let read_flag = |reader: &mut Reader<'_>, name: &NodeName, default: bool| {
         fields.get(name).and_then(|value| reader.boolean(value, &fields.path_of(name))).unwrap_or(default)
     };
@@ -130,6 +145,7 @@ fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: NodeName) -> Mach
             .map(|value| amounts(reader, value, &fields.path_of("capacity")))
             .unwrap_or_default(),
         drivers: read_drivers(reader).unwrap_or(all_drivers),
+        policy: read_policy(reader),
         watchdog: read_watchdog_device(reader).unwrap_or_default(),
         is_virtual: read_flag(reader, &"virtual".into(), false),
         sleep: read_sleep_protection(reader),

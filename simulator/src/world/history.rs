@@ -141,6 +141,7 @@ fn final_node_report(machine: &Machine, node: &NodeName, timings: Timings, armed
         is_virtual: machine.is_virtual,
         capacity: machine.capacity,
         drivers: machine.drivers.clone(),
+        policy: machine.policy.clone(),
         ..NodeReport::default()
     }
 }

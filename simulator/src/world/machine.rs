@@ -7,6 +7,7 @@ use crate::clock::Clock;
 use crate::scenario::Device;
 use crate::scenario::action::{FenceDeviceCondition, PetBehavior};
 use ha_api_types::id::{BootId, NodeName, ResourceName};
+use ha_api_types::node_policy::NodePolicy;
 use ha_api_types::quantity::Amounts;
 use ha_api_types::record::{Leave, Observed, SleepProtection};
 use ha_api_types::resource::ServiceDefinition;
@@ -40,6 +41,8 @@ pub(crate) struct Machine {
     pub has_drivers: bool,
     /// Drivers that the agent provides, sorted.
     pub drivers: Vec<String>,
+    /// Policy of the node.
+    pub policy: Option<NodePolicy>,
     /// `true` if the machine is itself virtual.
     pub is_virtual: bool,
     /// Kind of watchdog.

@@ -168,6 +168,7 @@ impl World {
                     is_virtual: machine.is_virtual,
                     sleep_protection: machine.sleep,
                     drivers: machine.drivers.clone(),
+                    policy: machine.policy.clone(),
                     hardware: Hardware { capacity: machine.capacity, threads: None },
                     version: env!("CARGO_PKG_VERSION").to_owned(),
                 };

@@ -292,6 +292,9 @@ impl World {
                 }
                 self.begin_command(node, generation, id, command, *service);
             }
+            agent::Effect::Refuse { id, result } => {
+                self.send_to_agent(node, generation, agent::Input::Ended { id, result });
+            }
             agent::Effect::Cancel(id) => self.cancel_command(node, generation, id),
             agent::Effect::Watchdog { id, request } => {
                 let Some(boot) = self.machines.get(node).map(|machine| machine.boot) else { return };

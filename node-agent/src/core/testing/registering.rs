@@ -204,6 +204,7 @@ fn another_machine_with_same_name_waits() {
                 Effect::Run { id, .. } => {
                     answers.push(Input::Ended { id, result: CommandResult::Observed(Observed::NotRunning) });
                 }
+                Effect::Refuse { id, result } => answers.push(Input::Ended { id, result }),
                 Effect::GrantLease { .. }
                 | Effect::KeepAlive(_)
                 | Effect::WriteJournal { .. }

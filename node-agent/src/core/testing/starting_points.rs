@@ -13,6 +13,7 @@ pub(super) fn config(instance: &str, boot_id: &str) -> Config {
         is_virtual: false,
         sleep_protection: None,
         drivers: vec!["simulated".to_owned()],
+        policy: None,
         hardware: Hardware::default(),
         version: "test".to_owned(),
     }
@@ -57,7 +58,8 @@ impl World {
     /// Starts another agent process on the same machine; the old one ended without any clean-up.
     pub(super) fn restart_agent(&mut self, boot_id: &str) {
         self.actions += 1;
-        self.config = config(&format!("i{}", self.actions + 1), boot_id);
+        let policy = self.config.policy.take();
+        self.config = Config { policy, ..config(&format!("i{}", self.actions + 1), boot_id) };
         self.core = AgentCore::new(self.config.clone(), self.journal.clone());
         self.held_commands.clear();
         self.held_journals.clear();

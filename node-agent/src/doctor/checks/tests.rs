@@ -4,6 +4,7 @@ use super::*;
 use crate::doctor::{ManagerSettings, Owner, TimeDaemon};
 use crate::watchdog::protocol::{DeviceFacts, DeviceKind, Name, Privileges};
 use ha_api_types::check::Verdict;
+use ha_api_types::node_policy::NodePolicy;
 use ha_api_types::record::{SleepProtection, WatchdogTest};
 
 /// A machine without problems.
@@ -46,7 +47,11 @@ fn healthy_machine() -> Machine {
             privileges: Privileges { real_time: true, memory_locked: true },
             ..Status::default()
         },
-        context: CheckContext { node: "node1".into(), ..CheckContext::default() },
+        context: CheckContext {
+            node: "node1".into(),
+            policy: Some(NodePolicy::default()),
+            ..CheckContext::default()
+        },
     }
 }
 
@@ -72,9 +77,9 @@ fn check(change: impl Fn(&mut Machine), name: &str, verdict: Verdict, finding_pa
 }
 
 #[test]
-fn a_healthy_machine_passes_all_eleven_checks() {
+fn a_healthy_machine_passes_all_twelve_checks() {
     let checks = checks_of(&healthy_machine());
-    assert_eq!(checks.len(), 11);
+    assert_eq!(checks.len(), 12);
     assert!(checks.iter().all(|check| check.verdict == Verdict::Ok), "{checks:?}");
 }
 
@@ -143,6 +148,19 @@ fn watchdog_checks_have_expected_verdicts() {
     );
     check(|m| m.daemon.pretimeout_seconds = Some(3), "watchdog-margin", Warn, "3 s", "noop");
     check(|m| m.daemon.privileges.real_time = false, "watchdog-margin", Warn, "real-time", "LimitRTPRIO=99");
+}
+
+#[test]
+fn a_node_without_policy_is_reported() {
+    let finding = "users who may edit resources are root on this node";
+    check(
+        |machine| machine.context.policy = None,
+        "node-policy",
+        Verdict::Warn,
+        finding,
+        "/etc/hactl/agent.yaml",
+    );
+    check(|_| {}, "node-policy", Verdict::Ok, "root: no", "");
 }
 
 #[test]
