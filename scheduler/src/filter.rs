@@ -157,6 +157,14 @@ fn check_member(member: &Member<'_>, node_name: &NodeName, node: &NodeFacts, ref
         }
         Some(_) => {}
     }
+    if let Some(refusal) = service.policy_refusal(node) {
+        refuse(Reason::NodePolicy, &|| {
+            (
+                refusal.to_owned(),
+                format!("change policy in /etc/hactl/agent.yaml on {node_name}, or change the resource"),
+            )
+        });
+    }
     if service.incompatible_nodes.contains(node_name) {
         refuse(Reason::NotInstalled, &|| {
             (

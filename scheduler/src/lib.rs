@@ -44,4 +44,4 @@ pub use rules::{RuleConflict, RuleInput, Rules};
 pub use services::Services;
 pub use trial::best_common_node;
 pub use unit::{Unit, partners_elsewhere};
-pub use view::{NodeFacts, Refusal, ServiceFacts, View};
+pub use view::{NodeFacts, NodePolicyId, Refusal, ServiceFacts, View};

@@ -12,6 +12,11 @@ use ha_api_types::reason::Reason;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Number of a node policy within a view. Nodes with equal policies have the same number, so that a service is compared
+/// with few policies instead of all nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct NodePolicyId(pub u32);
+
 /// Facts about a node that affect placement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -38,6 +43,9 @@ pub struct NodeFacts {
     pub watchdog_failed: bool,
     /// Drivers that the agent of the node supports; empty if unknown.
     pub drivers: BTreeSet<String>,
+    /// Policy of the node; `None` if the node allows every service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<NodePolicyId>,
     /// Storage pools that the node can access.
     pub storage_pools: BTreeSet<String>,
     /// Capacity of the node; an unknown amount does not limit.
@@ -58,6 +66,7 @@ impl Default for NodeFacts {
             disarmed: false,
             watchdog_failed: false,
             drivers: BTreeSet::new(),
+            policy: None,
             storage_pools: BTreeSet::new(),
             capacity: Amounts::default(),
             reserved: Amounts::default(),
@@ -78,6 +87,9 @@ pub struct ServiceFacts {
     pub uses: BTreeSet<NodeName>,
     /// Driver that a node must support ([`ha_api_types::driver::DriverSpec::capability`]); `None` if the spec is not valid.
     pub driver: Option<String>,
+    /// Policies of nodes that do not allow the service, with the reason of each.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub forbidding_policies: BTreeMap<NodePolicyId, String>,
     /// Group that the resource names; `None` for no group.
     pub group: Option<String>,
     /// `true` if the service returns to a preferred node that is available again.
@@ -124,6 +136,11 @@ pub struct ServiceFacts {
 }
 
 impl ServiceFacts {
+    /// Returns why the policy of a node does not allow the service; `None` if it does.
+    pub fn policy_refusal(&self, node: &NodeFacts) -> Option<&str> {
+        self.forbidding_policies.get(&node.policy?).map(String::as_str)
+    }
+
     /// Returns the load of the service for the comparison of nodes: measured amounts in mode Dynamic where available,
     /// otherwise its requests.
     pub fn load(&self, mode: SchedulerMode) -> Amounts {

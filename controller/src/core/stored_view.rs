@@ -59,6 +59,7 @@ fn node_facts(cluster_view: &ClusterView, name: &str) -> Option<NodeFacts> {
         disarmed: report.is_some_and(|report| report.mode == Mode::Disarmed),
         watchdog_failed: report.is_some_and(|report| report.watchdog_failed),
         drivers: report.map(|report| report.drivers.iter().cloned().collect()).unwrap_or_default(),
+        policy: report.and_then(|report| cluster_view.policy_id(report.policy.as_ref()?)),
         storage_pools: spec.storage_pools.iter().cloned().collect(),
         capacity: spec.capacity(report),
         reserved: spec.reserved.unwrap_or_default(),

@@ -5,6 +5,7 @@ mod counting;
 mod heartbeat;
 mod identities;
 mod observation;
+mod policies;
 mod protocol;
 mod tables;
 mod unreadable;
@@ -18,6 +19,7 @@ use ha_api_types::cluster::{CLUSTER_NAME, Cluster, ClusterSpec, ClusterStatus, S
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{Node, NodeGroup, NodeGroupStatus, NodeStatus};
+use ha_api_types::node_policy::NodePolicy;
 use ha_api_types::operation::{Operation, OperationStatus};
 use ha_api_types::placement::{AffinityRule, Group, RuleStatus};
 use ha_api_types::record::{
@@ -107,6 +109,8 @@ pub struct ClusterView {
     pub alive: Table<NodeName, Alive>,
     /// Reports of agents about their nodes, by node.
     pub node_reports: Table<NodeName, NodeReport>,
+    /// The different policies of all nodes, sorted.
+    policies: Vec<NodePolicy>,
     /// Results of the agents' machine checks, by node.
     pub doctor_reports: Table<NodeName, DoctorReport>,
     /// Resource usage measured by agents, by node.
@@ -181,6 +185,7 @@ impl ClusterView {
             fences: Table::new(),
             alive: Table::new(),
             node_reports: Table::new(),
+            policies: Vec::new(),
             doctor_reports: Table::new(),
             usage_reports: Table::new(),
             service_reports: BTreeMap::new(),
@@ -372,7 +377,9 @@ impl ClusterView {
                 read
             }
             Key::NodeReport(name) => {
+                let before = self.policy_of(name).cloned();
                 let read = put_record(&mut self.node_reports, name, entry, now);
+                self.update_policies(name, before.as_ref());
                 self.track_unreadable_node_report(name, read)
             }
             Key::DoctorReport(name) => {
@@ -543,7 +550,11 @@ impl ClusterView {
             Key::Refresh(name) => drop(self.refresh_entries.remove(*name)),
             // A deleted heartbeat counts only as silence: the observation stays.
             Key::Alive(name) => drop(self.alive.remove(name)),
-            Key::NodeReport(name) => drop(self.node_reports.remove(name)),
+            Key::NodeReport(name) => {
+                let before = self.policy_of(name).cloned();
+                self.node_reports.remove(name);
+                self.update_policies(name, before.as_ref());
+            }
             Key::DoctorReport(name) => drop(self.doctor_reports.remove(name)),
             Key::UsageReport(name) => drop(self.usage_reports.remove(name)),
             Key::ServiceReport(node, name) => {

@@ -1,7 +1,7 @@
 //! Tables of placement rules, on one cluster of four nodes.
 
 use super::*;
-use crate::view::NodeFacts;
+use crate::view::{NodeFacts, NodePolicyId};
 use crate::{RuleInput, Rules};
 use ha_api_types::cluster::SchedulerMode;
 use ha_api_types::placement::{Affinity, AffinityRuleSpec, GroupSpec, NodePriorities, ResourceAffinity};
@@ -70,6 +70,24 @@ fn a_node_must_have_the_driver() {
     check(&view, &service, Some("node3"), Reason::Scheduled);
     service.driver = Some("external:absent".to_owned());
     check(&view, &service, None, Reason::Unschedulable);
+}
+
+#[test]
+fn a_node_whose_policy_forbids_the_service_is_refused() {
+    let mut view = cluster(false);
+    for (node, policy) in [("node1", 0), ("node2", 1), ("node3", 1)] {
+        view.nodes.get_mut(node).expect("a node").policy = Some(NodePolicyId(policy));
+    }
+    let mut service = service(None, Some("g"));
+    service.forbidding_policies.insert(NodePolicyId(0), "node does not run exec as root".to_owned());
+    check(&view, &service, Some("node2"), Reason::Scheduled);
+    let Verdict::Refused(refusals) = &place(&view, &"web".into(), &service).verdicts["node1"] else {
+        panic!("node1 is allowed");
+    };
+    let found: Vec<_> = refusals.iter().map(|refusal| (refusal.reason, refusal.message.as_str())).collect();
+    assert_eq!(found, [(Reason::NodePolicy, "node does not run exec as root")]);
+    service.forbidding_policies.insert(NodePolicyId(1), "node does not run driver exec".to_owned());
+    check(&view, &service, Some("node4"), Reason::Scheduled);
 }
 
 #[test]

@@ -97,6 +97,9 @@ pub(crate) fn blocking_reason(
     if !node.drivers.is_empty() && !node.drivers.contains(driver) {
         return Some(Reason::DriverMissing);
     }
+    if service.policy_refusal(node).is_some() {
+        return Some(Reason::NodePolicy);
+    }
     let reaches = service.storage_pool.as_ref().is_none_or(|pool| node.storage_pools.contains(pool));
     (!reaches).then_some(Reason::StorageUnreachable)
 }

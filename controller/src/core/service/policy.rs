@@ -172,8 +172,14 @@ fn needs_change(verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Allowed(_) => false,
         Verdict::Refused(refusals) => refusals.iter().any(|refusal| {
-            [Reason::NotInstalled, Reason::NotInGroup, Reason::NodeAffinity, Reason::DriverMissing]
-                .contains(&refusal.reason)
+            [
+                Reason::NotInstalled,
+                Reason::NotInGroup,
+                Reason::NodeAffinity,
+                Reason::DriverMissing,
+                Reason::NodePolicy,
+            ]
+            .contains(&refusal.reason)
         }),
     }
 }

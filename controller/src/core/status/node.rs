@@ -257,6 +257,7 @@ fn copy_report(status: &mut NodeStatus, report: &NodeReport) {
     report.mode.name().clone_into(&mut status.mode);
     status.version.clone_from(&report.version);
     status.drivers.clone_from(&report.drivers);
+    status.policy.clone_from(&report.policy);
     status.fencing_delay_seconds = Some(Seconds(report.wait_ms()));
     status.timing = Some(report.timings.into());
     status.sleep_protection =

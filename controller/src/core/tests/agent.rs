@@ -5,6 +5,7 @@ use super::replacements::ReplacementOutcome;
 use ha_api_types::cluster::OnEtcdLoss;
 use ha_api_types::id::{ActionUid, BootId, Epoch, NodeName, OperationName, ResourceName, Revision};
 use ha_api_types::keys::Keys;
+use ha_api_types::node_policy::NodePolicy;
 use ha_api_types::protocol::Protocol;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{
@@ -58,6 +59,7 @@ pub(super) struct Agent {
     pub(super) watchdog_failed: bool,
     pub(super) sleep_protection: Option<SleepProtection>,
     pub(super) product_id: Option<String>,
+    pub(super) policy: Option<NodePolicy>,
     pub(super) faults: Faults,
     pub(super) timings: Timings,
     pub(super) protocol: Protocol,
@@ -107,6 +109,7 @@ impl Agent {
             power: true,
             isolated: false,
             armed: true,
+            policy: None,
             kind: WatchdogKind::Kernel,
             tested: None,
             is_virtual: false,
@@ -193,6 +196,7 @@ impl Agent {
             watchdog_failed: self.watchdog_failed,
             sleep_protection: self.sleep_protection,
             product_id: self.product_id.clone(),
+            policy: self.policy.clone(),
             candidate_generation: self.hold.unwrap_or_default(),
             on_etcd_loss: if self.hold.is_some() { OnEtcdLoss::Hold } else { OnEtcdLoss::Stop },
             protocol: self.protocol,

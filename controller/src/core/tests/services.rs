@@ -1,14 +1,17 @@
 //! Tests of service states, start failures, placement, commands and shutdown, and of FENCING, sections 6 to 8.
 
 use super::lab::Lab;
+use ha_api_types::driver::{DriverSpec, ExecDriver};
 use ha_api_types::id::{Epoch, NodeName};
 use ha_api_types::kind::Kind;
 use ha_api_types::meta::ConditionStatus;
+use ha_api_types::node::NodeSpec;
+use ha_api_types::node_policy::NodePolicy;
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::placement::{Group, GroupSpec, NodePriorities};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FailureClass, Fence, FenceState, Tombstone};
-use ha_api_types::resource::{RequestedState, ResourceSpec, ServiceState};
+use ha_api_types::resource::{RequestedState, Resource, ResourceSpec, ServiceState};
 use ha_store::{Outcome, Write};
 use std::collections::BTreeSet;
 
@@ -277,6 +280,25 @@ fn node_that_can_never_run_service_is_skipped() {
     lab.resource("web");
     lab.run_until(5_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
     assert_eq!(condition(&lab, "web", "Ready").1, Reason::NotInstalled);
+}
+
+#[test]
+fn a_service_waits_for_a_node_whose_policy_allows_it() {
+    let mut lab = Lab::new(1, &["node1", "node2"]);
+    lab.agent("node1").policy = Some(NodePolicy::default());
+    lab.wait_until_nodes_online();
+    lab.edit::<NodeSpec>("node2", |node| node.spec.schedulable = false);
+    assert_eq!(lab.node("node1").policy, Some(NodePolicy::default()));
+    let exec = ExecDriver { command: vec!["/usr/bin/web".to_owned()], ..ExecDriver::default() };
+    let driver = DriverSpec { exec: Some(exec), ..DriverSpec::default() };
+    lab.apply(Resource::new("web", ResourceSpec { driver, ..ResourceSpec::default() }));
+    lab.run(5_000);
+    let ready = lab.status("web").conditions.into_iter().find(|condition| condition.kind == "Ready").unwrap();
+    assert!(ready.message.contains("node does not run exec as root"), "{}", ready.message);
+    assert!(lab.running_nodes("web").is_empty());
+    lab.edit::<NodeSpec>("node2", |node| node.spec.schedulable = true);
+    lab.run_until(5_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    assert_eq!(lab.running_nodes("web"), ["node2"]);
 }
 
 #[test]
