@@ -24,7 +24,10 @@ fn init_without_certificates_serves_a_unix_socket_only() {
     assert!(result.stdout.contains("hactl doctor node1"), "{}", result.stdout);
     assert!(!result.stdout.contains("chgrp"), "{}", result.stdout);
     let agent = "# Settings of ha-node-agent(8): the options of the program in camel case.\nnode: node1\netcdEndpoints:\n- http://127.0.0.1:2379\n";
-    assert_eq!(read(&deep, "agent.yaml"), agent);
+    let text = read(&deep, "agent.yaml");
+    let (options, policy) = text.split_once("# Services that this node runs").expect("a policy");
+    assert_eq!(options, agent);
+    assert!(policy.contains("\npolicy:\n  allowRoot: false\n"), "{policy}");
     assert!(
         read(&deep, "controller.yaml")
             .ends_with("authorization: Roles\nsocket: /run/hactl-controller/api.sock\n")

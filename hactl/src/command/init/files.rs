@@ -16,6 +16,22 @@ pub(super) struct File {
     pub(super) text: String,
 }
 
+const AGENT_FILE: &str = "agent.yaml";
+
+/// The policy of a new node. No content of a resource acts as root: it chooses neither programs nor files of the node.
+const DEFAULT_POLICY: &str = "\
+# Services that this node runs, whatever the API contains. Existing units, containers and virtual machines are allowed.
+# WARNING: without policy, users who may edit resources are root on this node. Keys: docs/concepts/security.md.
+policy:
+  allowRoot: false
+  # Users of exec and of transient systemd units.
+  users: [nobody]
+  # Directories for containers and virtual machines, such as [/srv].
+  mounts: []
+  # OCF agents whose parameters name no programs.
+  ocfProviders: [\"heartbeat:IPaddr2\"]
+";
+
 /// The effect of a write on an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteEffect {
@@ -43,7 +59,8 @@ pub(super) fn configuration_files(settings: &Settings, directory: &Path) -> Resu
     let mut files = Vec::new();
     let mut add = |name: &str, comment: &str, value: Value| -> Result<(), Failure> {
         let text = yaml::to_text(&value).map_err(|error| Failure::refused(error.to_string()))?;
-        files.push(File { path: directory.join(name), text: format!("# {comment}\n{text}") });
+        let further = if name == AGENT_FILE { DEFAULT_POLICY } else { "" };
+        files.push(File { path: directory.join(name), text: format!("# {comment}\n{text}{further}") });
         Ok(())
     };
     if let Some(controller) = &settings.controller {
@@ -74,7 +91,7 @@ pub(super) fn configuration_files(settings: &Settings, directory: &Path) -> Resu
         map.insert("node".to_owned(), json!(node.name));
         map.extend(common_settings(settings));
         add(
-            "agent.yaml",
+            AGENT_FILE,
             "Settings of ha-node-agent(8): the options of the program in camel case.",
             map.into(),
         )?;
