@@ -1,5 +1,6 @@
 //! The plan of a cluster: number of machines and their settings.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
@@ -71,6 +72,9 @@ pub struct Plan {
     pub lxc: bool,
     /// `true` if each node has its own libvirt.
     pub libvirt: bool,
+    /// Policies of nodes as YAML, by name of the node.
+    #[serde(default)]
+    pub policies: BTreeMap<String, String>,
     /// Directory of an older build's programs, with which controllers and nodes start until `upgrade::upgrade`. `None` for the
     /// programs of this build.
     #[serde(default)]
@@ -95,6 +99,7 @@ impl Plan {
             podman: false,
             lxc: false,
             libvirt: false,
+            policies: BTreeMap::new(),
             old_binaries: None,
         }
     }
@@ -285,6 +290,9 @@ impl Layout<'_> {
             ("podman-socket", &text(&podman::socket(&machine))),
             ("admin-listen", &format!("{}:7444", self.admin_address(address))),
         ]));
+        if let Some(policy) = self.plan.policies.get(&name) {
+            agent.extend(flags(&[("policy", policy)]));
+        }
         machine.programs = vec![program("ha-watchdogd", watchdog)];
         if self.plan.podman {
             let archive = podman::archive(&self.plan.directory.join(&name))?;

@@ -9,11 +9,12 @@ use std::process::{Command, Output, Stdio};
 use anyhow::{Context, Result, ensure};
 use ha_e2e::binaries;
 use ha_e2e::command::output_text;
-use ha_e2e::plan::{API_PORT, ETCD_PEER_PORT, TOKEN_FILE, api_socket, audit_log};
-use ha_e2e::scenario::{STEP_TIMEOUT, Scenario};
+use ha_e2e::plan::{API_PORT, ETCD_PEER_PORT, Plan, SHARED, TOKEN_FILE, api_socket, audit_log};
+use ha_e2e::scenario::{STEP_TIMEOUT, Scenario, WITNESS};
+use ha_e2e::scratch;
 use ha_e2e::wait::{wait_for, wait_until};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Settings of `openssl ca`, as in docs/tasks/rotate-certificates.md.
 const OPENSSL_SETTINGS: &str = "[ca]\ndefault_ca = hactl\n[hactl]\ndatabase = index.txt\ncrlnumber = crlnumber\n\
@@ -305,5 +306,43 @@ fn every_client_has_the_permissions_of_its_roles_until_it_is_revoked() -> Result
         .output()?;
     check(&hold, 0, &["granted"])?;
     drop(silent);
+    scenario.finish()
+}
+
+#[test]
+fn a_node_runs_no_program_that_its_policy_forbids() -> Result<()> {
+    let mut plan = Plan::test(&scratch::directory("node-policy")?);
+    plan.policies.insert("node1".to_owned(), "{allowRoot: false}".to_owned());
+    let scenario = Scenario::start_with(plan)?;
+    let cluster = &scenario.cluster;
+    ensure!(scenario.wait_until_started(WITNESS)? != "node1", "the witness runs as root on node1");
+
+    // The monitor reports that the service does not run. Its probes on the other nodes show that the programs work.
+    let script = format!("touch {SHARED}/intruder-$HA_NODE; exit 7");
+    let program = ["/bin/sh", "-c", &script];
+    let is_marked = |node: &str| cluster.shared().join(format!("intruder-{node}")).exists();
+    scenario.apply("groups", "only1", &json!({"nodes": {"node1": 0}, "restricted": true}))?;
+    let exec = json!({"start": program, "stop": program, "monitor": program});
+    scenario.apply("resources", "intruder", &json!({"driver": {"exec": exec}, "group": "only1"}))?;
+    wait_until("the refusal in hactl why", STEP_TIMEOUT, || {
+        cluster
+            .hactl(&["why", "intruder"])
+            .is_ok_and(|output| output_text(&output).contains("node does not run exec as root"))
+    })?;
+    check(&cluster.hactl(&["get", "node", "node1", "-o", "yaml"])?, 0, &["allowRoot: false"])?;
+    let doctor = output_text(&cluster.hactl(&["doctor", "node1"])?);
+    ensure!(doctor.contains("root: no; drivers: all"), "{doctor}");
+    let doctor = output_text(&cluster.hactl(&["doctor", "node2"])?);
+    ensure!(doctor.contains("users who may edit resources are root on this node"), "{doctor}");
+
+    check(&cluster.hactl(&["delete", "resource", "intruder", "--stop"])?, 0, &[])?;
+    wait_until("the deletion of the resource", STEP_TIMEOUT, || {
+        scenario.object("resources", "intruder").is_none()
+    })?;
+    ensure!(
+        is_marked("node2") && is_marked("node3"),
+        "no program of the resource ran on nodes without a policy"
+    );
+    ensure!(!is_marked("node1"), "a program of the resource ran on node1");
     scenario.finish()
 }
