@@ -38,10 +38,16 @@ impl AgentCore {
     }
 }
 
-/// Returns `true` if even a probe of the service runs a program that the resource names.
+/// Returns `true` if even a probe of the service runs a program that the resource names. The supervisor of an `exec`
+/// service with `command` and without `monitor` knows its processes, and ends them with signals.
 fn runs_programs_of_resource(definition: &ServiceDefinition) -> bool {
     match definition.driver.kind() {
-        Some(DriverKind::Exec | DriverKind::Ocf | DriverKind::External) => true,
+        Some(DriverKind::Exec) => definition
+            .driver
+            .exec
+            .as_ref()
+            .is_some_and(|exec| exec.command.is_empty() || !exec.monitor.is_empty()),
+        Some(DriverKind::Ocf | DriverKind::External) => true,
         Some(
             DriverKind::Systemd
             | DriverKind::Podman

@@ -12,13 +12,14 @@ fn restart_with_policy(world: &mut World) {
     world.advance(2_000);
 }
 
-/// Adds resource `web`, whose program runs as root or as this user.
+/// Adds resource `web`, whose program runs as root or as this user. Its monitor program runs at each probe.
 fn exec_resource(world: &mut World, user: Option<&str>) {
-    let exec = ExecDriver {
-        command: vec!["/usr/bin/web".to_owned()],
-        user: user.map(str::to_owned),
-        ..ExecDriver::default()
-    };
+    let monitor = vec!["/usr/bin/check-web".to_owned()];
+    add_exec_resource(world, ExecDriver { monitor, user: user.map(str::to_owned), ..ExecDriver::default() });
+}
+
+fn add_exec_resource(world: &mut World, exec: ExecDriver) {
+    let exec = ExecDriver { command: vec!["/usr/bin/web".to_owned()], ..exec };
     let driver = DriverSpec { exec: Some(exec), ..DriverSpec::default() };
     world.resource_with("web", |spec| spec.driver = driver);
     world.advance(1_000);
@@ -73,4 +74,17 @@ fn a_service_that_began_before_the_policy_is_stopped() {
     let report = world.service("web");
     assert_eq!((report.phase, report.reason), (Phase::Failed, Reason::NodePolicy));
     assert_eq!(world.copies["web"].starts, 1);
+}
+
+#[test]
+fn a_supervised_service_is_found_without_a_journal() {
+    let mut world = World::active();
+    add_exec_resource(&mut world, ExecDriver::default());
+    world.assign("web", Action::Start);
+    world.advance(2_000);
+    assert!(world.copies["web"].running, "{:?}", world.logs);
+    world.journal.services.clear();
+    restart_with_policy(&mut world);
+    world.advance(5_000);
+    assert!(!world.copies["web"].running, "{:?}", world.executed);
 }
