@@ -174,16 +174,24 @@ impl Drivers {
         let _ = self.inputs.send(Input::Ended { id, result });
     }
 
-    /// Returns why the node's policy forbids a command, with the paths on this machine. The core compared only the paths
-    /// as written, because links are resolved here.
+    /// Returns why the node's policy forbids a command, with the paths and users of this machine. The core compared only
+    /// the text, because links and other names of root are resolved here.
     async fn refusal(&self, command: &Command, service: &ServiceDefinition) -> Option<DriverFailure> {
         let policy = self.policy.clone().filter(|_| command.starts_service())?;
-        let driver = service.driver.clone();
+        let mut driver = service.driver.clone();
         let resolve = |path: &str| {
             std::fs::canonicalize(path)
                 .map_or_else(|_| path.to_owned(), |path| path.to_string_lossy().into_owned())
         };
-        let refusal = tokio::task::spawn_blocking(move || policy.refusal_on_node(&driver, &resolve)).await;
+        let refusal = tokio::task::spawn_blocking(move || {
+            let exec_user = driver.exec.as_mut().map(|exec| &mut exec.user);
+            let unit_user = driver.systemd.as_mut().map(|unit| &mut unit.user);
+            for user in exec_user.into_iter().chain(unit_user) {
+                name_root(user);
+            }
+            policy.refusal_on_node(&driver, &resolve)
+        })
+        .await;
         let message =
             refusal.unwrap_or_else(|error| Some(format!("node cannot check its policy: {error}")))?;
         Some(DriverFailure { class: FailureClass::NeverHere, reason: Reason::NodePolicy, message })
@@ -219,6 +227,14 @@ impl Drivers {
             // Sending fails only once the loop has ended.
             let _ = drivers.inputs.send(Input::Measured { id, measured });
         });
+    }
+}
+
+/// Replaces another name of root, which is a user with id 0, by `root`.
+fn name_root(user: &mut Option<String>) {
+    let found = user.as_deref().and_then(|name| nix::unistd::User::from_name(name).ok().flatten());
+    if found.is_some_and(|found| found.uid.is_root()) {
+        *user = Some("root".to_owned());
     }
 }
 
