@@ -1,10 +1,13 @@
 //! Common parts of most end-to-end tests: a cluster, a witness as its service, the checker, and a clean end.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use crate::command::output_text;
+use anyhow::{Context, Result, bail, ensure};
 use ha_api_types::cluster::OnEtcdLoss;
 use ha_api_types::timing::{TimingSpec, Timings};
 use nix::sys::signal::Signal;
@@ -33,6 +36,29 @@ pub struct Scenario {
     pub checker: Checker,
 }
 
+/// A command of hactl that has not ended.
+pub struct RunningHactl {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    messages: String,
+}
+
+impl RunningHactl {
+    /// Returns the id of the process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for the end, and returns the exit status and all messages.
+    ///
+    /// # Errors
+    /// Fails if the messages cannot be read.
+    pub fn finish(mut self) -> Result<(Option<i32>, String)> {
+        self.stderr.read_to_string(&mut self.messages)?;
+        Ok((self.child.wait()?.code(), self.messages))
+    }
+}
+
 impl Scenario {
     /// Starts a cluster with the fast timing profile and a witness.
     ///
@@ -53,6 +79,38 @@ impl Scenario {
         scenario.create_witness(WITNESS)?;
         scenario.wait_until_started(WITNESS)?;
         Ok(scenario)
+    }
+
+    /// Runs hactl, and returns its standard output.
+    ///
+    /// # Errors
+    /// Fails if hactl cannot be started or does not succeed.
+    pub fn hactl(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.cluster.hactl_within(STEP_TIMEOUT, arguments)?;
+        ensure!(output.status.success(), "hactl {}: {}", arguments.join(" "), output_text(&output));
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Starts hactl, and returns as soon as its messages contain this text.
+    ///
+    /// # Errors
+    /// Fails if hactl cannot be started, or ends before.
+    pub fn hactl_until(&self, arguments: &[&str], text: &str) -> Result<RunningHactl> {
+        let mut child = Command::new(self.cluster.directory().join("hactl"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let mut stderr = BufReader::new(child.stderr.take().context("a pipe")?);
+        let mut messages = String::new();
+        while !messages.contains(text) {
+            ensure!(
+                stderr.read_line(&mut messages)? > 0,
+                "hactl {arguments:?} ended before {text:?}: {messages}"
+            );
+        }
+        Ok(RunningHactl { child, stderr, messages })
     }
 
     /// Creates a witness service.

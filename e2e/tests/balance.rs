@@ -2,8 +2,6 @@
 //! job sets.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use ha_e2e::scenario::{STEP_TIMEOUT, Scenario, WITNESS, witness_spec};
@@ -14,15 +12,6 @@ use serde_json::{Value, json};
 
 /// Services in addition to the witness.
 const OTHER_SERVICES: [&str; 5] = ["w1", "w2", "w3", "w4", "w5"];
-
-/// Runs hactl; the command must succeed.
-fn hactl(scenario: &Scenario, arguments: &[&str]) -> Result<String> {
-    let output = scenario.cluster.hactl_within(STEP_TIMEOUT, arguments)?;
-    let text =
-        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "hactl {}: {text}", arguments.join(" "));
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
 
 /// Returns the number of services on each node. Every service must run on exactly one node.
 fn services_per_node(scenario: &Scenario) -> Result<Vec<usize>> {
@@ -38,7 +27,7 @@ fn services_per_node(scenario: &Scenario) -> Result<Vec<usize>> {
 fn services_are_moved_job_set_by_job_set() -> Result<()> {
     let scenario = Scenario::start("balance")?;
     for node in ["node2", "node3"] {
-        hactl(&scenario, &["set", &format!("node/{node}"), "schedulable=false"])?;
+        scenario.hactl(&["set", &format!("node/{node}"), "schedulable=false"])?;
     }
     for service in OTHER_SERVICES {
         let mut spec = witness_spec(service)?;
@@ -53,38 +42,28 @@ fn services_are_moved_job_set_by_job_set() -> Result<()> {
         services_per_node(&scenario).is_ok_and(|counts| counts == [6, 0, 0])
     })?;
     for node in ["node2", "node3"] {
-        hactl(&scenario, &["set", &format!("node/{node}"), "schedulable=true"])?;
+        scenario.hactl(&["set", &format!("node/{node}"), "schedulable=true"])?;
     }
 
-    let plan = hactl(&scenario, &["balance", "-C"])?;
+    let plan = scenario.hactl(&["balance", "-C"])?;
     assert!(plan.contains("hactl relocate "), "{plan}");
     assert_eq!(services_per_node(&scenario)?, [6, 0, 0], "a plan changes nothing");
-    let applied: Value = serde_json::from_str(&hactl(&scenario, &["balance", "--apply", "-o", "json"])?)?;
+    let applied: Value = serde_json::from_str(&scenario.hactl(&["balance", "--apply", "-o", "json"])?)?;
     let jobs = applied["applied"].as_array().context("jobs")?;
     assert!(jobs.len() == 4 && jobs.iter().all(|job| job["phase"] == "Succeeded"), "{applied:#}");
     assert_eq!(services_per_node(&scenario)?, [2, 2, 2]);
 
     // Two services have to leave a node, and the interrupt arrives during the first move.
-    hactl(&scenario, &["set", "node/node3", "schedulable=false"])?;
-    let mut child = Command::new(scenario.cluster.directory().join("hactl"))
-        .args(["balance", "--evac-mode", "--apply"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    let mut stderr = BufReader::new(child.stderr.take().context("a pipe")?);
-    let mut said = String::new();
-    while !said.contains("job set 1 of 2: ") {
-        assert!(stderr.read_line(&mut said)? > 0, "hactl exited too early: {said}");
-    }
-    kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
-    stderr.read_to_string(&mut said)?;
-    assert_eq!(child.wait()?.code(), Some(1), "{said}");
-    assert!(said.contains("interrupted after job set 1 of 2\n  1 of 2 moves done, 1 left"), "{said}");
+    scenario.hactl(&["set", "node/node3", "schedulable=false"])?;
+    let command = scenario.hactl_until(&["balance", "--evac-mode", "--apply"], "job set 1 of 2: ")?;
+    kill(Pid::from_raw(i32::try_from(command.id())?), Signal::SIGINT)?;
+    let (code, messages) = command.finish()?;
+    assert_eq!(code, Some(1), "{messages}");
+    assert!(messages.contains("interrupted after job set 1 of 2\n  1 of 2 moves done, 1 left"), "{messages}");
     assert_eq!(services_per_node(&scenario)?.get(2), Some(&1));
 
     // A second run completes the evacuation.
-    hactl(&scenario, &["balance", "--evac-mode", "--apply"])?;
+    scenario.hactl(&["balance", "--evac-mode", "--apply"])?;
     assert_eq!(services_per_node(&scenario)?.get(2), Some(&0));
     scenario.finish()
 }

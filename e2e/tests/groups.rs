@@ -2,8 +2,6 @@
 //! they are.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use ha_e2e::plan::Plan;
@@ -14,15 +12,6 @@ use serde_json::{Value, json};
 
 /// Services in addition to the witness.
 const OTHER_SERVICES: [&str; 5] = ["g1", "g2", "g3", "g4", "g5"];
-
-/// Runs hactl; the command must succeed.
-fn hactl(scenario: &Scenario, arguments: &[&str]) -> Result<String> {
-    let output = scenario.cluster.hactl_within(STEP_TIMEOUT, arguments)?;
-    let text =
-        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "hactl {}: {text}", arguments.join(" "));
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
 
 /// Returns the number of services on each node that has any. Every service must run on exactly one node.
 fn services_per_node(scenario: &Scenario) -> Result<BTreeMap<String, usize>> {
@@ -36,22 +25,11 @@ fn services_per_node(scenario: &Scenario) -> Result<BTreeMap<String, usize>> {
 /// Runs hactl, and powers the leader off during the first job set. The command may succeed, or fail with exit status 1. Every
 /// service must run on exactly one node afterwards. Returns the services on each node.
 fn interrupt(scenario: &mut Scenario, arguments: &[&str]) -> Result<BTreeMap<String, usize>> {
-    let mut child = Command::new(scenario.cluster.directory().join("hactl"))
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    let mut stderr = BufReader::new(child.stderr.take().context("a pipe")?);
-    let mut said = String::new();
-    while !said.contains("job set 1 of ") {
-        assert!(stderr.read_line(&mut said)? > 0, "hactl {arguments:?} moved nothing: {said}");
-    }
+    let command = scenario.hactl_until(arguments, "job set 1 of ")?;
     let leader = scenario.cluster.leader()?;
     scenario.cluster.power_off(&leader)?;
-    stderr.read_to_string(&mut said)?;
-    let code = child.wait()?.code();
-    assert!(matches!(code, Some(0 | 1)), "{arguments:?}: exit status {code:?}: {said}");
+    let (code, messages) = command.finish()?;
+    assert!(matches!(code, Some(0 | 1)), "{arguments:?}: exit status {code:?}: {messages}");
     let counts = services_per_node(scenario)?;
     scenario.cluster.power_on(&leader)?;
     let api = scenario.cluster.api(&leader)?;
@@ -62,7 +40,7 @@ fn interrupt(scenario: &mut Scenario, arguments: &[&str]) -> Result<BTreeMap<Str
 /// Sets whether services may be placed on nodes.
 fn set_schedulable(scenario: &Scenario, nodes: &[&str], schedulable: bool) -> Result<()> {
     for node in nodes {
-        hactl(scenario, &["set", &format!("node/{node}"), &format!("schedulable={schedulable}")])?;
+        scenario.hactl(&["set", &format!("node/{node}"), &format!("schedulable={schedulable}")])?;
     }
     Ok(())
 }
@@ -74,7 +52,7 @@ fn group_commands_continue_after_the_death_of_the_leader() -> Result<()> {
     for (node, group) in
         [("node1", "east"), ("node2", "east"), ("node3", "east"), ("node4", "west"), ("node5", "west")]
     {
-        hactl(&scenario, &["set", &format!("node/{node}"), &format!("nodeGroup={group}")])?;
+        scenario.hactl(&["set", &format!("node/{node}"), &format!("nodeGroup={group}")])?;
     }
     set_schedulable(&scenario, &["node2", "node3", "node4", "node5"], false)?;
     for service in OTHER_SERVICES {
@@ -93,27 +71,27 @@ fn group_commands_continue_after_the_death_of_the_leader() -> Result<()> {
 
     // These commands change nothing.
     let places: Value =
-        serde_json::from_str(&hactl(&scenario, &["allocate", "memory=16Mi,disk=0,vcpus=1", "-o", "json"])?)?;
+        serde_json::from_str(&scenario.hactl(&["allocate", "memory=16Mi,disk=0,vcpus=1", "-o", "json"])?)?;
     assert!(places.to_string().contains("node2"), "{places:#}");
-    assert!(hactl(&scenario, &["capacity", "memory=64Mi,disk=0,vcpus=1"])?.contains("east"));
+    assert!(scenario.hactl(&["capacity", "memory=64Mi,disk=0,vcpus=1"])?.contains("east"));
     // The exit status is 1, because the balance can be improved.
     let checked = scenario.cluster.hactl(&["group", "check"])?;
     assert_eq!(checked.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&checked.stdout).contains("All groups are healthy."));
-    hactl(&scenario, &["group", "redistribute", "--apply"])?;
+    scenario.hactl(&["group", "redistribute", "--apply"])?;
     assert_eq!(services_per_node(&scenario)?.get("node1"), Some(&6), "healthy groups stay as they are");
 
     // All services leave the node, inside its group. A second run completes the evacuation.
     set_schedulable(&scenario, &["node1"], false)?;
     interrupt(&mut scenario, &["evacuate", "node1", "--apply"])?;
-    hactl(&scenario, &["evacuate", "node1", "--apply"])?;
+    scenario.hactl(&["evacuate", "node1", "--apply"])?;
     let counts = services_per_node(&scenario)?;
     assert!(counts.keys().all(|node| node == "node2" || node == "node3"), "{counts:?}");
     set_schedulable(&scenario, &["node1"], true)?;
 
     // Services move to the other group.
     interrupt(&mut scenario, &["group", "balance", "--apply"])?;
-    hactl(&scenario, &["group", "balance", "--apply"])?;
+    scenario.hactl(&["group", "balance", "--apply"])?;
     let in_west = |counts: &BTreeMap<String, usize>| -> usize {
         counts.iter().filter(|(node, _)| *node == "node4" || *node == "node5").map(|(_, count)| count).sum()
     };
@@ -122,7 +100,7 @@ fn group_commands_continue_after_the_death_of_the_leader() -> Result<()> {
 
     // One of the groups is emptied.
     interrupt(&mut scenario, &["group", "compress", "--apply"])?;
-    hactl(&scenario, &["group", "compress", "--apply"])?;
+    scenario.hactl(&["group", "compress", "--apply"])?;
     let counts = services_per_node(&scenario)?;
     assert!([0, 6].contains(&in_west(&counts)), "{counts:?}");
 
@@ -130,7 +108,7 @@ fn group_commands_continue_after_the_death_of_the_leader() -> Result<()> {
     let left = counts.into_keys().next().context("a node with services")?;
     set_schedulable(&scenario, &[&left], false)?;
     interrupt(&mut scenario, &["balance", "--evac-mode", "--apply"])?;
-    hactl(&scenario, &["balance", "--evac-mode", "--apply"])?;
+    scenario.hactl(&["balance", "--evac-mode", "--apply"])?;
     let counts = services_per_node(&scenario)?;
     assert!(!counts.contains_key(&left), "{counts:?}");
     scenario.finish()

@@ -8,7 +8,7 @@ use ha_api_types::id::Epoch;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use database::{CLIENT, Database, DependencyChecker, SERVER, Writer};
 use ha_api_types::record::{WatchdogKind, WatchdogReport};
 use ha_e2e::binaries::repository;
@@ -59,17 +59,6 @@ fn wait_for_node(scenario: &Scenario, node: &str) -> Result<()> {
     })
 }
 
-fn hactl(scenario: &Scenario, arguments: &[&str]) -> Result<String> {
-    let output = scenario.cluster.hactl_within(STEP_TIMEOUT, arguments)?;
-    let output_text = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(
-        output.status.success(),
-        "hactl {arguments:?}: {output_text}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(output_text)
-}
-
 /// Returns the node of the group, once all its resources are Started on one node.
 fn wait_until_group_started(scenario: &Scenario, except: &str) -> Result<String> {
     let status = |name: &str| scenario.object("resources", name).map(|object| object["status"].clone());
@@ -95,7 +84,7 @@ fn a_database_fails_over_with_its_address_and_files() -> Result<()> {
     let database = Database::create(&scenario.cluster)?;
     let dependency_checker = DependencyChecker::watch();
     let begin = Instant::now();
-    hactl(&scenario, &["apply", "-f", &database.example(&scenario.cluster)?, "--wait", "--timeout", "90s"])?;
+    scenario.hactl(&["apply", "-f", &database.example(&scenario.cluster)?, "--wait", "--timeout", "90s"])?;
     let first = wait_until_group_started(&scenario, "")?;
     println!("applied: all of it runs on {first} after {} ms", begin.elapsed().as_millis());
     database.run_statement(&scenario.cluster, "create table entries (number bigint primary key)")?;
@@ -115,7 +104,7 @@ fn a_database_fails_over_with_its_address_and_files() -> Result<()> {
     let lost: Vec<&u64> = committed.iter().filter(|number| !found.contains(number)).collect();
     println!("{} rows were committed, {} found", committed.len(), found.len());
     assert!(lost.is_empty(), "committed and lost: {lost:?}");
-    hactl(&scenario, &["delete", "--stop", "-f", &database.example(&scenario.cluster)?, "--wait"])?;
+    scenario.hactl(&["delete", "--stop", "-f", &database.example(&scenario.cluster)?, "--wait"])?;
     scenario.finish()
 }
 
@@ -127,11 +116,11 @@ fn check_web_group(scenario: &Scenario) -> Result<()> {
     fs::write(pages.join("index.html"), "hello")?;
     let file = repository().join("manifests/examples/drivers/web-group.yaml");
     let file = file.to_string_lossy();
-    hactl(scenario, &["apply", "-f", &file, "--wait", "--timeout", "90s"])?;
+    scenario.hactl(&["apply", "-f", &file, "--wait", "--timeout", "90s"])?;
     let fetch = ["curl", "--silent", "--max-time", "10", "http://192.0.2.20/index.html"];
     let page = scenario.cluster.as_client(CLIENT, &fetch)?;
     assert_eq!(String::from_utf8_lossy(&page.stdout), "hello");
-    hactl(scenario, &["delete", "--stop", "-f", &file, "--wait"]).map(|_| ())
+    scenario.hactl(&["delete", "--stop", "-f", &file, "--wait"]).map(|_| ())
 }
 
 /// Creates a resource whose address exists on both nodes. The agents must not start it before the error is cleared.
@@ -147,7 +136,7 @@ fn check_duplicate_copies(scenario: &Scenario) -> Result<()> {
         "parameters": {"ip": "192.0.2.30", "cidr_netmask": "24"}}}});
     scenario.apply("resources", "twice", &spec)?;
     wait_until("twice to be in Error", STEP_TIMEOUT, || scenario.state("twice") == "Error")?;
-    let why = hactl(scenario, &["why", "twice"])?;
+    let why = scenario.hactl(&["why", "twice"])?;
     for words in NODES.into_iter().chain(["MultipleActive"]) {
         assert!(why.contains(words), "{words:?} is missing:\n{why}");
     }
@@ -157,11 +146,11 @@ fn check_duplicate_copies(scenario: &Scenario) -> Result<()> {
         let output_text = fs::read_to_string(&log).unwrap_or_default();
         assert!(!output_text.contains("start"), "the service was started on {node}:\n{output_text}");
     }
-    hactl(scenario, &["clear-error", "twice"])?;
+    scenario.hactl(&["clear-error", "twice"])?;
     wait_until("twice to run once", STEP_TIMEOUT, || {
         scenario.state("twice") == "Started" && NODES.iter().filter(|node| has_address(node)).count() == 1
     })?;
-    hactl(scenario, &["delete", "--stop", "resource", "twice", "--wait"])?;
+    scenario.hactl(&["delete", "--stop", "resource", "twice", "--wait"])?;
     assert!(!NODES.iter().any(has_address), "a copy remains on a node");
     Ok(())
 }
@@ -187,7 +176,7 @@ fn check_power_cut(scenario: &mut Scenario, writer: &Writer, first: &str) -> Res
 /// able to commit on the new node.
 fn check_move(scenario: &Scenario, writer: &Writer, from: &str, to: &str) -> Result<()> {
     let begin = monotonic_ns();
-    hactl(scenario, &["relocate", "database", to])?;
+    scenario.hactl(&["relocate", "database", to])?;
     assert_eq!(wait_until_group_started(scenario, from)?, to);
     let changes = scenario.checker.timeline();
     let ended = changes.ended_on("database", from, begin).context("no end of the database was recorded")?;
@@ -235,7 +224,8 @@ fn check_repair_in_place(
     assert_eq!(wait_until_group_started(scenario, "")?, node);
     wait_until("both restarts to be reported", Duration::from_secs(30), || {
         ["database", "database-address"].iter().all(|name| {
-            hactl(scenario, &["events", "--for", &format!("resource/{name}")])
+            scenario
+                .hactl(&["events", "--for", &format!("resource/{name}")])
                 .is_ok_and(|output_text| output_text.contains("Restarted"))
         })
     })?;
