@@ -30,10 +30,11 @@ impl AgentCore {
         if let Some(report) = current {
             match report.phase {
                 Phase::HandingOver => {
-                    // R8.12: after a restart, the agent does not begin the driver, and ends a driver that may have
-                    // begun.
+                    // R8.12: after a restart or a kill that failed, the agent does not begin the driver, and ends a
+                    // driver that may have begun.
                     if self.was_begun(service, uid) {
-                        let failure = interrupted("agent restarted during the migration");
+                        let failure =
+                            interrupted("a restart of the agent or a kill interrupted the migration");
                         service
                             .transition_to(Step::EndMigration { uid: uid.clone(), failure: Some(failure) });
                         self.changed = true;

@@ -340,16 +340,14 @@ impl AgentCore {
         if !belongs_to_action || service.task.is_some() || service.kill_tries() < FAILED_KILLS_TO_REPORT {
             return;
         }
-        let role = self.role(service.name());
-        let is_target = matches!(role, Role::Target { .. });
-        let (Role::Act { assignment } | Role::Target { assignment }) = role else { return };
+        let (Role::Act { assignment } | Role::Target { assignment }) = self.role(service.name()) else {
+            return;
+        };
         let Some(assignment) = assignment.value else { return };
         let uid = &assignment.action_uid;
-        let is_source = matches!(assignment.action, Action::Migrate { .. }) && !is_target;
-        let has_handed_over = is_source
-            && self.current_report(service).is_some_and(|report| {
-                report.action_uid.as_ref() == Some(uid) && report.phase == Phase::HandingOver
-            });
+        let has_handed_over = self.current_report(service).is_some_and(|report| {
+            report.action_uid.as_ref() == Some(uid) && report.phase == Phase::HandingOver
+        });
         if has_handed_over || assignment.action == Action::Leave {
             return self.interrupt(service);
         }

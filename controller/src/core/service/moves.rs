@@ -373,9 +373,11 @@ fn start_on_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut
     if mark_stopped_if_unrequested(service, draft) {
         return;
     }
-    let unscheduled = || ordering::unscheduled_dependency(planner, service.name);
-    if let Some(message) = ordering::stop_reason(planner, service).or_else(unscheduled) {
+    if let Some(message) = ordering::stop_reason(planner, service) {
         draft.transition_to(ServiceState::RequestStart, Reason::WaitingForDependency, message);
+        return;
+    }
+    if ordering::leave_node_for_dependency(planner, service, draft) {
         return;
     }
     if let Some(message) = ordering::start_blocker(planner, service) {

@@ -29,6 +29,18 @@ pub(super) fn unscheduled_dependency(planner: &Planner<'_>, name: &ResourceName)
         .find_map(|dependency| dependency_blocker(planner, dependency))
 }
 
+/// Returns `true` if a service that does not run waits for a dependency without a node. The service then leaves its own
+/// node, which the dependency or another service may need.
+pub(super) fn leave_node_for_dependency(
+    planner: &Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut ServiceDraft,
+) -> bool {
+    let Some(message) = unscheduled_dependency(planner, service.name) else { return false };
+    draft.transition_to(ServiceState::RequestStart, Reason::WaitingForDependency, message);
+    true
+}
+
 /// Returns the running services that would not start again after a relocation, and cannot move live.
 pub(super) fn services_without_restart(planner: &Planner<'_>) -> Vec<ResourceName> {
     let services = planner.view.services.iter();

@@ -109,8 +109,7 @@ pub(super) fn start_failed(
         error::enter(planner, service, draft, Reason::PoliciesExhausted, message, true);
         return;
     }
-    if let Some(message) = ordering::unscheduled_dependency(planner, service.name) {
-        draft.transition_to(ServiceState::RequestStart, Reason::WaitingForDependency, message);
+    if ordering::leave_node_for_dependency(planner, service, draft) {
         draft.status.relocations += u32::from(!never_here);
         return;
     }

@@ -330,8 +330,7 @@ fn restart_after_agent_stop(
         draft.transition_to(ServiceState::RequestStart, Reason::WatchdogMissing, message);
         return;
     }
-    if let Some(message) = ordering::unscheduled_dependency(planner, service.name) {
-        draft.transition_to(ServiceState::RequestStart, Reason::WaitingForDependency, message);
+    if ordering::leave_node_for_dependency(planner, service, draft) {
         return;
     }
     if let Some(message) = ordering::restart_blocker(planner, service, node) {
