@@ -63,7 +63,7 @@ pub(crate) fn query_refusals(
             }
         });
     }
-    report_shortages(query, node, query.outside_use(node_name), &mut |shortage| {
+    report_shortages(query, node_name, node, query.outside_use(node_name), &mut |shortage| {
         let CapacityShortage { reason, amount_name, requested, free, capacity } = shortage;
         let free = Quantity::from_milli(free.max(0));
         let request = if query.members.len() > 1 {
@@ -94,7 +94,7 @@ pub(crate) fn is_eligible(query: &PlacementQuery<'_>, candidate: &Candidate<'_>)
             return false;
         }
     }
-    report_shortages(query, node, *outside_use, &mut |_| allowed = false);
+    report_shortages(query, node_name, node, *outside_use, &mut |_| allowed = false);
     allowed
 }
 
@@ -284,19 +284,26 @@ struct CapacityShortage {
     capacity: Quantity,
 }
 
+/// Reports the amounts that a unit lacks on a node. An amount that only members already on the node request is no
+/// shortage for the members that join them.
 fn report_shortages(
     query: &PlacementQuery<'_>,
+    node_name: &NodeName,
     node: &NodeFacts,
     outside_use: OutsideUse<'_>,
     report: &mut dyn FnMut(CapacityShortage),
 ) {
     let amounts = |amounts: &Amounts| [amounts.cpu, amounts.memory, amounts.disk];
     let (requests, capacity) = (amounts(&query.requests), amounts(&node.capacity));
+    let newcomers = || query.members.iter().filter(|member| !member.facts.uses.contains(node_name));
+    let requested_by_newcomers =
+        |at: usize| newcomers().any(|member| amounts(&member.facts.requests)[at].is_some());
     for (at, kind) in KINDS.into_iter().enumerate() {
         let (Some(requested), Some(capacity)) = (requests[at], capacity[at]) else { continue };
         let Some(limit) = limit(&query.view.settings, node, kind) else { continue };
         let free = limit.saturating_sub(outside_use.requested(at));
-        if requested.milli() > free {
+        let adds_use = requested_by_newcomers(at) || newcomers().next().is_none();
+        if requested.milli() > free && adds_use {
             let (reason, amount_name) = match kind {
                 Amount::Cpu => (Reason::NotEnoughCpu, "CPU"),
                 Amount::Memory => (Reason::NotEnoughMemory, "memory"),

@@ -3,10 +3,10 @@
 
 use super::bits::Bits;
 use crate::score::{NodeGroupRank, node_group_rank};
-use crate::view::{NodeFacts, ServiceFacts, View};
+use crate::view::{NodeFacts, NodePolicyId, ServiceFacts, View};
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Properties that determine the nodes of a service, without regard to free capacity and other services.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,6 +17,7 @@ pub(super) struct EligibilityKey {
     group: Option<String>,
     pool: Option<String>,
     exclusive: bool,
+    forbidding_policies: BTreeSet<NodePolicyId>,
 }
 
 /// The eligible nodes of all services with the same properties.
@@ -38,6 +39,7 @@ impl EligibilityKey {
             group,
             pool: service.storage_pool.clone(),
             exclusive: service.exclusive,
+            forbidding_policies: service.forbidding_policies.keys().copied().collect(),
         }
     }
 }

@@ -5,6 +5,7 @@ use super::model::Model;
 use super::trial::Trial;
 use super::unit::Unit;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// Result of a search.
 #[derive(Debug)]
@@ -109,10 +110,12 @@ pub(super) fn search_with_preemption<'m>(
         trial: trial.clone(),
         placed: Vec::new(),
         highest: BTreeMap::new(),
+        preemptible: BTreeMap::new(),
     };
-    match search.place_remaining(units.to_vec()) {
+    match search.place_remaining(units.iter().cloned().map(Rc::new).collect()) {
         Ok(true) => {
-            let (units, nodes) = search.placed.into_iter().map(|(unit, node)| (unit, Some(node))).unzip();
+            let placed = search.placed.into_iter();
+            let (units, nodes) = placed.map(|(unit, node)| (Unit::clone(&unit), Some(node))).unzip();
             Found::Placement(Attempt { trial: search.trial, units, nodes })
         }
         Ok(false) => Found::Nothing,
@@ -125,60 +128,105 @@ struct PreemptionSearch<'m, 'f> {
     failed: &'f [u32],
     limit: u64,
     trial: Trial<'m>,
-    placed: Vec<(Unit, u32)>,
+    placed: Vec<(Rc<Unit>, u32)>,
     /// Priority of the unit that was placed first on a node. This priority is the highest on the node, because units
     /// are placed by descending priority.
     highest: BTreeMap<u32, i32>,
+    /// The units that may be preempted on each node, regardless of their priority and of earlier preemptions.
+    preemptible: BTreeMap<u32, Vec<Rc<Unit>>>,
 }
 
 impl PreemptionSearch<'_, '_> {
-    fn place_remaining(&mut self, mut pending: Vec<Unit>) -> Result<bool, OutOfSteps> {
+    fn place_remaining(&mut self, mut pending: Vec<Rc<Unit>>) -> Result<bool, OutOfSteps> {
         let Some(unit) = remove_most_important(&mut pending) else { return Ok(true) };
-        for node in nodes_of(&unit).collect::<Vec<_>>() {
+        for node in nodes_of(&unit) {
             let above = self.highest.get(&node).copied().unwrap_or(unit.lowest_priority);
-            let may_leave = Unit::preemptible_units(self.model, &self.trial, node, above, self.failed);
-            if self.try_preemptions(&unit, node, &may_leave, &pending)? {
+            let may_leave = self.preemptible_units(node, above);
+            if self.try_preemptions(&unit, node, &may_leave, &mut pending)? {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Returns the units on a node that may be preempted now, see [`Unit::preemptible_units`].
+    fn preemptible_units(&mut self, node: u32, above: i32) -> Vec<Rc<Unit>> {
+        let trial = &self.trial;
+        let all = self.preemptible.entry(node).or_insert_with(|| {
+            let units =
+                Unit::preemptible_units(self.model, &Trial::new(self.model), node, i32::MAX, self.failed);
+            units.into_iter().map(Rc::new).collect()
+        });
+        let may_leave = |unit: &&Rc<Unit>| {
+            unit.highest_priority < above && !unit.members.iter().any(|member| trial.is_gone(*member))
+        };
+        all.iter().filter(may_leave).cloned().collect()
     }
 
     /// Tries every set of the units that may leave, the empty set first.
     fn try_preemptions(
         &mut self,
-        unit: &Unit,
+        unit: &Rc<Unit>,
         node: u32,
-        may_leave: &[Unit],
-        pending: &[Unit],
+        may_leave: &[Rc<Unit>],
+        pending: &mut Vec<Rc<Unit>>,
     ) -> Result<bool, OutOfSteps> {
-        if self.trial.fits(unit, node) && self.place_and_continue(unit, node, pending)? {
+        let fits = self.trial.fits(unit, node);
+        if fits && self.place_and_continue(unit, node, pending)? {
             return Ok(true);
         }
         if self.trial.steps() > self.limit {
             return Err(OutOfSteps);
         }
+        if !fits && !self.would_fit_without(unit, node, may_leave) {
+            return Ok(false);
+        }
         for (at, other) in may_leave.iter().enumerate() {
-            for member in &other.members {
-                self.trial.remove(*member);
-            }
-            let mut more = pending.to_vec();
-            more.push(other.clone());
-            if self.try_preemptions(unit, node, &may_leave[at + 1..], &more)? {
+            self.remove(other);
+            pending.push(Rc::clone(other));
+            if self.try_preemptions(unit, node, &may_leave[at + 1..], pending)? {
                 return Ok(true);
             }
-            for member in &other.members {
-                self.trial.undo_remove(*member);
-            }
+            pending.pop();
+            self.undo_remove(other);
         }
         Ok(false)
     }
 
-    fn place_and_continue(&mut self, unit: &Unit, node: u32, pending: &[Unit]) -> Result<bool, OutOfSteps> {
+    /// Returns `true` if a unit fits on a node after all these units have left it. Otherwise, no part of them suffices.
+    fn would_fit_without(&mut self, unit: &Unit, node: u32, others: &[Rc<Unit>]) -> bool {
+        for other in others {
+            self.remove(other);
+        }
+        let fits = self.trial.fits(unit, node);
+        for other in others {
+            self.undo_remove(other);
+        }
+        fits
+    }
+
+    fn remove(&mut self, unit: &Unit) {
+        for member in &unit.members {
+            self.trial.remove(*member);
+        }
+    }
+
+    fn undo_remove(&mut self, unit: &Unit) {
+        for member in &unit.members {
+            self.trial.undo_remove(*member);
+        }
+    }
+
+    fn place_and_continue(
+        &mut self,
+        unit: &Rc<Unit>,
+        node: u32,
+        pending: &[Rc<Unit>],
+    ) -> Result<bool, OutOfSteps> {
         let first = !self.highest.contains_key(&node);
         self.highest.entry(node).or_insert(unit.lowest_priority);
         self.trial.place(unit, node);
-        self.placed.push((unit.clone(), node));
+        self.placed.push((Rc::clone(unit), node));
         if self.place_remaining(pending.to_vec())? {
             return Ok(true);
         }

@@ -3,6 +3,7 @@
 use super::model::{Model, Sums};
 use super::trial::Trial;
 use super::unit::Unit;
+use std::borrow::Borrow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -235,9 +236,13 @@ pub(super) fn place_with_preemption<'m>(
 
 /// Removes and returns the unit of the highest priority; among units of equal priority, the unit with the fewest
 /// candidates.
-pub(super) fn remove_most_important(pending: &mut Vec<Unit>) -> Option<Unit> {
-    let order = |unit: &Unit| (Reverse(unit.lowest_priority), unit.candidates.count(), unit.members.clone());
-    let at = (0..pending.len()).min_by_key(|at| order(&pending[*at]))?;
+pub(super) fn remove_most_important<U: Borrow<Unit>>(pending: &mut Vec<U>) -> Option<U> {
+    fn order(unit: &Unit) -> (Reverse<i32>, usize, &[u32]) {
+        (Reverse(unit.lowest_priority), unit.candidates.count(), &unit.members)
+    }
+    let by_order =
+        |one: &usize, other: &usize| order(pending[*one].borrow()).cmp(&order(pending[*other].borrow()));
+    let at = (0..pending.len()).min_by(by_order)?;
     Some(pending.swap_remove(at))
 }
 

@@ -6,7 +6,7 @@ mod properties;
 
 use super::*;
 use crate::rules::{RuleInput, Rules};
-use crate::view::{NodeFacts, ServiceFacts};
+use crate::view::{NodeFacts, NodePolicyId, ServiceFacts};
 use ha_api_types::cluster::ReservationBasis;
 use ha_api_types::placement::{Affinity, AffinityRuleSpec, GroupSpec, NodePriorities, ResourceAffinity};
 use std::collections::BTreeMap;
@@ -199,6 +199,35 @@ fn storage_groups_and_drivers_limit_the_nodes() {
     let grouped = change(&view, &|a| a.group = Some("g".to_owned()));
     check_verdict(&grouped, &["node1"], "survives: a node3");
     check_verdict(&grouped, &["node1", "node3"], "fails (no node): a");
+}
+
+#[test]
+fn a_policy_forbids_only_some_services_with_the_same_driver() {
+    let mut view = cluster(&[("node1", "8Gi"), ("node2", "8Gi")], &["a node1 1Gi", "b node1 1Gi"]);
+    view.nodes.get_mut("node2").expect("a node").policy = Some(NodePolicyId(0));
+    let mut b = view.services.get_mut(&"b".into()).expect("a service");
+    b.forbidding_policies.insert(NodePolicyId(0), "node does not run exec as root".to_owned());
+    drop(b);
+    check_verdict(&view, &["node1"], "fails (no node): b");
+}
+
+#[test]
+fn only_relevant_facts_invalidate_a_verdict() {
+    let mut view = cluster(&[("node1", "4Gi"), ("node2", "4Gi")], &["a node1 3Gi", "b node2 2Gi"]);
+    let mut cache = VerdictCache::new(view.clone());
+    while !cache.compute_missing(EFFORT) {}
+    assert_eq!(cache.not_survived().count(), 2);
+    let change = |view: &mut View, memory: &str, is_measured: bool| {
+        let mut a = view.services.get_mut(&"a".into()).expect("a service");
+        let amounts = if is_measured { &mut a.measured } else { &mut a.requests };
+        amounts.memory = memory.parse().ok();
+    };
+    change(&mut view, "1Gi", true);
+    cache.update(view.clone());
+    assert!(cache.is_complete(), "the check uses requests, and measured memory has changed");
+    change(&mut view, "2Gi", false);
+    cache.update(view);
+    assert_eq!(cache.missing_count(), 2);
 }
 
 #[test]

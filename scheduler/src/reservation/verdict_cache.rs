@@ -140,9 +140,15 @@ impl VerdictCache {
         let companions = changed.iter().flat_map(|name| self.model.view.rules.strict_affinity_partners(name));
         let all: BTreeSet<ResourceName> = changed.iter().cloned().chain(companions).collect();
         let mut touched: BTreeSet<u32> = BTreeSet::new();
+        let mut is_relevant = false;
         for name in &all {
             let (before, now) = self.model.update_service(name);
+            is_relevant |= before != now;
             touched.extend(nodes_of(&before).chain(nodes_of(&now)));
+        }
+        // No verdict depends on the other facts of a service, such as its measured usage.
+        if !is_relevant {
+            return;
         }
         self.model.sort_nodes();
         let affected: BTreeSet<u32> = touched

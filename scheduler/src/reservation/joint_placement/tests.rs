@@ -40,6 +40,30 @@ fn joint_placement_succeeds_where_sequential_fails() {
 }
 
 #[test]
+fn a_partner_may_join_an_overcommitted_node_without_adding_to_its_use() {
+    let mut view = cluster(&NODES, &["a node2 1Gi", "b node1 1Gi", "c node2 1Gi"]);
+    rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
+    view.nodes.get_mut("node2").expect("a node").capacity.cpu = "1".parse().ok();
+    for node in ["node1", "node3"] {
+        view.nodes.get_mut(node).expect("a node").online = Err(Reason::Fencing);
+    }
+    let request_cpu = |view: &mut View, name: &str| {
+        view.services.get_mut(&name.into()).expect("a service").requests.cpu = "3".parse().ok();
+    };
+    request_cpu(&mut view, "a");
+    request_cpu(&mut view, "c");
+    let node_of_b = |view: &View| {
+        let facts = view.services.get("b").expect("a service");
+        place(view, &"b".into(), facts).node
+    };
+    assert_eq!(node_of_b(&view).as_deref(), Some("node2"));
+    check_joint_placement(view.clone(), "b node2");
+    request_cpu(&mut view, "b");
+    assert_eq!(node_of_b(&view), None);
+    check_joint_placement(view, "");
+}
+
+#[test]
 fn important_services_are_placed_first() {
     check_joint_placement(cluster(&NODES, &["a node1 3Gi 1", "b node1 3Gi 2"]), "b node2");
     // In addition to the service of 3Gi, only one of the two services of 2Gi fits.

@@ -1,7 +1,7 @@
 //! Generator of small clusters with little free capacity and rules of all kinds.
 
 use super::{Affinity, cluster, rules};
-use crate::view::{NodeFacts, ServiceFacts, View};
+use crate::view::{NodeFacts, NodePolicyId, ServiceFacts, View};
 use ha_api_types::id::NodeName;
 use ha_api_types::node::AllocationPolicy;
 use ha_api_types::placement::{GroupSpec, NodePriorities};
@@ -48,6 +48,9 @@ pub(super) fn service(nodes: usize, (at, memory, priority, bits): Drawn) -> Serv
     if bit(14) && bit(15) && bit(16) {
         facts.is_desired = false;
     }
+    if bit(20) && bit(21) {
+        facts.forbidding_policies.insert(NodePolicyId(u32::from(bit(22))), "forbidden".to_owned());
+    }
     facts
 }
 
@@ -70,6 +73,7 @@ pub(crate) fn view() -> impl Strategy<Value = View> {
                 facts.capacity.memory = format!("{memory}Gi").parse().ok();
                 facts.capacity.cpu = "1".parse().ok();
                 facts.schedulable = !bits.is_multiple_of(8);
+                facts.policy = (bits % 4 > 1).then_some(NodePolicyId(bits % 2));
                 facts.node_group = (bits / 8).is_multiple_of(4).then(|| "far".to_owned());
                 view.nodes.insert(node_name(at), facts);
             }
