@@ -182,7 +182,7 @@ pub struct FencePart {
     pub agent: String,
     /// Attributes that the agent reads from standard input.
     pub attributes: BTreeMap<String, String>,
-    /// File on the controllers with further attributes, for secrets.
+    /// File with further attributes, for secrets: its name in the secrets directory of the controllers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attributes_file: Option<String>,
 }

@@ -41,6 +41,7 @@ mod watch;
 mod what_if;
 
 use crate::core::{stored_view, usage};
+use crate::policy::Limits;
 pub use audit::AuditLog;
 use authentication::Authenticator;
 pub use authentication::AuthorizationMode;
@@ -99,6 +100,8 @@ pub struct ApiOptions {
     /// Root directory of the OCF resource agents on this machine, used to check parameters; `None` disables the
     /// check.
     pub ocf_root: Option<PathBuf>,
+    /// Limits of the controller, which new and changed objects must respect.
+    pub limits: Limits,
 }
 
 /// Function that reads the health of each etcd member.
@@ -119,6 +122,7 @@ impl ApiOptions {
             tokens: None,
             audit_log: AuditLog::default(),
             ocf_root: None,
+            limits: Limits::default(),
         }
     }
 }

@@ -7,6 +7,7 @@
 mod agent;
 
 use crate::core::{FencerAction, FencerOutcome, FencerRun};
+use crate::policy::Limits;
 use agent::{Agent, PowerState};
 use futures::future::join_all;
 use ha_api_types::node::{FenceDevice, FencePart};
@@ -19,6 +20,7 @@ use tokio::time::Instant;
 pub struct Fencer {
     /// Directories of the agents, in order of preference.
     directories: Vec<PathBuf>,
+    limits: Limits,
 }
 
 /// Interval between status queries of a device that has not reached the desired state.
@@ -26,10 +28,10 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Fencer {
     /// Creates a fencer that searches for agents in this directory first, then in the usual directories of
-    /// distributions.
-    pub fn new(directory: Option<PathBuf>) -> Fencer {
+    /// distributions. It runs only what the limits allow.
+    pub fn new(directory: Option<PathBuf>, limits: Limits) -> Fencer {
         let usual = ["/usr/sbin", "/usr/local/sbin"].into_iter().map(PathBuf::from);
-        Fencer { directories: directory.into_iter().chain(usual).collect() }
+        Fencer { directories: directory.into_iter().chain(usual).collect(), limits }
     }
 
     /// Runs a device to the end.
@@ -93,7 +95,7 @@ impl Fencer {
     }
 
     async fn run_part(&self, part: &FencePart, verb: &str, deadline: Instant) -> Result<(), String> {
-        let exit = Agent::find(&self.directories, part)?.run(verb, deadline).await?;
+        let exit = Agent::find(&self.directories, &self.limits, part)?.run(verb, deadline).await?;
         if exit.code == Some(0) { Ok(()) } else { Err(exit.sentence(verb)) }
     }
 
@@ -104,7 +106,7 @@ impl Fencer {
         expected_state: PowerState,
         deadline: Instant,
     ) -> Result<(), String> {
-        let agent = Agent::find(&self.directories, part)?;
+        let agent = Agent::find(&self.directories, &self.limits, part)?;
         loop {
             let exit = agent.run("status", deadline).await?;
             match exit.power() {

@@ -7,7 +7,8 @@
 //!   delay it.
 //! - [`Replica`](crate::core::replica::Replica) connects both cores, for the simulator and for tests.
 //! - [`api::router`] is the HTTP API in the shape of Kubernetes.
-//! - [`fencer::Fencer`] runs fence agents, and [`notifier::deliver`] sends notifications.
+//! - [`fencer::Fencer`] runs fence agents, and [`notifier::deliver`] sends notifications. [`policy::Limits`] restricts
+//!   both.
 //!
 //! Rule: the cores are pure. They never await, read a clock or draw a random number: inputs enter through `handle`, and
 //! effects leave through `poll_effect`. The shell makes no decisions. Every write of a leader is guarded by its term.
@@ -19,5 +20,7 @@ pub mod core;
 pub mod fencer;
 #[cfg(feature = "shell")]
 pub mod notifier;
+#[cfg(feature = "shell")]
+pub mod policy;
 #[cfg(feature = "shell")]
 pub mod shell;

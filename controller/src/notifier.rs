@@ -4,8 +4,8 @@ mod mail;
 mod webhook;
 
 use crate::core::notifications::deliveries::{Delivery, DeliveryOutcome};
+use crate::policy::Limits;
 use ha_api_types::cluster::Target;
-use std::path::Path;
 use std::time::Duration;
 
 /// Maximum duration of an attempt.
@@ -13,12 +13,13 @@ const ATTEMPT_LIMIT: Duration = Duration::from_secs(30);
 /// Maximum size of a file with a secret or certificate, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Delivers a notification once. The attempt ends within the limit, even if the target does not answer.
-pub async fn deliver(delivery: &Delivery) -> DeliveryOutcome {
+/// Delivers a notification once, to an address and with files that the limits allow. The attempt ends in time, even if
+/// the target does not answer.
+pub async fn deliver(limits: &Limits, delivery: &Delivery) -> DeliveryOutcome {
     let attempt = async {
         match &delivery.target {
-            Target::Webhook(webhook) => webhook::post(webhook, &delivery.notification).await,
-            Target::Mail(smtp) => mail::send(smtp, &delivery.notification).await,
+            Target::Webhook(webhook) => webhook::post(limits, webhook, &delivery.notification).await,
+            Target::Mail(smtp) => mail::send(limits, smtp, &delivery.notification).await,
         }
     };
     tokio::time::timeout(ATTEMPT_LIMIT, attempt).await.unwrap_or_else(|_| {
@@ -27,22 +28,24 @@ pub async fn deliver(delivery: &Delivery) -> DeliveryOutcome {
 }
 
 /// Reads a file that the object names, again for each attempt, because the content may have changed.
-async fn read_file(field: &str, path: &str) -> Result<Vec<u8>, String> {
+async fn read_file(limits: &Limits, field: &str, name: &str) -> Result<Vec<u8>, String> {
+    let file = limits.file(field, name)?;
+    let path = file.display();
     let wrong = |error: std::io::Error| format!("{field} {path} cannot be read on this controller: {error}");
-    let metadata = tokio::fs::metadata(path).await.map_err(wrong)?;
+    let metadata = tokio::fs::metadata(&file).await.map_err(wrong)?;
     if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES {
         return Err(format!("{field} {path} is not a file of at most {MAX_FILE_BYTES} bytes"));
     }
-    tokio::fs::read(Path::new(path)).await.map_err(wrong)
+    tokio::fs::read(&file).await.map_err(wrong)
 }
 
 /// Reads a secret on one line; the line ending is not part of it.
-async fn read_secret(field: &str, path: &str) -> Result<String, String> {
-    let text = String::from_utf8(read_file(field, path).await?)
-        .map_err(|_| format!("{field} {path} does not contain a line of text"))?;
+async fn read_secret(limits: &Limits, field: &str, name: &str) -> Result<String, String> {
+    let text = String::from_utf8(read_file(limits, field, name).await?)
+        .map_err(|_| format!("{field} {name} does not contain a line of text"))?;
     let line = text.trim_end_matches(['\r', '\n']);
     if line.is_empty() || line.chars().any(char::is_control) {
-        return Err(format!("{field} {path} must contain exactly one line of text"));
+        return Err(format!("{field} {name} must contain exactly one line of text"));
     }
     Ok(line.to_owned())
 }

@@ -17,6 +17,7 @@ pub use options::Options;
 use crate::api::{self, ApiOptions, ApiState, AuditLog, AuthorizationMode, Tokens};
 use crate::core::{Config, Controller, Input};
 use crate::fencer::Fencer;
+use crate::policy::Limits;
 use anyhow::Context;
 use commits::StoreLink;
 use effects::Effects;
@@ -139,6 +140,8 @@ async fn run(options: Options) -> anyhow::Result<()> {
     api_options.tokens = tokens.map(Arc::new);
     api_options.audit_log = audit_log;
     api_options.ocf_root = Some(options.ocf_root.clone());
+    let limits = Limits::new(options.policy.clone());
+    api_options.limits = limits.clone();
     let members = store.clone();
     api_options.store_members = Some(Arc::new(move || store_members(members.clone()).boxed()));
     let (inputs, received) = mpsc::unbounded_channel();
@@ -172,7 +175,8 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let mut effects = Effects {
         store: StoreLink::new(store, inputs.clone(), controller_metrics.clone()),
         refresher,
-        fencer: Fencer::new(options.fence_agent_path.clone()),
+        fencer: Fencer::new(options.fence_agent_path.clone(), limits.clone()),
+        limits,
         events: writer.clone(),
         hold_requests,
         metrics: core_metrics,

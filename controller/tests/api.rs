@@ -18,6 +18,8 @@ use ha_api_types::id::Revision;
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{keys_deleted_by_restore, revision_raise};
 use ha_api_types::time::Mono;
+use ha_controller::api::ApiOptions;
+use ha_controller::policy::{ControllerPolicy, Limits};
 use ha_store::{MemoryStore, Store};
 use http::{APPLY, Api, group, resource};
 use serde_json::{Map, Value, json};
@@ -30,6 +32,42 @@ async fn clients_cannot_change_server_owned_fields() {
 #[tokio::test]
 async fn deletion_waits_for_leader_and_empty_node() {
     suite::deletion_waits_for_leader_and_empty_node(MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn the_policy_of_the_controller_limits_nodes_and_the_cluster() {
+    let policy = ControllerPolicy::parse("fenceAgents: [fence_ipmilan]").unwrap();
+    let options = ApiOptions { limits: Limits::new(Some(policy)), ..ApiOptions::new("c1", "test") };
+    let api = Api::with(MemoryStore::new(), options);
+    let node = |agent: &str, file: &str| {
+        json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": "node1"}, "spec": {"fencing": {
+            "devices": [{"name": "bmc", "parts": [{"agent": agent, "attributesFile": file}]}]}}})
+    };
+    let refused = api.post("nodes", &node("fence_ssh", "/etc/shadow")).await;
+    assert_eq!(refused.code, 422, "{}", refused.body);
+    assert_eq!(refused.at("/details/causes/0/field"), "spec.fencing.devices[0].parts[0].agent");
+    let message = "this controller does not run fence_ssh: add it to policy.fenceAgents there";
+    assert_eq!(refused.at("/details/causes/0/message"), message);
+    assert_eq!(refused.at("/details/causes/1/field"), "spec.fencing.devices[0].parts[0].attributesFile");
+    assert_eq!(api.post("nodes", &node("fence_ipmilan", "bmc")).await.code, 201);
+    let cluster = |notifications: Value| {
+        json!({"apiVersion": "hactl.io/v1", "kind": "Cluster", "metadata": {"name": "default"},
+            "spec": {"notifications": notifications}})
+    };
+    let mail = json!({"smtp": {"server": "mail.example.org", "user": "u", "passwordFile": "/etc/shadow",
+        "from": "a@example.org", "to": ["b@example.org"]}});
+    let refused = api.post("clusters", &cluster(mail)).await;
+    assert_eq!(
+        refused.at("/details/causes/0/field"),
+        "spec.notifications.smtp.passwordFile",
+        "{}",
+        refused.body
+    );
+    let webhook = json!({"webhooks": [{"url": "http://a", "hmacKeyFile": "../shadow"}]});
+    let refused = api.post("clusters", &cluster(webhook)).await;
+    let message =
+        "must be the name of a file in the secrets directory of the controllers, or an absolute path";
+    assert_eq!(refused.at("/details/causes/0/message"), message, "{}", refused.body);
 }
 
 #[tokio::test]

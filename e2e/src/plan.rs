@@ -72,7 +72,7 @@ pub struct Plan {
     pub lxc: bool,
     /// `true` if each node has its own libvirt.
     pub libvirt: bool,
-    /// Policies of nodes as YAML, by name of the node.
+    /// Policies of nodes and controllers as YAML, by name of the machine.
     #[serde(default)]
     pub policies: BTreeMap<String, String>,
     /// Directory of an older build's programs, with which controllers and nodes start until `upgrade::upgrade`. `None` for the
@@ -265,6 +265,9 @@ impl Layout<'_> {
             ("audit-log", &text(&audit_log(&machine))),
             ("fence-agent-path", &text(fence_agents.parent().unwrap_or(&fence_agents))),
         ]));
+        if let Some(policy) = self.plan.policies.get(&name) {
+            command.extend(flags(&[("policy", policy)]));
+        }
         Ok(Machine { programs: vec![program("ha-controller", command)], ..machine })
     }
 

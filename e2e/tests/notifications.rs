@@ -7,7 +7,10 @@ use anyhow::{Context, Result};
 use ha_api_types::notification::{Notification, NotificationKind};
 use ha_api_types::record::Notified;
 use ha_e2e::certificates::Authority;
+use ha_e2e::command::output_text;
+use ha_e2e::plan::Plan;
 use ha_e2e::scenario::{STEP_TIMEOUT, Scenario, WITNESS};
+use ha_e2e::scratch;
 use ha_e2e::sinks::{Mailbox, Sinks};
 use ha_e2e::wait::wait_until;
 use serde_json::{Value, json};
@@ -40,8 +43,13 @@ fn queue_length(scenario: &Scenario) -> Result<usize> {
 
 #[test]
 fn notifications_survive_leader_and_receiver_failures() -> Result<()> {
-    let mut scenario = Scenario::start("notifications")?;
-    let directory = scenario.cluster.directory().join("sinks");
+    let mut plan = Plan::test(&scratch::directory("notifications")?);
+    let directory = plan.directory.join("sinks");
+    let policy = json!({"secretsDirectory": directory, "notificationAddresses": ["198.18.0.0/15"]});
+    for index in 1..=plan.controllers {
+        plan.policies.insert(format!("controller{index}"), policy.to_string());
+    }
+    let mut scenario = Scenario::start_with(plan)?;
     let address = scenario.cluster.host_address();
     Authority::create(&directory)?.issue("mail", "mail", &[address.into()])?;
     let password = directory.join("password");
@@ -57,12 +65,20 @@ fn notifications_survive_leader_and_receiver_failures() -> Result<()> {
         "clusters",
         "default",
         &json!({"notifications": {
-            "webhooks": [{"url": sinks.url(), "hmacKeyFile": password}],
+            "webhooks": [{"url": sinks.url(), "hmacKeyFile": "password"}],
             "smtp": {"server": sinks.server(), "tls": "StartTls", "caFile": directory.join("ca.pem"),
                 "from": "hactl@example.org", "to": ["ops@example.org", "oncall@example.org"],
-                "user": USER, "passwordFile": password},
+                "user": USER, "passwordFile": "password"},
         }}),
     )?;
+    let outside = json!([{"url": "http://192.0.2.1/", "hmacKeyFile": "/etc/shadow"}]).to_string();
+    let refused =
+        scenario.cluster.hactl(&["set", "cluster/default", &format!("notifications.webhooks={outside}")])?;
+    let message = output_text(&refused);
+    assert!(!refused.status.success(), "{message}");
+    for part in ["hmacKeyFile /etc/shadow is not in", "does not send notifications to 192.0.2.1"] {
+        assert!(message.contains(part), "{message}");
+    }
     let test = scenario.cluster.hactl(&["notify", "test"])?;
     let output_text =
         String::from_utf8_lossy(&test.stdout).into_owned() + &String::from_utf8_lossy(&test.stderr);

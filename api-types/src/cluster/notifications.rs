@@ -36,15 +36,15 @@ pub enum Webhook {
 pub struct WebhookSpec {
     /// URL of the webhook, with scheme http or https.
     pub url: String,
-    /// File on the controllers with a token for `Authorization: Bearer`. Requires https.
+    /// File in the secrets directory of the controllers with a token for `Authorization: Bearer`. Requires https.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bearer_token_file: Option<String>,
-    /// File on the controllers with a key: the header `X-Hactl-Signature` becomes `sha256=` and the HMAC of
-    /// the body.
+    /// File in the secrets directory of the controllers with a key: the header `X-Hactl-Signature` becomes `sha256=` and
+    /// the HMAC of the body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hmac_key_file: Option<String>,
-    /// File on the controllers with the CA of the server's certificate (PEM). Default: the CAs of the
-    /// machine.
+    /// File in the secrets directory of the controllers with the CA of the server's certificate (PEM). Default: the CAs
+    /// of the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<String>,
 }
@@ -65,11 +65,11 @@ pub struct SmtpSpec {
     /// User name for login. Default: no login.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// File on the controllers with the password.
+    /// File in the secrets directory of the controllers with the password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password_file: Option<String>,
-    /// File on the controllers with the CA of the server's certificate (PEM). Default: the CAs of the
-    /// machine.
+    /// File in the secrets directory of the controllers with the CA of the server's certificate (PEM). Default: the CAs
+    /// of the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<String>,
 }

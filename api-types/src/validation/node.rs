@@ -1,6 +1,7 @@
 //! Checks of a Node and of a NodeGroup.
 
 use super::context::Context;
+use super::notifications::check_file;
 use crate::node::{FenceDevice, FenceKind, Node, NodeGroup};
 use crate::problem::{element, member};
 
@@ -61,9 +62,7 @@ fn check_device(path: &str, device: &FenceDevice, context: &mut Context) {
                 );
             }
         }
-        if part.attributes_file.as_deref().is_some_and(|file| !file.starts_with('/')) {
-            context.invalid(&member(&path, "attributesFile"), "must be an absolute path");
-        }
+        check_file(&path, "attributesFile", part.attributes_file.as_deref(), context);
     }
 }
 

@@ -94,9 +94,14 @@ fn check_smtp(path: &str, smtp: &SmtpSpec, context: &mut Context) {
     check_file(path, "caFile", smtp.ca_file.as_deref(), context);
 }
 
-fn check_file(path: &str, field: &str, name: Option<&str>, context: &mut Context) {
-    if name.is_some_and(|name| !name.starts_with('/')) {
-        context.invalid(&member(path, field), "must be an absolute path of a file on every controller");
+/// Checks the name of a file on the controllers: a path, or a name in their secrets directory.
+pub(super) fn check_file(path: &str, field: &str, name: Option<&str>, context: &mut Context) {
+    let is_plain = |name: &str| !name.is_empty() && !name.starts_with('.') && !name.contains('/');
+    let is_valid = |name: &str| (name.starts_with('/') || is_plain(name)) && !name.contains(char::is_control);
+    if name.is_some_and(|name| !is_valid(name)) {
+        let message =
+            "must be the name of a file in the secrets directory of the controllers, or an absolute path";
+        context.invalid(&member(path, field), message);
     }
 }
 

@@ -244,15 +244,15 @@ fn notification_settings_are_validated() {
     };
     refused(json!({"webhooks": ["https://a.example/x", "http://127.0.0.1:9000"]}), &[]);
     let webhook =
-        json!({"url": "https://a.example", "bearerTokenFile": "/a", "hmacKeyFile": "/b", "caFile": "/c"});
+        json!({"url": "https://a.example", "bearerTokenFile": "/a", "hmacKeyFile": "b", "caFile": "c.pem"});
     refused(json!({"kinds": ["NodeFenced"], "webhooks": [webhook]}), &[]);
     refused(
         json!({"webhooks": ["ftp://a", "https://", "https://a b"]}),
         &["webhooks[0]", "webhooks[1]", "webhooks[2]"],
     );
     refused(
-        json!({"webhooks": [{"url": "http://a.example", "bearerTokenFile": "/a"}, {"url": "https://a", "caFile": "b"}]}),
-        &["webhooks[0].bearerTokenFile", "webhooks[1].caFile"],
+        json!({"webhooks": [{"url": "http://a.example", "bearerTokenFile": "/a"}, {"url": "https://a", "caFile": "a/b", "hmacKeyFile": ".."}]}),
+        &["webhooks[0].bearerTokenFile", "webhooks[1].hmacKeyFile", "webhooks[1].caFile"],
     );
     refused(json!({"kinds": ["Test"]}), &["kinds[0]"]);
     refused(json!({"kinds": ["NodeDied"]}), &["kinds[0]"]);

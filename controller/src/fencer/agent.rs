@@ -1,5 +1,6 @@
 //! One run of one fence agent: a child process in its own process group, with attributes on its standard input.
 
+use crate::policy::Limits;
 use ha_api_types::node::FencePart;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -76,13 +77,14 @@ const MAX_OUTPUT_BYTES: usize = 2_000;
 
 impl Agent {
     /// Finds the program and reads its attributes. The error contains the suggested action.
-    pub(super) fn find(directories: &[PathBuf], part: &FencePart) -> Result<Agent, String> {
+    pub(super) fn find(directories: &[PathBuf], limits: &Limits, part: &FencePart) -> Result<Agent, String> {
         if part.agent.is_empty() || part.agent.contains('/') {
             return Err(format!(
                 "{:?} is not a valid fence agent: use a name such as fence_ipmilan",
                 part.agent
             ));
         }
+        limits.check_part(part)?;
         let program = directories
             .iter()
             .map(|directory| directory.join(&part.agent))
@@ -92,7 +94,9 @@ impl Agent {
             })?;
         let mut attributes = String::new();
         if let Some(file) = &part.attributes_file {
-            let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+            let path = limits.file("attributesFile", file)?;
+            let text =
+                std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
             attributes.push_str(text.trim_end());
             attributes.push('\n');
         }

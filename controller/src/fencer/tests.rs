@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::core::RunId;
+use crate::policy::Limits;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -43,7 +44,7 @@ async fn run_fencer(
     let device =
         FenceDevice { name: "d".to_owned(), parts, timeout_seconds, retries: 1, ..FenceDevice::default() };
     let run = FencerRun { id: RunId(1), node: "node1".into(), device, action, limit_ms: 20_000 };
-    Fencer::new(Some(directory.to_owned())).run(&run).await
+    Fencer::new(Some(directory.to_owned()), Limits::default()).run(&run).await
 }
 
 fn failure_message(outcome: FencerOutcome) -> String {
@@ -116,7 +117,9 @@ async fn hanging_fence_agent_is_killed_with_children() {
             action: FencerAction::Off,
             limit_ms: 100_000,
         };
-        let message = failure_message(Fencer::new(Some(directory.path().to_owned())).run(&run).await);
+        let message = failure_message(
+            Fencer::new(Some(directory.path().to_owned()), Limits::default()).run(&run).await,
+        );
         assert!(message.contains("timed out"), "{message}");
         pid = std::fs::read_to_string(&pid_file).unwrap_or_default().trim().to_owned();
         if !pid.is_empty() {

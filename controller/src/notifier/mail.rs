@@ -2,6 +2,7 @@
 
 use super::{read_file, read_secret, root_cause};
 use crate::core::notifications::deliveries::DeliveryOutcome;
+use crate::policy::Limits;
 use ha_api_types::cluster::{SmtpSpec, SmtpTls};
 use ha_api_types::notification::{Notification, Severity};
 use lettre::address::Envelope;
@@ -22,10 +23,10 @@ const REFUSAL_CODES: [u16; 5] = [550, 551, 552, 553, 556];
 
 type Transport = AsyncSmtpTransport<Tokio1Executor>;
 
-pub(super) async fn send(smtp: &SmtpSpec, notification: &Notification) -> DeliveryOutcome {
+pub(super) async fn send(limits: &Limits, smtp: &SmtpSpec, notification: &Notification) -> DeliveryOutcome {
     let prepared = async {
         let message = message(smtp, notification)?;
-        Ok::<_, String>((message.envelope().clone(), message.formatted(), transport(smtp).await?))
+        Ok::<_, String>((message.envelope().clone(), message.formatted(), transport(limits, smtp).await?))
     };
     let (envelope, mail, transport) = match prepared.await {
         Ok(prepared) => prepared,
@@ -76,30 +77,35 @@ fn error_text(error: &Error) -> String {
     if error.status().is_some() { error.to_string() } else { root_cause(error) }
 }
 
-async fn transport(smtp: &SmtpSpec) -> Result<Transport, String> {
+async fn transport(limits: &Limits, smtp: &SmtpSpec) -> Result<Transport, String> {
     let (host, port) =
         smtp.host_and_port().ok_or_else(|| format!("{:?} is not a valid server", smtp.server))?;
     let tls = match smtp.tls {
         SmtpTls::None => Tls::None,
-        SmtpTls::StartTls => Tls::Required(parameters(smtp, &host).await?),
-        SmtpTls::Tls => Tls::Wrapper(parameters(smtp, &host).await?),
+        SmtpTls::StartTls => Tls::Required(parameters(limits, smtp, &host).await?),
+        SmtpTls::Tls => Tls::Wrapper(parameters(limits, smtp, &host).await?),
     };
     let host_name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let mut builder = Transport::builder_dangerous(host).port(port).tls(tls).timeout(Some(SMTP_TIMEOUT));
+    // The transport connects to the address that was checked, and does not look the name up again.
+    let server = match limits.addresses(&host, port).await?.as_deref() {
+        Some([address, ..]) => address.ip().to_string(),
+        Some([]) | None => host,
+    };
+    let mut builder = Transport::builder_dangerous(server).port(port).tls(tls).timeout(Some(SMTP_TIMEOUT));
     if !host_name.trim().is_empty() {
         builder = builder.hello_name(ClientId::Domain(host_name.trim().to_owned()));
     }
     if let (Some(user), Some(path)) = (&smtp.user, &smtp.password_file) {
-        builder =
-            builder.credentials(Credentials::new(user.clone(), read_secret("passwordFile", path).await?));
+        builder = builder
+            .credentials(Credentials::new(user.clone(), read_secret(limits, "passwordFile", path).await?));
     }
     Ok(builder.build())
 }
 
-async fn parameters(smtp: &SmtpSpec, host: &str) -> Result<TlsParameters, String> {
+async fn parameters(limits: &Limits, smtp: &SmtpSpec, host: &str) -> Result<TlsParameters, String> {
     let mut builder = TlsParameters::builder(host.to_owned());
     if let Some(path) = &smtp.ca_file {
-        let authority = Certificate::from_pem(&read_file("caFile", path).await?)
+        let authority = Certificate::from_pem(&read_file(limits, "caFile", path).await?)
             .map_err(|_| format!("caFile {path} does not contain a PEM certificate"))?;
         builder = builder.certificate_store(CertificateStore::None).add_root_certificate(authority);
     }

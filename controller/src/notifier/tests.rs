@@ -5,6 +5,7 @@ use super::deliver;
 use super::mail::message;
 use super::webhook::signature;
 use crate::core::notifications::deliveries::{Delivery, DeliveryId, DeliveryOutcome};
+use crate::policy::{ControllerPolicy, Limits};
 use ha_api_types::cluster::{Recipients, SmtpSpec, SmtpTls, Target, WebhookSpec};
 use ha_api_types::notification::{Notification, NotificationKind, Severity};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -42,7 +43,12 @@ async fn serve_one_request(answer: &'static str) -> (String, tokio::task::JoinHa
 }
 
 async fn delivery_outcome(target: Target) -> DeliveryOutcome {
-    deliver(&Delivery { id: DeliveryId(1), target, notification: notification(), operation: None }).await
+    limited_outcome(&Limits::default(), target).await
+}
+
+async fn limited_outcome(limits: &Limits, target: Target) -> DeliveryOutcome {
+    deliver(limits, &Delivery { id: DeliveryId(1), target, notification: notification(), operation: None })
+        .await
 }
 
 #[tokio::test]
@@ -67,6 +73,41 @@ async fn webhook_gets_document_id_and_signature() {
         "{head}"
     );
     assert_eq!(serde_json::from_str::<Notification>(body).unwrap(), notification());
+}
+
+#[tokio::test]
+async fn limits_apply_to_addresses_and_files() {
+    let policy = ControllerPolicy::parse("notificationAddresses: [127.0.0.0/8]").unwrap();
+    let limits = Limits::new(Some(policy));
+    let (url, request_task) = serve_one_request("HTTP/1.1 204 No Content\r\n\r\n").await;
+    // The name is not listed, but its address is.
+    let spec = WebhookSpec { url: url.replace("127.0.0.1", "localhost"), ..WebhookSpec::default() };
+    let outcome = limited_outcome(&limits, Target::Webhook(spec.clone())).await;
+    assert_eq!(outcome, DeliveryOutcome::Delivered("204".to_owned()));
+    assert!(request_task.await.unwrap().contains("host: localhost"));
+    let smtp = SmtpSpec {
+        server: "localhost:25".to_owned(),
+        tls: SmtpTls::Tls,
+        from: "ha@example.org".to_owned(),
+        to: Recipients::One("ops@example.org".to_owned()),
+        ca_file: Some("/etc/shadow".to_owned()),
+        ..SmtpSpec::default()
+    };
+    let file = WebhookSpec { hmac_key_file: Some("/etc/shadow".to_owned()), ..spec.clone() };
+    let other = WebhookSpec { url: "http://192.0.2.1/".to_owned(), ..spec };
+    for (target, expected) in [
+        (Target::Webhook(file), "hmacKeyFile /etc/shadow is not in /etc/hactl/secrets"),
+        (Target::Webhook(other), "does not send notifications to 192.0.2.1"),
+        (Target::Mail(smtp.clone()), "caFile /etc/shadow is not in /etc/hactl/secrets"),
+        (
+            Target::Mail(SmtpSpec { server: "192.0.2.1".to_owned(), ca_file: None, ..smtp }),
+            "does not send notifications to 192.0.2.1",
+        ),
+    ] {
+        let outcome = limited_outcome(&limits, target).await;
+        let DeliveryOutcome::Failed(why) = &outcome else { panic!("{outcome:?}") };
+        assert!(why.contains(expected), "{why}");
+    }
 }
 
 #[test]

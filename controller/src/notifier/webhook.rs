@@ -2,6 +2,7 @@
 
 use super::{read_file, read_secret, root_cause};
 use crate::core::notifications::deliveries::DeliveryOutcome;
+use crate::policy::{self, Limits};
 use ha_api_types::cluster::WebhookSpec;
 use ha_api_types::notification::Notification;
 use hmac::{Hmac, KeyInit, Mac};
@@ -15,25 +16,33 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum length of the quoted response, in characters.
 const MAX_QUOTED_CHARS: usize = 200;
 
-pub(super) async fn post(webhook: &WebhookSpec, notification: &Notification) -> DeliveryOutcome {
-    match attempt(webhook, notification).await {
+pub(super) async fn post(
+    limits: &Limits,
+    webhook: &WebhookSpec,
+    notification: &Notification,
+) -> DeliveryOutcome {
+    match attempt(limits, webhook, notification).await {
         Ok(outcome) => outcome,
         Err(why) => DeliveryOutcome::Failed(why),
     }
 }
 
-async fn attempt(webhook: &WebhookSpec, notification: &Notification) -> Result<DeliveryOutcome, String> {
-    let client = client(webhook).await?;
+async fn attempt(
+    limits: &Limits,
+    webhook: &WebhookSpec,
+    notification: &Notification,
+) -> Result<DeliveryOutcome, String> {
+    let client = client(limits, webhook).await?;
     let body = serde_json::to_vec(notification).map_err(|error| error.to_string())?;
     let mut request = client
         .post(&webhook.url)
         .header("content-type", "application/json")
         .header("x-hactl-notification", &notification.id);
     if let Some(path) = &webhook.bearer_token_file {
-        request = request.bearer_auth(read_secret("bearerTokenFile", path).await?);
+        request = request.bearer_auth(read_secret(limits, "bearerTokenFile", path).await?);
     }
     if let Some(path) = &webhook.hmac_key_file {
-        let key = read_secret("hmacKeyFile", path).await?;
+        let key = read_secret(limits, "hmacKeyFile", path).await?;
         request = request.header("x-hactl-signature", signature(key.as_bytes(), &body));
     }
     let answer = request.body(body).send().await.map_err(|error| root_cause(&error.without_url()))?;
@@ -58,7 +67,7 @@ async fn attempt(webhook: &WebhookSpec, notification: &Notification) -> Result<D
 }
 
 /// Creates a client. Requests are rare, and the certificate files may have changed, so the client is not reused.
-async fn client(webhook: &WebhookSpec) -> Result<reqwest::Client, String> {
+async fn client(limits: &Limits, webhook: &WebhookSpec) -> Result<reqwest::Client, String> {
     // The call fails only if a provider is already installed, which is sufficient.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = reqwest::Client::builder()
@@ -67,8 +76,15 @@ async fn client(webhook: &WebhookSpec) -> Result<reqwest::Client, String> {
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
         .connect_timeout(CONNECT_TIMEOUT);
+    if let Some(host) = policy::host_of_url(&webhook.url)
+        && let Some(addresses) = limits.addresses(&host, 0).await?
+    {
+        // The client connects to the addresses that were checked, and does not look the name up again. Port 0 stands
+        // for the port of the URL.
+        builder = builder.resolve_to_addrs(&host, &addresses);
+    }
     if let Some(path) = &webhook.ca_file {
-        let certificates = Certificate::from_pem_bundle(&read_file("caFile", path).await?)
+        let certificates = Certificate::from_pem_bundle(&read_file(limits, "caFile", path).await?)
             .ok()
             .filter(|certificates| !certificates.is_empty())
             .ok_or_else(|| format!("caFile {path} does not contain a PEM certificate"))?;

@@ -9,12 +9,14 @@ use crate::core::notifications::deliveries::{Delivery, DeliveryOutcome};
 use crate::core::{Effect, Input};
 use crate::fencer::Fencer;
 use crate::notifier;
+use crate::policy::Limits;
 use ha_store::event_writer::EventWriter;
 
 pub(super) struct Effects {
     pub(super) store: StoreLink,
     pub(super) refresher: RefreshRequests,
     pub(super) fencer: Fencer,
+    pub(super) limits: Limits,
     pub(super) events: EventWriter,
     pub(super) hold_requests: HoldRequests,
     pub(super) metrics: CoreMetrics,
@@ -43,9 +45,9 @@ impl Effects {
                 self.events.write(name, event);
             }
             Effect::Deliver(delivery) => {
-                let inputs = self.inputs.clone();
+                let (limits, inputs) = (self.limits.clone(), self.inputs.clone());
                 tokio::spawn(async move {
-                    let outcome = notifier::deliver(&delivery).await;
+                    let outcome = notifier::deliver(&limits, &delivery).await;
                     log_delivery(&delivery, &outcome);
                     // After the end of the loop, no receiver exists and the send fails.
                     let _ = inputs.send(Input::Delivered { id: delivery.id, outcome });

@@ -1,6 +1,7 @@
 //! The command-line options of the controller.
 
 use crate::api::AuthorizationMode;
+use crate::policy::ControllerPolicy;
 use ha_api_types::role::Role;
 use ha_runtime::http::ServeOptions;
 use ha_runtime::logging::LogOptions;
@@ -68,6 +69,12 @@ pub struct Options {
     /// Directory of OCF resource agents, whose meta-data validates parameters
     #[arg(long, default_value = ha_api_types::ocf::DEFAULT_ROOT, value_name = "DIR")]
     pub ocf_root: PathBuf,
+    /// Files, fence agents and addresses that objects may use
+    ///
+    /// In the configuration file: a map. See docs/concepts/security.md for its keys. Default: no limits, so that
+    /// administrators of the API can make the controller read any file that it can read.
+    #[arg(long, value_name = "YAML", value_parser = ControllerPolicy::parse)]
+    pub policy: Option<ControllerPolicy>,
     /// Logging
     #[command(flatten)]
     pub logging: LogOptions,

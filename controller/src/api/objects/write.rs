@@ -125,6 +125,11 @@ impl<'a, S: Store> Writer<'a, S> {
         upgrade::check(self.state, self.kind, current, &admitted).await?;
         admitted.warnings.extend(new_warnings);
         admitted.warnings.extend(self.renamed.iter().cloned());
+        let stored = current.map(|current| &current.spec.value);
+        let problems = self.state.options().limits.problems(self.kind, stored, &admitted.value);
+        if !problems.is_empty() {
+            return Err(ApiError::invalid(self.kind, &admitted.name, &problems));
+        }
         if let (Kind::Resource, Some(agents)) = (self.kind, self.state.agents()) {
             let new_warnings = agents.check(&admitted.name, current, &admitted.value).await?;
             admitted.warnings.extend(new_warnings);

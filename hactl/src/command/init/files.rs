@@ -17,6 +17,15 @@ pub(super) struct File {
 }
 
 const AGENT_FILE: &str = "agent.yaml";
+const CONTROLLER_FILE: &str = "controller.yaml";
+
+/// The policy of a new controller: objects name no file outside of one directory.
+const DEFAULT_CONTROLLER_POLICY: &str = "\
+# Limits for objects: the files that they may name. Further keys: docs/concepts/security.md.
+# WARNING: without policy, administrators of the API can make this controller read any of its files.
+policy:
+  secretsDirectory: /etc/hactl/secrets
+";
 
 /// The policy of a new node. No content of a resource acts as root: it chooses neither programs nor files of the node.
 const DEFAULT_POLICY: &str = "\
@@ -59,7 +68,11 @@ pub(super) fn configuration_files(settings: &Settings, directory: &Path) -> Resu
     let mut files = Vec::new();
     let mut add = |name: &str, comment: &str, value: Value| -> Result<(), Failure> {
         let text = yaml::to_text(&value).map_err(|error| Failure::refused(error.to_string()))?;
-        let further = if name == AGENT_FILE { DEFAULT_POLICY } else { "" };
+        let further = match name {
+            AGENT_FILE => DEFAULT_POLICY,
+            CONTROLLER_FILE => DEFAULT_CONTROLLER_POLICY,
+            _ => "",
+        };
         files.push(File { path: directory.join(name), text: format!("# {comment}\n{text}{further}") });
         Ok(())
     };
@@ -78,7 +91,7 @@ pub(super) fn configuration_files(settings: &Settings, directory: &Path) -> Resu
             insert_tls_files(&mut map, tls, ["clientCa", "tlsCert", "tlsKey"]);
         }
         add(
-            "controller.yaml",
+            CONTROLLER_FILE,
             "Settings of ha-controller(8): the options of the program in camel case.",
             map.into(),
         )?;
