@@ -65,6 +65,10 @@ pub enum Key<'a> {
     LogRequest(NodeName, &'a str),
     /// `log-answer/<node>/<id>`: node, request.
     LogAnswer(NodeName, &'a str),
+    /// `join/<node>`.
+    JoinToken(NodeName),
+    /// `issued/<node>/<serial>`: node, serial number.
+    IssuedCertificate(NodeName, &'a str),
 }
 
 /// Prefix of the keys of every cluster.
@@ -259,6 +263,21 @@ impl Keys {
         format!("{}log-answer/{node}/", self.root)
     }
 
+    /// Returns the key of the join token of a node, written by the API. Agents cannot read it.
+    pub fn join_token(&self, node: &NodeName) -> String {
+        format!("{}join/{node}", self.root)
+    }
+
+    /// Returns the key of a certificate that a controller issued to a node; `serial` must not contain `/`.
+    pub fn issued_certificate(&self, node: &NodeName, serial: &str) -> String {
+        format!("{}issued/{node}/{serial}", self.root)
+    }
+
+    /// Returns the prefix of the certificates that controllers issued to a node.
+    pub fn issued_certificates_of(&self, node: &NodeName) -> String {
+        format!("{}issued/{node}/", self.root)
+    }
+
     /// Parses a key; `None` for keys of other clusters and of later versions.
     pub fn parse<'a>(&self, key: &'a str) -> Option<Key<'a>> {
         let rest = key.strip_prefix(self.root.as_str())?;
@@ -285,6 +304,8 @@ impl Keys {
             ("event", Some(writer), Some(id), None) => Key::Event(writer, id),
             ("log", Some(node), Some(id), None) => Key::LogRequest(node.into(), id),
             ("log-answer", Some(node), Some(id), None) => Key::LogAnswer(node.into(), id),
+            ("join", Some(node), None, None) => Key::JoinToken(node.into()),
+            ("issued", Some(node), Some(serial), None) => Key::IssuedCertificate(node.into(), serial),
             _ => return None,
         };
         // No key of this version has a fifth part.
@@ -328,6 +349,8 @@ mod tests {
         check(keys.event("agent-node1", "1"), Key::Event("agent-node1", "1"));
         check(keys.log_request(&"node1".into(), "1"), Key::LogRequest("node1".into(), "1"));
         check(keys.log_answer(&"node1".into(), "1"), Key::LogAnswer("node1".into(), "1"));
+        check(keys.join_token(&"node1".into()), Key::JoinToken("node1".into()));
+        check(keys.issued_certificate(&"node1".into(), "1f"), Key::IssuedCertificate("node1".into(), "1f"));
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub mod error_reason;
 pub mod etcd_access;
 pub mod event;
 pub mod id;
+pub mod join;
 pub mod keys;
 pub mod kind;
 pub mod kubernetes;

@@ -34,6 +34,7 @@ mod node;
 mod notify;
 mod operate;
 mod patch;
+mod pki;
 mod restore;
 mod set;
 mod simulate;
@@ -157,6 +158,8 @@ pub(crate) enum Command {
     Support(support::Support),
     /// Set up and verify the users and permissions of etcd
     Store(store::StoreCommand),
+    /// Issue, renew and revoke the certificates of a cluster
+    Pki(pki::Pki),
     /// Manage the tokens that controllers accept, in a file on each controller
     Token(token::TokenCommand),
     /// Manage contexts, the connection settings of clusters
@@ -228,6 +231,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Support(support) => support.run(session).await,
         Command::Convert(convert) => convert.run(session),
         Command::Store(store) => store.run(session).await,
+        Command::Pki(pki) => pki.run(session),
         Command::Token(token) => token.run(session),
         Command::Config(config) => config.run(session),
         Command::Options => {

@@ -463,6 +463,8 @@ impl AgentCore {
                 | Key::UsageReport(_)
                 | Key::Notified
                 | Key::LogRequest(..)
+                | Key::JoinToken(..)
+                | Key::IssuedCertificate(..)
                 | Key::LogAnswer(..),
             ) => {}
         }

@@ -6,14 +6,14 @@ use crate::revocation::RevocationList;
 use crate::{CertificateRequest, PkiError};
 use rand::Rng;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType, IsCa, Issuer,
-    KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData, RevokedCertParams, SerialNumber,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType, IsCa,
+    Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData, RevokedCertParams, SerialNumber,
 };
 use std::time::Duration;
 use time::OffsetDateTime;
 
 /// Validity before the time of issue, so that a machine whose clock is slightly behind accepts a new certificate.
-const BACKDATED: Duration = Duration::from_secs(300);
+pub(crate) const BACKDATED: Duration = Duration::from_secs(300);
 
 /// The authorities of a cluster. A certificate of one is never accepted in the place of a certificate of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,8 +69,9 @@ pub struct Validity {
 }
 
 impl Validity {
-    fn apply(self, parameters: &mut CertificateParams) -> Result<(), PkiError> {
-        let end = self.now_unix_seconds.saturating_add(seconds(self.lifetime));
+    /// Sets the validity, which ends at `limit` at the latest.
+    fn apply(self, parameters: &mut CertificateParams, limit: i64) -> Result<(), PkiError> {
+        let end = self.now_unix_seconds.saturating_add(seconds(self.lifetime)).min(limit);
         parameters.not_before = point_in_time(self.now_unix_seconds.saturating_sub(seconds(BACKDATED)))?;
         parameters.not_after = point_in_time(end)?;
         Ok(())
@@ -101,6 +102,8 @@ pub struct Issued {
 #[derive(Debug)]
 pub struct Authority {
     certificate_pem: String,
+    /// End of the authority's validity, in seconds since 1970. No certificate is valid for longer.
+    not_after: i64,
     issuer: Issuer<'static, KeyPair>,
 }
 
@@ -114,7 +117,7 @@ impl Authority {
         parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         parameters.use_authority_key_identifier_extension = true;
         parameters.serial_number = Some(random_serial());
-        validity.apply(&mut parameters)?;
+        validity.apply(&mut parameters, i64::MAX)?;
         let key = KeyPair::generate()?;
         let certificate = parameters.self_signed(&key)?;
         Ok(Issued { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
@@ -124,8 +127,9 @@ impl Authority {
     pub fn load(certificate_pem: &str, key_pem: &str) -> Result<Authority, PkiError> {
         let key = KeyPair::from_pem(key_pem)
             .map_err(|error| PkiError::Parse { expected: "private key", message: error.to_string() })?;
-        let (is_authority, public_key) = parse_certificate(certificate_pem, |certificate| {
-            (certificate.is_ca(), certificate.public_key().raw.to_vec())
+        let (is_authority, public_key, not_after) = parse_certificate(certificate_pem, |certificate| {
+            let not_after = certificate.validity().not_after.timestamp();
+            (certificate.is_ca(), certificate.public_key().raw.to_vec(), not_after)
         })?;
         if !is_authority {
             return Err(PkiError::NotAuthority);
@@ -134,7 +138,7 @@ impl Authority {
             return Err(PkiError::KeyMismatch);
         }
         let issuer = Issuer::from_ca_cert_pem(certificate_pem, key)?;
-        Ok(Authority { certificate_pem: certificate_pem.to_owned(), issuer })
+        Ok(Authority { certificate_pem: certificate_pem.to_owned(), not_after, issuer })
     }
 
     /// Returns the certificate of the authority.
@@ -150,7 +154,12 @@ impl Authority {
     }
 
     /// Creates a certificate for an existing key, such as a renewed one.
-    pub fn issue_for_key(&self, profile: &Profile, validity: Validity, key_pem: &str) -> Result<String, PkiError> {
+    pub fn issue_for_key(
+        &self,
+        profile: &Profile,
+        validity: Validity,
+        key_pem: &str,
+    ) -> Result<String, PkiError> {
         let key = KeyPair::from_pem(key_pem)
             .map_err(|error| PkiError::Parse { expected: "private key", message: error.to_string() })?;
         self.sign_key(profile, validity, &key)
@@ -177,7 +186,7 @@ impl Authority {
         // By default, the serial number follows from the key, so that a renewed certificate would have the number of the
         // previous one.
         parameters.serial_number = Some(random_serial());
-        validity.apply(&mut parameters)?;
+        validity.apply(&mut parameters, self.not_after)?;
         Ok(parameters.signed_by(key, &self.issuer)?.pem())
     }
 

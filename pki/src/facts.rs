@@ -1,11 +1,12 @@
 //! Facts in a certificate: its kind, name, serial number, issuer and validity.
 
 use crate::PkiError;
-use crate::authority::AuthorityKind;
+use crate::authority::{AuthorityKind, BACKDATED};
 use crate::profile::CertificateKind;
 use rcgen::SerialNumber;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::pem::Pem;
 
@@ -104,6 +105,12 @@ impl CertificateFacts {
             not_after: certificate.validity().not_after.timestamp(),
             public_key: certificate.public_key().raw.to_vec(),
         }
+    }
+
+    /// Returns the lifetime from the time of issue.
+    pub fn lifetime(&self) -> Duration {
+        let seconds = self.not_after.saturating_sub(self.not_before);
+        Duration::from_secs(u64::try_from(seconds).unwrap_or(0)).saturating_sub(BACKDATED)
     }
 
     /// Returns `true` if two thirds of the lifetime have passed.

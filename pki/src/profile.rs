@@ -2,11 +2,10 @@
 
 use crate::PkiError;
 use crate::authority::AuthorityKind;
+use crate::facts::CertificateFacts;
 use ha_api_types::names::{MAX_NODE_NAME_LENGTH, invalid_reason};
 use ha_api_types::role::Role;
-use rcgen::{
-    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose,
-};
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose};
 use std::fmt;
 
 /// Common name of the client that administers etcd.
@@ -123,7 +122,9 @@ impl Profile {
         };
         check_machine(machine)?;
         let mut all = vec![machine.to_owned()];
-        for address in ["localhost", "127.0.0.1", "::1"].into_iter().chain(addresses.iter().map(String::as_str)) {
+        for address in
+            ["localhost", "127.0.0.1", "::1"].into_iter().chain(addresses.iter().map(String::as_str))
+        {
             if !all.iter().any(|known| known == address) {
                 all.push(address.to_owned());
             }
@@ -165,7 +166,8 @@ impl Profile {
     /// # Errors
     /// Fails if the name is not valid or would be the name of another client in etcd, or if the role is not for users.
     pub fn user(name: &str, role: Role) -> Result<Profile, PkiError> {
-        let is_valid = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '.' | '_' | '@');
+        let is_valid =
+            |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '.' | '_' | '@');
         if name.is_empty() || name.len() > 64 || !name.chars().all(is_valid) || name.starts_with(['.', '-']) {
             return Err(PkiError::Name(format!(
                 "{name:?} is not a valid user: use 1 to 64 letters, digits, '-', '.', '_' or '@', and begin with a letter or digit"
@@ -190,6 +192,30 @@ impl Profile {
             common_name: ROOT.to_owned(),
             group: None,
             addresses: Vec::new(),
+        }
+    }
+
+    /// Returns the profile with which a certificate can be issued again.
+    ///
+    /// # Errors
+    /// Fails if hactl did not issue the certificate.
+    pub fn of_certificate(facts: &CertificateFacts) -> Result<Profile, PkiError> {
+        let foreign = || PkiError::Name(format!("certificate {:?} was not issued by hactl pki", facts.name));
+        let without = |prefix: &str| facts.name.strip_prefix(prefix).ok_or_else(foreign);
+        let kind = facts.kind.ok_or_else(foreign)?;
+        match kind {
+            CertificateKind::EtcdPeer => Profile::server(kind, without(PEER_PREFIX)?, &facts.addresses),
+            CertificateKind::EtcdServer => Profile::server(kind, without(ETCD_PREFIX)?, &facts.addresses),
+            CertificateKind::ControllerServer => {
+                Profile::server(kind, without(API_PREFIX)?, &facts.addresses)
+            }
+            CertificateKind::ControllerClient => Profile::controller(without(CONTROLLER_PREFIX)?),
+            CertificateKind::Node => Profile::node(&facts.name),
+            CertificateKind::User => {
+                let role = facts.groups.iter().find_map(|group| Role::of_group(group)).ok_or_else(foreign)?;
+                Profile::user(&facts.name, role)
+            }
+            CertificateKind::Root => Ok(Profile::root()),
         }
     }
 
@@ -244,6 +270,10 @@ impl Profile {
 fn check_machine(name: &str) -> Result<(), PkiError> {
     match invalid_reason(name, MAX_NODE_NAME_LENGTH) {
         Some(problem) => Err(PkiError::Name(format!("{name:?} is not a valid machine name: {problem}"))),
+        // RFC 5280 limits a common name to 64 characters.
+        None if name.len() + CONTROLLER_PREFIX.len() > 64 => {
+            Err(PkiError::Name(format!("{name:?} is too long for a certificate: use at most 53 characters")))
+        }
         None => Ok(()),
     }
 }

@@ -46,20 +46,21 @@ impl CertificateRequest {
             return Err(refused("is too long"));
         }
         let pem = first_pem(text, LABEL).ok_or_else(|| wrong("no certificate request found".to_owned()))?;
-        let (rest, parsed) = X509CertificationRequest::from_der(&pem.contents)
-            .map_err(|error| wrong(error.to_string()))?;
+        let (rest, parsed) =
+            X509CertificationRequest::from_der(&pem.contents).map_err(|error| wrong(error.to_string()))?;
         let key = &parsed.certification_request_info.subject_pki;
         let curve = key.algorithm.parameters.as_ref().and_then(|parameters| parameters.as_oid().ok());
         if key.algorithm.algorithm != OID_KEY_TYPE_EC_PUBLIC_KEY || curve != Some(OID_EC_P256) {
             return Err(refused("has another type of key than ECDSA P-256"));
         }
         // The parser verifies the signature, so no client gets a certificate for the key of another.
-        let request = CertificateSigningRequestParams::from_der(&pem.contents.as_slice().into()).map_err(
-            |error| match error {
-                rcgen::Error::UnsupportedExtension => refused("asks for extensions"),
-                error => wrong(error.to_string()),
-            },
-        )?;
+        let request =
+            CertificateSigningRequestParams::from_der(&pem.contents.as_slice().into()).map_err(|error| {
+                match error {
+                    rcgen::Error::UnsupportedExtension => refused("asks for extensions"),
+                    error => wrong(error.to_string()),
+                }
+            })?;
         if request.public_key.subject_public_key_info() != key.raw || !rest.is_empty() {
             return Err(refused("is encoded in an unusual way"));
         }

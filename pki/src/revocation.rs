@@ -27,8 +27,8 @@ impl RevocationList {
     pub fn of_pem(text: &str) -> Result<RevocationList, PkiError> {
         let wrong = |message: String| PkiError::Parse { expected: "revocation list", message };
         let pem = first_pem(text, "X509 CRL").ok_or_else(|| wrong("no revocation list found".to_owned()))?;
-        let (_, list) = CertificateRevocationList::from_der(&pem.contents)
-            .map_err(|error| wrong(error.to_string()))?;
+        let (_, list) =
+            CertificateRevocationList::from_der(&pem.contents).map_err(|error| wrong(error.to_string()))?;
         let number = list.crl_number().and_then(|number| u64::try_from(number).ok()).unwrap_or(0);
         let revocations = list
             .iter_revoked_certificates()
@@ -51,7 +51,8 @@ impl RevocationList {
         let mut next = RevocationList { number: self.number + 1, revocations: self.revocations.clone() };
         for serial in serials {
             if !next.contains(serial) {
-                next.revocations.push(Revocation { serial: serial.clone(), time_unix_seconds: now_unix_seconds });
+                next.revocations
+                    .push(Revocation { serial: serial.clone(), time_unix_seconds: now_unix_seconds });
             }
         }
         next

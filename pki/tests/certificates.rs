@@ -6,8 +6,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ha_api_types::role::Role;
 use ha_pki::{
-    Authority, AuthorityKind, CertificateFacts, CertificateKind, CertificateRequest, Issued, Profile, RevocationList,
-    Validity, new_key, request_for_node,
+    Authority, AuthorityKind, CertificateFacts, CertificateKind, CertificateRequest, Issued, Profile,
+    RevocationList, Validity, new_key, request_for_node,
 };
 use rcgen::{
     CertificateParams, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, PKCS_ED25519, SanType,
@@ -56,7 +56,8 @@ fn is_accepted(certificate: &str, authority: &TestAuthority, usage: KeyUsage, da
     let root = CertificateDer::from_pem_slice(authority.authority.certificate_pem().as_bytes()).unwrap();
     let anchor = anchor_from_trusted_cert(&root).unwrap();
     let leaf = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
-    let time = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(NOW).unwrap() + days_later * DAY));
+    let time =
+        UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(NOW).unwrap() + days_later * DAY));
     EndEntityCert::try_from(&leaf)
         .unwrap()
         .verify_for_usage(webpki::ALL_VERIFICATION_ALGS, &[anchor], &[], time, usage, None, None)
@@ -77,7 +78,9 @@ fn every_certificate_is_valid_for_its_purpose_only() {
         };
         for authority in &authorities {
             let is_own = authority.kind == own.kind;
-            for (usage, expected) in [(KeyUsage::server_auth(), is_server), (KeyUsage::client_auth(), is_client)] {
+            for (usage, expected) in
+                [(KeyUsage::server_auth(), is_server), (KeyUsage::client_auth(), is_client)]
+            {
                 let accepted = is_accepted(&issued.certificate_pem, authority, usage, 0);
                 assert_eq!(accepted, expected && is_own, "{kind} with {:?}", authority.kind);
                 assert!(!is_accepted(&issued.certificate_pem, authority, usage, 31), "{kind} has expired");
@@ -93,7 +96,10 @@ fn every_certificate_is_valid_for_its_purpose_only() {
         assert_eq!((facts.kind, facts.name.as_str()), (Some(kind), profile.common_name()));
         assert_eq!(facts.issuer, own.kind.name());
         assert_eq!(facts.not_after, NOW + 30 * 86_400);
-        assert!(!facts.is_renewal_due(NOW + 19 * 86_400) && facts.is_renewal_due(NOW + 20 * 86_400), "{kind}");
+        assert!(
+            !facts.is_renewal_due(NOW + 19 * 86_400) && facts.is_renewal_due(NOW + 20 * 86_400),
+            "{kind}"
+        );
     }
 }
 
@@ -155,7 +161,9 @@ fn a_revoked_certificate_is_in_the_next_list_of_its_authority() {
 
 #[test]
 fn names_of_other_kinds_are_refused() {
-    for name in ["root", "controller-c1", "etcd-c1", "peer-c1", "api-c1", "ca", "client-ca", "client-crl", "", "a/b"] {
+    for name in
+        ["root", "controller-c1", "etcd-c1", "peer-c1", "api-c1", "ca", "client-ca", "client-crl", "", "a/b"]
+    {
         assert!(Profile::node(name).is_err(), "node {name:?}");
         assert!(Profile::user(name, Role::Viewer).is_err(), "user {name:?}");
     }

@@ -128,6 +128,8 @@ impl Vocabulary {
                     | Key::ServiceReport(..)
                     | Key::Event(..)
                     | Key::LogRequest(..)
+                    | Key::JoinToken(..)
+                    | Key::IssuedCertificate(..)
                     | Key::LogAnswer(..),
                 )
                 | None => {}

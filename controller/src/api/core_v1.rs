@@ -142,6 +142,8 @@ fn name_of<S>(state: &ApiState<S>, key: &str) -> Option<String> {
         | Key::UsageReport(_)
         | Key::ServiceReport(..)
         | Key::LogRequest(..)
+        | Key::JoinToken(..)
+        | Key::IssuedCertificate(..)
         | Key::LogAnswer(..) => None,
     }
 }

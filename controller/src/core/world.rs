@@ -305,7 +305,14 @@ impl ClusterView {
 
     fn put(&mut self, entry: Entry, now: Mono) -> PlanRelevance {
         let relevance = match self.keys.parse(&entry.key) {
-            None | Some(Key::Event(..) | Key::LogRequest(..) | Key::LogAnswer(..)) => {
+            None
+            | Some(
+                Key::Event(..)
+                | Key::LogRequest(..)
+                | Key::JoinToken(..)
+                | Key::IssuedCertificate(..)
+                | Key::LogAnswer(..),
+            ) => {
                 return PlanRelevance::Irrelevant;
             }
             Some(key) => self.apply_entry(&key, &entry, now),
@@ -393,7 +400,11 @@ impl ClusterView {
                 let read = put_record(table, node, entry, now);
                 self.track_unreadable_service_report(node, name, read)
             }
-            Key::Event(..) | Key::LogRequest(..) | Key::LogAnswer(..) => return PlanRelevance::Irrelevant,
+            Key::Event(..)
+            | Key::LogRequest(..)
+            | Key::JoinToken(..)
+            | Key::IssuedCertificate(..)
+            | Key::LogAnswer(..) => return PlanRelevance::Irrelevant,
         };
         match read {
             Ok(()) => {
@@ -491,9 +502,14 @@ impl ClusterView {
         self.entries.remove(key);
         self.unreadable.remove(key);
         match self.keys.parse(key) {
-            None | Some(Key::Event(..) | Key::LogRequest(..) | Key::LogAnswer(..)) => {
-                PlanRelevance::Irrelevant
-            }
+            None
+            | Some(
+                Key::Event(..)
+                | Key::LogRequest(..)
+                | Key::JoinToken(..)
+                | Key::IssuedCertificate(..)
+                | Key::LogAnswer(..),
+            ) => PlanRelevance::Irrelevant,
             Some(parsed) => {
                 self.remove_value(&parsed);
                 PlanRelevance::Relevant
@@ -565,7 +581,11 @@ impl ClusterView {
                     }
                 }
             }
-            Key::Event(..) | Key::LogRequest(..) | Key::LogAnswer(..) => {}
+            Key::Event(..)
+            | Key::LogRequest(..)
+            | Key::JoinToken(..)
+            | Key::IssuedCertificate(..)
+            | Key::LogAnswer(..) => {}
         }
     }
 }

@@ -382,6 +382,8 @@ impl View {
             | Key::Refresh(_)
             | Key::Event(..)
             | Key::LogRequest(..)
+            | Key::JoinToken(..)
+            | Key::IssuedCertificate(..)
             | Key::LogAnswer(..) => {}
         }
     }
@@ -426,6 +428,8 @@ impl View {
             | Key::Refresh(_)
             | Key::Event(..)
             | Key::LogRequest(..)
+            | Key::JoinToken(..)
+            | Key::IssuedCertificate(..)
             | Key::LogAnswer(..) => {}
         }
     }

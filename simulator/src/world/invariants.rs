@@ -198,6 +198,8 @@ impl World {
                     | Key::UsageReport(_)
                     | Key::Event(..)
                     | Key::LogRequest(..)
+                    | Key::JoinToken(..)
+                    | Key::IssuedCertificate(..)
                     | Key::LogAnswer(..),
                 )
                 | None => {}

@@ -301,6 +301,8 @@ impl World {
                 | Key::ServiceReport(..)
                 | Key::Event(..)
                 | Key::LogRequest(..)
+                | Key::JoinToken(..)
+                | Key::IssuedCertificate(..)
                 | Key::LogAnswer(..),
             )
             | None => None,

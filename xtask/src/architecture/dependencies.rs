@@ -14,9 +14,10 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("ha-scheduler", &["ha-api-types"]),
     ("ha-store", &["ha-api-types"]),
     ("ha-runtime", &["ha-api-types"]),
-    ("ha-controller", &["ha-api-types", "ha-scheduler", "ha-store", "ha-runtime"]),
-    ("ha-node-agent", &["ha-api-types", "ha-store", "ha-runtime"]),
-    ("hactl", &["ha-api-types", "ha-scheduler", "ha-simulator"]),
+    ("ha-pki", &["ha-api-types"]),
+    ("ha-controller", &["ha-api-types", "ha-scheduler", "ha-store", "ha-runtime", "ha-pki"]),
+    ("ha-node-agent", &["ha-api-types", "ha-store", "ha-runtime", "ha-pki"]),
+    ("hactl", &["ha-api-types", "ha-scheduler", "ha-simulator", "ha-pki"]),
     ("ha-simulator", &["ha-api-types", "ha-scheduler", "ha-store", "ha-controller", "ha-node-agent"]),
     ("ha-e2e", &["ha-api-types"]),
     // Completions and man pages need only the definition of the command line.

@@ -51,6 +51,8 @@ fn key_type(keys: &Keys, key: &str) -> Option<String> {
         | Key::UsageReport(_)
         | Key::Event(..)
         | Key::LogRequest(..)
+        | Key::JoinToken(..)
+        | Key::IssuedCertificate(..)
         | Key::LogAnswer(..) => {
             return None;
         }

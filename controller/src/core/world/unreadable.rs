@@ -72,6 +72,8 @@ impl UnreadableSubjects {
             | Key::ServiceReport(..)
             | Key::Event(..)
             | Key::LogRequest(..)
+            | Key::JoinToken(..)
+            | Key::IssuedCertificate(..)
             | Key::LogAnswer(..) => {}
         }
     }
@@ -98,6 +100,8 @@ pub(super) fn keeps_readable_part(key: &Key<'_>) -> bool {
         | Key::ServiceReport(..)
         | Key::Event(..)
         | Key::LogRequest(..)
+        | Key::JoinToken(..)
+        | Key::IssuedCertificate(..)
         | Key::LogAnswer(..) => true,
         Key::Spec(..) | Key::Tombstone(_) => false,
     }

@@ -47,6 +47,8 @@ impl World {
                 | Key::ServiceReport(..)
                 | Key::Event(..)
                 | Key::LogRequest(..)
+                | Key::JoinToken(..)
+                | Key::IssuedCertificate(..)
                 | Key::LogAnswer(..),
             )
             | None => false,
