@@ -5,6 +5,7 @@ mod answer;
 mod audit;
 mod authentication;
 mod authorization;
+mod certificates;
 mod checks;
 mod commit;
 mod console;
@@ -50,6 +51,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, delete, get, post};
 use axum::{Json, Router};
+pub use certificates::JoinOptions;
 use error::ApiError;
 use futures::future::BoxFuture;
 use ha_api_types::keys::Keys;
@@ -73,6 +75,9 @@ use tower_http::normalize_path::NormalizePath;
 
 /// Maximum number of log requests that this process answers at the same time; more are refused with 429.
 const LOG_REQUESTS_MAX: usize = 8;
+/// Maximum number of requests to join that this process answers at the same time; more are refused with 429. These
+/// requests come from clients without a certificate.
+const JOIN_REQUESTS_MAX: usize = 4;
 
 /// Settings of the API that come from the process that serves it.
 #[derive(Clone)]
@@ -102,6 +107,8 @@ pub struct ApiOptions {
     pub ocf_root: Option<PathBuf>,
     /// Limits of the controller, which new and changed objects must respect.
     pub limits: Limits,
+    /// Authority with which this controller issues certificates to nodes; `None` if it issues none.
+    pub join: Option<JoinOptions>,
 }
 
 /// Function that reads the health of each etcd member.
@@ -123,6 +130,7 @@ impl ApiOptions {
             audit_log: AuditLog::default(),
             ocf_root: None,
             limits: Limits::default(),
+            join: None,
         }
     }
 }
@@ -153,6 +161,7 @@ struct SharedState<S> {
     options: ApiOptions,
     watches: Arc<Semaphore>,
     logs: Arc<Semaphore>,
+    joins: Arc<Semaphore>,
     log_lease: ShortLease,
     observer: Arc<Observer>,
     agents: Option<ocf::Agents>,
@@ -163,10 +172,11 @@ impl<S> ApiState<S> {
     pub fn new(store: Arc<S>, keys: Keys, options: ApiOptions) -> ApiState<S> {
         let watches = Arc::new(Semaphore::new(options.watches));
         let logs = Arc::new(Semaphore::new(LOG_REQUESTS_MAX));
+        let joins = Arc::new(Semaphore::new(JOIN_REQUESTS_MAX));
         let log_lease = ShortLease::new(LOG_LEASE_SECONDS);
         let agents = options.ocf_root.clone().map(ocf::Agents::new);
         let observer = Arc::new(Observer::new());
-        let shared = SharedState { store, keys, options, watches, logs, log_lease, observer, agents };
+        let shared = SharedState { store, keys, options, watches, logs, joins, log_lease, observer, agents };
         ApiState { shared: Arc::new(shared) }
     }
 
@@ -199,6 +209,11 @@ impl<S> ApiState<S> {
     /// Returns the permission for one request for a log, which ends on drop.
     fn log_permit(&self) -> Result<OwnedSemaphorePermit, ApiError> {
         Arc::clone(&self.shared.logs).try_acquire_owned().map_err(|_| ApiError::too_many_logs())
+    }
+
+    /// Returns the permission for one request to join, which ends on drop.
+    fn join_permit(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        Arc::clone(&self.shared.joins).try_acquire_owned().map_err(|_| ApiError::too_many_joins())
     }
 
     /// Returns the lease of the requests for logs.
@@ -272,6 +287,13 @@ pub fn router<S: Store>(state: ApiState<S>, process_routes: Router) -> Router {
         .route("/apis/hactl.io/v1/resources/{name}/log", get(log::handler::<S>))
         .route("/apis/hactl.io/v1/events/stream", get(core_v1::stream::<S>))
         .route("/apis/hactl.io/v1/nodes/{name}/hold", post(hold::handler::<S>))
+        .route("/apis/hactl.io/v1/nodes/{name}/jointoken", post(certificates::create_token::<S>))
+        .route(
+            "/apis/hactl.io/v1/nodes/{name}/join",
+            get(certificates::join_authority::<S>).post(certificates::join::<S>),
+        )
+        .route("/apis/hactl.io/v1/nodes/{name}/certificate", post(certificates::renew::<S>))
+        .route("/apis/hactl.io/v1/nodes/{name}/certificates", get(certificates::list::<S>))
         .route("/apis/hactl.io/v1/controllers/{id}", delete(controllers::delete::<S>))
         .route("/apis/hactl.io/v1/{plural}", any(objects::handle_collection::<S>))
         .route("/apis/hactl.io/v1/{plural}/{name}", any(objects::handle_object::<S>))

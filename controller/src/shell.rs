@@ -98,6 +98,12 @@ async fn run(options: Options) -> anyhow::Result<()> {
         servers.push(bind(server).await.map_err(invalid_settings)?);
     }
     let tokens = options.token_file.as_deref().map(Tokens::new).transpose().map_err(invalid_settings)?;
+    let join = options.join();
+    if let Some(join) = &join {
+        join.check()
+            .map_err(|message| anyhow::anyhow!("cannot use --join-authority: {message}"))
+            .map_err(invalid_settings)?;
+    }
     let audit_log = AuditLog::new(options.audit_log.clone())
         .context("cannot open the file of --audit-log")
         .map_err(invalid_settings)?;
@@ -139,6 +145,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         if options.tls().is_some() { options.authorization } else { AuthorizationMode::Roles };
     api_options.tokens = tokens.map(Arc::new);
     api_options.audit_log = audit_log;
+    api_options.join = join;
     api_options.ocf_root = Some(options.ocf_root.clone());
     let limits = Limits::new(options.policy.clone());
     api_options.limits = limits.clone();

@@ -3,6 +3,7 @@
 //! One loop ([`ha_runtime::reconcile::drive`]) converts events to inputs and begins the core's effects. The shell makes
 //! no decisions about services.
 
+mod certificate_renewal;
 mod commits;
 mod drivers;
 mod effects;
@@ -132,6 +133,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     drivers.spawn_checks();
     spawn_examinations(inputs.clone());
     logs::spawn(store.clone(), keys.clone(), &options.node, drivers.clone());
+    certificate_renewal::spawn(store.clone(), keys.clone(), options.node.clone(), options.store.config());
     let writer = EventWriter::spawn(store.clone(), keys, format!("agent-{}", config.node));
     let process = config.instance.clone();
     let mut core = ObservedCore::new(AgentCore::new(config, journal), agent_metrics.clone(), state_requests);

@@ -92,11 +92,12 @@ impl User {
         parts.extensions.get::<User>().cloned().unwrap_or_else(|| User::of_groups("", Vec::new()))
     }
 
-    /// Returns the permission for etcd-outage holds of the user's own node, in the form of a rule.
-    pub(crate) fn own_hold_rule(&self) -> Option<Value> {
+    /// Returns the permissions for the user's own node, in the form of a rule: etcd-outage holds, and the renewal of its
+    /// certificate.
+    pub(crate) fn own_node_rule(&self) -> Option<Value> {
         let has_rule = self.roles.contains(&Role::Node);
         has_rule.then(|| {
-            json!({"verbs": ["create"], "apiGroups": [GROUP], "resources": ["nodes/hold"], "resourceNames": [self.name]})
+            json!({"verbs": ["create"], "apiGroups": [GROUP], "resources": ["nodes/hold", "nodes/certificate"], "resourceNames": [self.name]})
         })
     }
 

@@ -35,6 +35,14 @@ fn questions(attributes: &Attributes) -> Vec<Attributes> {
 
 /// Returns `true` if a role of the user permits a request. Whether the API supports the verb is not considered.
 fn permits(user: &User, attributes: &Attributes) -> bool {
+    // The join token in the body is the permission, so a client needs no other identity.
+    if attributes.is_join() {
+        return true;
+    }
+    // The handler requires a certificate, so that no token and no local user gets one.
+    if attributes.is_renewal() {
+        return user.name == attributes.name && user.roles.contains(&Role::Node);
+    }
     if attributes.is_hold() {
         return user.is_local || (user.name == attributes.name && user.roles.contains(&Role::Node));
     }
@@ -44,8 +52,8 @@ fn permits(user: &User, attributes: &Attributes) -> bool {
 
 /// Returns the refusal as in Kubernetes, with the groups that have the permission.
 fn refusal_reason(user: &User, attributes: &Attributes) -> String {
-    if attributes.is_hold() {
-        return hold_refusal(attributes);
+    if attributes.is_hold() || attributes.is_renewal() {
+        return own_node_refusal(attributes);
     }
     let questions = questions(attributes);
     let is_permitted = |role: &&Role| questions.iter().any(|each| rules_permit(**role, each));
@@ -58,7 +66,7 @@ pub(crate) fn refusal(user: &User, attributes: &Attributes) -> ApiError {
     ApiError::new(ErrorReason::Forbidden, message)
 }
 
-fn hold_refusal(attributes: &Attributes) -> String {
+fn own_node_refusal(attributes: &Attributes) -> String {
     format!(
         "only the agent of {} may send this request, with the client certificate of that name and group {}",
         attributes.name,

@@ -43,6 +43,14 @@ pub(crate) async fn check(State(checks): State<RequestChecks>, request: Request,
             };
             (Some(user), response)
         }
+        // A new machine has no identity yet. The handler checks its join token.
+        Err(error) if error.is_unauthorized() && attributes.as_ref().is_some_and(Attributes::is_join) => {
+            let response = match check_media_type(&parts, &body) {
+                Ok(()) => next.run(Request::from_parts(parts, body)).await,
+                Err(error) => error.into_response(),
+            };
+            (None, response)
+        }
         Err(error) => (None, error.into_response()),
     };
     if let Some(attributes) = attributes {

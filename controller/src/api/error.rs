@@ -162,6 +162,11 @@ impl ApiError {
         ApiError::new(ErrorReason::TooManyRequests, message).retry_after(1)
     }
 
+    pub(crate) fn too_many_joins() -> ApiError {
+        let message = "too many requests for requests to join are in progress: try again later";
+        ApiError::new(ErrorReason::TooManyRequests, message).retry_after(1)
+    }
+
     pub(crate) fn internal(message: impl Into<String>) -> ApiError {
         ApiError::new(ErrorReason::InternalError, message)
     }
@@ -202,6 +207,10 @@ impl ApiError {
 
     pub(crate) fn is_not_found(&self) -> bool {
         self.reason == ErrorReason::NotFound
+    }
+
+    pub(crate) fn is_unauthorized(&self) -> bool {
+        self.reason == ErrorReason::Unauthorized
     }
 
     pub(crate) fn is_already_exists(&self) -> bool {

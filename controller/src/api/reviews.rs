@@ -61,7 +61,7 @@ pub(crate) async fn self_rules(request: Request) -> Result<Response, ApiError> {
         .iter()
         .filter(|rule| !rule.resources.is_empty())
         .map(|rule| json!({"verbs": rule.verbs, "apiGroups": [rule.group], "resources": rule.resources}))
-        .chain(user.own_hold_rule())
+        .chain(user.own_node_rule())
         .collect();
     let path_rules: Vec<Value> = rules
         .iter()

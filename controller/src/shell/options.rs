@@ -1,6 +1,6 @@
 //! The command-line options of the controller.
 
-use crate::api::AuthorizationMode;
+use crate::api::{AuthorizationMode, JoinOptions};
 use crate::policy::ControllerPolicy;
 use ha_api_types::role::Role;
 use ha_runtime::http::ServeOptions;
@@ -57,6 +57,9 @@ pub struct Options {
     /// Tokens of clients without a certificate, from "hactl token create"
     #[arg(long, value_name = "FILE", help_heading = "HTTP")]
     pub token_file: Option<PathBuf>,
+    /// Directory with the CA for certificates of nodes; enables "hactl init --join"
+    #[arg(long, value_name = "DIR", requires = "tls_cert", help_heading = "HTTP")]
+    pub join_authority: Option<PathBuf>,
     /// Audit log: a line for each write and each refusal; default: the log
     #[arg(long, value_name = "FILE", help_heading = "HTTP")]
     pub audit_log: Option<PathBuf>,
@@ -127,13 +130,20 @@ impl Options {
                 key: key.clone(),
                 client_ca: client_ca.clone(),
                 client_crl: self.client_crl.clone(),
-                without_certificate: match self.token_file {
-                    Some(_) => WithoutCertificate::Accept,
-                    None => WithoutCertificate::Refuse,
+                // A new node has no certificate before it has joined.
+                without_certificate: match (&self.token_file, &self.join_authority) {
+                    (None, None) => WithoutCertificate::Refuse,
+                    (Some(_), _) | (_, Some(_)) => WithoutCertificate::Accept,
                 },
             }),
             _ => None,
         }
+    }
+
+    /// Returns the authority for certificates of nodes; `None` if this controller issues none.
+    pub fn join(&self) -> Option<JoinOptions> {
+        let directory = self.join_authority.clone()?;
+        Some(JoinOptions { directory, etcd_endpoints: self.store.etcd_endpoints.clone() })
     }
 
     /// Returns the options of the servers of the API: a TCP port, a Unix socket, or both.

@@ -59,7 +59,11 @@ impl<S: Store> Api<S> {
     }
 
     pub(crate) fn with(store: S, options: ApiOptions) -> Api<S> {
-        let store = Arc::new(store);
+        Api::sharing(Arc::new(store), options)
+    }
+
+    /// Creates the API of a controller over a store that other controllers also use.
+    pub(crate) fn sharing(store: Arc<S>, options: ApiOptions) -> Api<S> {
         let keys = Keys::new("test");
         let router = router(ApiState::new(Arc::clone(&store), keys.clone(), options), Router::new());
         Api { store, keys, router, identity: ClientIdentity::Loopback }

@@ -26,9 +26,7 @@ impl Controllers {
     /// Creates the sender. `files` configures the connection to etcd; its CA and client certificate also serve for
     /// controllers.
     pub(super) fn new(node: NodeName, files: Config, inputs: Inputs) -> Controllers {
-        // The call fails only if another provider is already installed, which is sufficient.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let clients = Arc::new(Clients { files, newest: Mutex::default() });
+        let clients = Arc::new(Clients::new(files));
         Controllers { node, clients, inputs }
     }
 
@@ -59,6 +57,12 @@ impl Controllers {
 }
 
 async fn answer_to(request_builder: RequestBuilder) -> Result<HoldAnswer, String> {
+    let body = response_body(request_builder).await?;
+    serde_json::from_slice(&body).map_err(|error| format!("cannot parse the response: {error}"))
+}
+
+/// Sends a request, and returns the body of a successful response.
+pub(super) async fn response_body(request_builder: RequestBuilder) -> Result<Vec<u8>, String> {
     let mut response = request_builder.send().await.map_err(|error| innermost_cause(&error))?;
     let code = response.status();
     let mut body = Vec::new();
@@ -73,11 +77,11 @@ async fn answer_to(request_builder: RequestBuilder) -> Result<HoldAnswer, String
         let message = status["message"].as_str().unwrap_or_default();
         return Err(format!("unexpected response {code} {message}"));
     }
-    serde_json::from_slice(&body).map_err(|error| format!("cannot parse the response: {error}"))
+    Ok(body)
 }
 
-/// The sources of a client: paths of PEM files and their last contents.
-struct Clients {
+/// The sources of an HTTP client for controllers: paths of PEM files and their last contents.
+pub(super) struct Clients {
     files: Config,
     /// The newest client and the PEM contents that it was built from. The client is reused while the files are
     /// unchanged. During an outage, requests are sent every Ki, and each new client would need new TLS handshakes with
@@ -94,7 +98,15 @@ struct Pem {
 }
 
 impl Clients {
-    async fn client(&self) -> Result<Client, String> {
+    /// Creates the sources. `files` configures the connection to etcd.
+    pub(super) fn new(files: Config) -> Clients {
+        // The call fails only if another provider is already installed, which is sufficient.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        Clients { files, newest: Mutex::default() }
+    }
+
+    /// Returns a client with the present files, or with the last ones that could be read.
+    pub(super) async fn client(&self) -> Result<Client, String> {
         let read = Pem::read(&self.files).await;
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         match (read, &*newest) {

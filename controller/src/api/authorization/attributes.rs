@@ -130,7 +130,21 @@ impl Attributes {
 
     /// Returns `true` for an agent's request for an etcd-outage hold, whose permission depends on the user's name.
     pub(crate) fn is_hold(&self) -> bool {
-        self.group == GROUP && self.resource == Kind::Node.plural() && self.subresource == "hold"
+        self.is_of_node("hold")
+    }
+
+    /// Returns `true` for a request of a new machine with a join token, which has no other identity.
+    pub(crate) fn is_join(&self) -> bool {
+        self.is_of_node("join")
+    }
+
+    /// Returns `true` for an agent's request for a new certificate, whose permission depends on the user's name.
+    pub(crate) fn is_renewal(&self) -> bool {
+        self.is_of_node("certificate")
+    }
+
+    fn is_of_node(&self, subresource: &str) -> bool {
+        self.group == GROUP && self.resource == Kind::Node.plural() && self.subresource == subresource
     }
 
     /// Returns `true` if the attributes name no action of an operation.
@@ -167,9 +181,12 @@ impl Attributes {
             }
             (GROUP | "*", _, "status") if self.kind().is_some() => vec!["get"],
             (GROUP | "*", "resources", "explain" | "log") => vec!["get"],
-            (GROUP | "*", "nodes", "hold") | ("authorization.k8s.io" | "authentication.k8s.io", _, "") => {
+            (GROUP | "*", "nodes", "hold" | "certificate" | "jointoken")
+            | ("authorization.k8s.io" | "authentication.k8s.io", _, "") => {
                 vec!["create"]
             }
+            (GROUP | "*", "nodes", "certificates") => vec!["get"],
+            (GROUP | "*", "nodes", "join") => vec!["create", "get"],
             (GROUP | "*", "nodes", "maintenance") => vec!["patch", "update"],
             (GROUP | "*", "operations", action) if is_action(action) => vec!["create", "patch", "update"],
             (GROUP | "*", resource, "") if self.kind().is_some() && !resource.is_empty() => {

@@ -89,8 +89,16 @@ pub(crate) fn self_reviews() -> &'static [Rule] {
 
 fn viewer_rules() -> Vec<Rule> {
     let statuses = Kind::ALL.map(|kind| format!("{}/status", kind.plural()));
-    let others =
-        ["resources/explain", "resources/log", "placement", "reservation", "state", "status", "usage"];
+    let others = [
+        "nodes/certificates",
+        "resources/explain",
+        "resources/log",
+        "placement",
+        "reservation",
+        "state",
+        "status",
+        "usage",
+    ];
     let paths = DISCOVERY_PATHS.into_iter().chain(HEALTH_PATHS).chain(["/metrics", "/state"]);
     vec![
         Rule::of(&READ_VERBS, GROUP, Kind::ALL.map(Kind::plural)),

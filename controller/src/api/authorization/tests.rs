@@ -121,6 +121,28 @@ fn only_a_nodes_own_certificate_may_request_a_hold() {
 }
 
 #[test]
+fn only_a_nodes_own_certificate_may_be_renewed() {
+    let renewal = attributes("create", "nodes/certificate/node1");
+    let may_renew = |user: &User| decide(user, &renewal).is_ok();
+    assert!(may_renew(&user("node1", &[Role::Node])));
+    for (name, role) in [("node10", Role::Node), ("node1", Role::Viewer), ("admin", Role::Admin)] {
+        assert!(!may_renew(&user(name, &[role])), "{name}");
+    }
+    let local = User::of_identity(&ClientIdentity::Loopback, AuthorizationMode::Roles).unwrap();
+    assert!(!may_renew(&local));
+}
+
+#[test]
+fn only_an_administrator_creates_join_tokens() {
+    let token = attributes("create", "nodes/jointoken/node1");
+    for role in Role::ALL {
+        assert_eq!(decide(&user("node1", &[role]), &token).is_ok(), role == Role::Admin, "{role}");
+    }
+    // The token in the body is the permission to join.
+    assert!(decide(&user("anyone", &[]), &attributes("create", "nodes/join/node1")).is_ok());
+}
+
+#[test]
 fn a_refusal_names_user_verb_and_group() {
     let refused = require(&user("ada", &[Role::Viewer]), &attributes("patch", "resources//web"));
     let message = refused.unwrap_err().to_string();
