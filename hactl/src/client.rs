@@ -11,6 +11,7 @@ pub(crate) use watch::{Change, Watcher};
 use crate::failure::{Exit, Failure};
 use crate::names::{Target, name_of};
 use crate::object::TypedObject;
+use ha_api_types::join::{IssuedCertificates, JoinTokenAnswer, JoinTokenRequest};
 use ha_api_types::kind::Kind;
 use ha_api_types::kubernetes::{
     ListMeta, ResourceAttributes, ReviewSpec, ReviewStatus, SelfSubjectAccessReview,
@@ -407,6 +408,22 @@ impl Client {
             .query("by", by)
             .query("proof", if proof { "true" } else { "false" });
         self.call_hactl_api(&call).await
+    }
+
+    /// Creates the join token of a node.
+    pub(crate) async fn create_join_token(
+        &self,
+        node: &str,
+        valid_seconds: u32,
+    ) -> Result<JoinTokenAnswer, Failure> {
+        let body = serde_json::json!(JoinTokenRequest { valid_seconds });
+        let call = Call::new(Method::POST, hactl_api_path(&["nodes", node, "jointoken"]));
+        Ok(lenient::read_part(&self.call(&call.body("application/json", &body)).await?))
+    }
+
+    /// Returns the certificates that controllers issued to a node and that have not expired.
+    pub(crate) async fn issued_certificates(&self, node: &str) -> Result<IssuedCertificates, Failure> {
+        self.call_hactl_api(&Call::new(Method::GET, hactl_api_path(&["nodes", node, "certificates"]))).await
     }
 
     /// Returns the effects of a planned change.

@@ -12,7 +12,7 @@ mod revocation;
 pub use authority::{Authority, AuthorityKind, Issued, Validity};
 pub use facts::{CertificateFacts, Serial};
 pub use profile::{CertificateKind, Profile};
-pub use request::{CertificateRequest, new_key, request_for_node};
+pub use request::{CertificateRequest, new_key, public_key, request_for_node};
 pub use revocation::{Revocation, RevocationList};
 
 /// Reason why a certificate, a key, a request or a list cannot be used or created.

@@ -18,6 +18,13 @@ pub fn new_key() -> Result<String, PkiError> {
     Ok(KeyPair::generate()?.serialize_pem())
 }
 
+/// Returns the public key of a private key in PEM format, with its type.
+pub fn public_key(key_pem: &str) -> Result<Vec<u8>, PkiError> {
+    let key = KeyPair::from_pem(key_pem)
+        .map_err(|error| PkiError::Parse { expected: "private key", message: error.to_string() })?;
+    Ok(key.subject_public_key_info())
+}
+
 /// Creates the request of a node for its key, in PEM format.
 pub fn request_for_node(node: &str, key_pem: &str) -> Result<String, PkiError> {
     let key = KeyPair::from_pem(key_pem)

@@ -1,6 +1,7 @@
 //! `hactl init`: writes the first configuration of a machine, from flags or answers.
 
 mod files;
+mod join;
 mod questions;
 mod settings;
 
@@ -9,6 +10,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::session::Session;
 use clap::{Args, ValueEnum, ValueHint};
 use files::{File, WriteEffect};
+use join::JoinTarget;
 use questions::Questions;
 use settings::Settings;
 use std::io::IsTerminal;
@@ -27,12 +29,15 @@ pub(super) const CONTROLLER_GROUP: &str = "_hactl";
         Examples:\n  hactl init --etcd-endpoints http://127.0.0.1:2379\n  \
         hactl init --etcd-endpoints https://c1:2379,https://c2:2379,https://c3:2379 \\\n    \
         --etcd-ca /etc/hactl/ca.pem --etcd-cert /etc/hactl/c1.pem --etcd-key /etc/hactl/c1.key \\\n    \
-        --watchdog iTCO_wdt"
+        --watchdog iTCO_wdt\n  hactl init --join hactl_join_c4_…@c1 --watchdog iTCO_wdt"
 )]
 pub(crate) struct Init {
     /// Roles of this host; default: both
     #[arg(long = "role", value_enum, value_delimiter = ',', value_name = "ROLE")]
     roles: Vec<Role>,
+    /// Join as a node, with a token of "hactl pki join-token"
+    #[arg(long, value_name = "TOKEN@HOST[:PORT]", value_parser = JoinTarget::parse, conflicts_with_all = ["etcd_ca", "etcd_cert", "etcd_key", "dry_run"])]
+    join: Option<JoinTarget>,
     /// Client URLs of the etcd members, in order of preference
     #[arg(long, value_delimiter = ',', value_name = "URL", help_heading = "etcd")]
     etcd_endpoints: Vec<String>,
@@ -96,9 +101,12 @@ enum Role {
 }
 
 impl Init {
-    pub(crate) fn run(&self, session: &Session) -> Outcome {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
         session.format(&[])?;
         let mut flags = self.clone();
+        if let Some(target) = &self.join {
+            join::join(&mut flags, target, session.terminal()).await?;
+        }
         if flags.etcd_endpoints.is_empty() {
             if !std::io::stdin().is_terminal() {
                 return Err(Failure::usage("no etcd endpoints specified").help(

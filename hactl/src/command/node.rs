@@ -5,6 +5,7 @@ mod not_here;
 mod watchdog;
 
 use super::operate::{OperationWaitFlags, run_operation};
+use super::store::{AddNode, RemoveNode};
 use crate::failure::{Failure, Outcome};
 use crate::object::TypedObject;
 use crate::render::age;
@@ -29,6 +30,10 @@ enum NodeCommand {
     /// Removed: use "hactl get nodes"
     #[command(hide = true)]
     List,
+    /// Create the etcd user of a new node
+    Add(AddNode),
+    /// Delete a node that is not in use, and its etcd user
+    Remove(RemoveNode),
     /// Show the watchdog of a node
     Watchdog(watchdog::Watchdog),
     /// Drain a node and block new placements, or end maintenance
@@ -100,6 +105,8 @@ impl Node {
             NodeCommand::List => {
                 Err(Failure::usage("hactl node list was removed").help("run \"hactl get nodes\""))
             }
+            NodeCommand::Add(add) => add.run(session).await,
+            NodeCommand::Remove(remove) => remove.run(session).await,
             NodeCommand::Watchdog(watchdog) => watchdog.run(session).await,
             NodeCommand::Maintenance(command) => command.run(session).await,
             NodeCommand::ShutdownContinue(arguments) => shutdown_continue(session, arguments).await,

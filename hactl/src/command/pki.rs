@@ -2,6 +2,7 @@
 
 mod directory;
 mod issue;
+mod join_token;
 mod revoke;
 mod show;
 
@@ -46,18 +47,21 @@ enum Subcommands {
     Renew(issue::Renew),
     /// Revoke certificates
     Revoke(revoke::Revoke),
+    /// Create a token that permits one machine to join as a node, once
+    JoinToken(join_token::CreateJoinToken),
     /// List the certificates with their expiry and state
     Show(show::Show),
 }
 
 impl Pki {
-    pub(crate) fn run(&self, session: &Session) -> Outcome {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let directory = PkiDirectory::new(&self.dir);
         match &self.command {
             Subcommands::Init(init) => init.run(session, &directory),
             Subcommands::Issue(issue) => issue.run(session, &directory),
             Subcommands::Renew(renew) => renew.run(session, &directory),
-            Subcommands::Revoke(revoke) => revoke.run(session, &directory),
+            Subcommands::Revoke(revoke) => revoke.run(session, &directory).await,
+            Subcommands::JoinToken(token) => token.run(session).await,
             Subcommands::Show(show) => show.run(session, &directory),
         }
     }

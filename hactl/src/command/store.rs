@@ -2,6 +2,7 @@
 
 mod access;
 mod identity;
+mod node_user;
 mod verify;
 
 use crate::etcdctl::{Etcdctl, find_program};
@@ -19,6 +20,8 @@ use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+pub(crate) use node_user::{AddNode, RemoveNode};
 
 /// Interval of the checks that controllers and nodes still write.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -83,6 +86,16 @@ impl EtcdFlags {
         })
     }
 
+    /// Refuses a certificate of another user than root.
+    fn require_root(&self) -> Result<(), Failure> {
+        let user = self.user()?;
+        if user == ROOT {
+            return Ok(());
+        }
+        Err(Failure::usage(format!("the certificate of --etcd-cert is of user {user:?}, not of root"))
+            .help("use the certificate from \"hactl pki issue root\", and keep its key off the nodes"))
+    }
+
     /// Returns the etcd user of the certificate: its common name.
     fn user(&self) -> Result<String, Failure> {
         identity::common_name(&self.etcd_cert)
@@ -121,13 +134,7 @@ struct Secure {
 
 impl Secure {
     async fn run(&self, session: &Session) -> Outcome {
-        let user = self.etcd.user()?;
-        if user != ROOT {
-            return Err(Failure::usage(format!(
-                "the certificate of --etcd-cert is of user {user:?}, not of root"
-            ))
-            .help("issue a client certificate with the common name root, and keep its key off the nodes"));
-        }
+        self.etcd.require_root()?;
         let store = SecuredEtcd { etcdctl: self.etcd.etcdctl()?, keys: Keys::new(&self.etcd.cluster) };
         let present = store.access().await?;
         let removed: BTreeSet<String> = self.removed.iter().cloned().collect();

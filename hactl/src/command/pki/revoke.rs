@@ -7,14 +7,14 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::session::Session;
 use crate::terminal::Terminal;
 use clap::Args;
-use ha_pki::{AuthorityKind, Serial};
+use ha_pki::{AuthorityKind, CertificateKind, Serial};
 
 /// Revoke certificates
 #[derive(Args, Debug)]
 #[command(
     after_help = "The command writes the revocation list of the authority: client-crl.pem, peer-crl.pem or server-crl.pem. \
                   Copy client-crl.pem to every controller and etcd member, and peer-crl.pem to every etcd member.\n\n\
-        Examples:\n  hactl pki revoke ada\n  hactl pki renew c3 && hactl pki revoke c3 --replaced\n  \
+        Examples:\n  hactl pki revoke ada\n  hactl pki revoke c3 --renewed\n  hactl pki renew c1 && hactl pki revoke c1 --replaced\n  \
         hactl pki revoke --serial 5f0c3e…"
 )]
 pub(super) struct Revoke {
@@ -24,6 +24,9 @@ pub(super) struct Revoke {
     /// Serial numbers of client certificates that a controller issued
     #[arg(long = "serial", value_delimiter = ',', value_name = "SERIAL")]
     serials: Vec<Serial>,
+    /// Also revoke certificates that controllers issued to these nodes
+    #[arg(long, conflicts_with = "replaced", requires = "names")]
+    renewed: bool,
     /// Revoke only certificates that a newer one has replaced
     #[arg(long)]
     replaced: bool,
@@ -36,15 +39,20 @@ pub(super) struct Revoke {
 }
 
 impl Revoke {
-    pub(super) fn run(&self, session: &Session, directory: &PkiDirectory) -> Outcome {
+    pub(super) async fn run(&self, session: &Session, directory: &PkiDirectory) -> Outcome {
         session.format(&[])?;
         let terminal = session.terminal();
+        let mut serials = self.serials.clone();
+        if self.renewed {
+            serials.extend(self.renewed_serials(session).await?);
+        }
         let lock = directory.lock()?;
         let certificates = directory.certificates()?;
         let chosen = self.chosen(directory, &certificates)?;
         let clients = directory.list(AuthorityKind::Clients)?;
-        let serials: Vec<Serial> =
-            self.serials.iter().filter(|serial| !clients.contains(serial)).cloned().collect();
+        serials.retain(|serial| {
+            !clients.contains(serial) && !chosen.iter().any(|one| one.facts.serial == *serial)
+        });
         if chosen.is_empty() && serials.is_empty() {
             terminal.report("these certificates are already revoked, expired or in use");
             return Ok(Exit::Done);
@@ -98,7 +106,23 @@ impl Revoke {
             }
         }
         drop(lock);
+        if chosen.iter().any(|one| one.facts.kind == Some(CertificateKind::Node)) && !self.renewed {
+            terminal.hint("certificates that controllers issued to a node stay valid: add --renewed to revoke them also");
+        }
         Ok(Exit::Done)
+    }
+
+    /// Returns the serial numbers of the certificates that controllers issued to the nodes.
+    async fn renewed_serials(&self, session: &Session) -> Result<Vec<Serial>, Failure> {
+        let mut serials = Vec::new();
+        for name in &self.names {
+            for certificate in session.client()?.issued_certificates(name).await?.items {
+                let serial = certificate.serial.parse();
+                serials
+                    .push(serial.map_err(|error: String| Failure::refused(format!("node {name}: {error}")))?);
+            }
+        }
+        Ok(serials)
     }
 
     /// Returns the certificates with these names that are neither revoked nor expired.
@@ -111,7 +135,7 @@ impl Revoke {
         for name in &self.names {
             let named: Vec<_> =
                 certificates.iter().filter(|one| one.facts.name == *name && !one.is_authority).collect();
-            if named.is_empty() {
+            if named.is_empty() && !self.renewed {
                 return Err(Failure::refused(format!(
                     "certificate {name} not found in {}",
                     directory.file("").display()

@@ -51,7 +51,7 @@ fn end_of_prefix(prefix: &str) -> Vec<u8> {
 pub(super) struct Step(pub(super) Vec<String>);
 
 impl Step {
-    fn of(arguments: &[&str]) -> Step {
+    pub(super) fn of(arguments: &[&str]) -> Step {
         Step(arguments.iter().map(|argument| (*argument).to_owned()).collect())
     }
 }
