@@ -336,6 +336,9 @@ fn a_node_joins_renews_its_certificate_and_is_revoked() -> Result<()> {
     check(&cluster.join(&token, 0, &files)?, 1, &["n1.pem already exists", "the token was not used"])?;
 
     let agent = cluster.start_agent()?;
+    wait_until("the node to register", STEP_TIMEOUT, || {
+        cluster.as_user(1, &["get", "node", NODE]).is_ok_and(|output| output.status.success())
+    })?;
     let ready = ["wait", "node/n1", "--for=condition=Ready", "--timeout", "60s"];
     check(&cluster.as_user(1, &ready)?, 0, &["condition met"])?;
 
@@ -397,15 +400,14 @@ fn a_node_joins_renews_its_certificate_and_is_revoked() -> Result<()> {
     ensure!(!output_text(&shown).contains("Valid"), "{}", output_text(&shown));
 
     // The removal is refused while the node can run services, and is not repeated.
-    let mut removed = cluster.as_root(&["node", "remove", NODE, "--yes"])?;
-    wait_until("the node to be removed", STEP_TIMEOUT, || {
-        if !removed.status.success()
-            && let Ok(output) = cluster.as_root(&["node", "remove", NODE, "--yes"])
-        {
-            removed = output;
-        }
-        removed.status.success()
+    check(&cluster.as_root(&["node", "remove", NODE, "--yes"])?, 1, &["registration is active"])?;
+    wait_until("the node to be confirmed as powered off", STEP_TIMEOUT, || {
+        let confirmed = cluster.as_user(0, &["node", "confirm-fenced", NODE, "--yes"]);
+        confirmed.is_ok_and(|output| output.status.success())
     })?;
+    let planned = cluster.as_root(&["node", "remove", NODE, "--dry-run"])?;
+    check(&planned, 0, &["hactl delete node/n1", "etcdctl user delete n1"])?;
+    let removed = cluster.as_root(&["node", "remove", NODE, "--yes"])?;
     check(
         &removed,
         0,

@@ -173,11 +173,13 @@ fn the_commands_of_the_installation_page_work() -> Result<()> {
     test.run_section("1. Packages", None)?;
     test.run_section("2. Certificates", None)?;
     // The page copies these files with scp.
+    test.run("c1", "cp -a /etc/hactl/pki .")?;
     run_on_each_machine(|name| {
         let copy = format!(
-            "mkdir -p /etc/hactl /etc/etcd
-            cp -p ca.pem {name}.{{pem,key}} controller-{name}.{{pem,key}} /etc/hactl/
-            cp -p ca.pem peer-ca.pem etcd-{name}.{{pem,key}} peer-{name}.{{pem,key}} /etc/etcd/"
+            "cd pki
+            mkdir -p /etc/hactl /etc/etcd
+            cp -p ca.pem client-ca.pem client-crl.pem {name}.{{pem,key}} {{controller,api}}-{name}.{{pem,key}} /etc/hactl/
+            cp -p client-ca.pem client-crl.pem peer-ca.pem peer-crl.pem {{etcd,peer}}-{name}.{{pem,key}} /etc/etcd/"
         );
         test.run(name, &copy)
     })?;

@@ -77,6 +77,12 @@ pub(crate) struct Init {
     /// CA certificate file used to verify API clients (PEM); default: --etcd-ca
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Controller")]
     client_ca: Option<PathBuf>,
+    /// File with revoked client certificates, from "hactl pki revoke"
+    #[arg(long, value_name = "FILE", requires = "client_ca", value_hint = ValueHint::FilePath, help_heading = "Controller")]
+    client_crl: Option<PathBuf>,
+    /// Directory with the CA for certificates of nodes, for "hactl init --join"
+    #[arg(long, value_name = "DIR", requires = "client_ca", value_hint = ValueHint::DirPath, help_heading = "Controller")]
+    join_authority: Option<PathBuf>,
     /// Timing profile of the cluster [default: default]
     #[arg(long, value_name = "PROFILE")]
     profile: Option<ProfileName>,

@@ -90,6 +90,13 @@ pub(super) fn configuration_files(settings: &Settings, directory: &Path) -> Resu
         if let Some(tls) = &controller.tls {
             insert_tls_files(&mut map, tls, ["clientCa", "tlsCert", "tlsKey"]);
         }
+        for (name, path) in
+            [("clientCrl", &controller.client_crl), ("joinAuthority", &controller.join_authority)]
+        {
+            if let Some(path) = path {
+                map.insert(name.to_owned(), json!(path));
+            }
+        }
         add(
             CONTROLLER_FILE,
             "Settings of ha-controller(8): the options of the program in camel case.",

@@ -53,6 +53,10 @@ pub(super) struct Controller {
     pub(super) tcp: Option<(SocketAddr, String)>,
     /// Certificates of the API; `None` if the API is served without TLS.
     pub(super) tls: Option<Tls>,
+    /// File with revoked client certificates.
+    pub(super) client_crl: Option<PathBuf>,
+    /// Directory with the authority for certificates of nodes.
+    pub(super) join_authority: Option<PathBuf>,
 }
 
 /// Connection of `hactl` to the controllers.
@@ -201,7 +205,9 @@ fn controller(flags: &Init, etcd_tls: &Tls) -> Result<Controller, Failure> {
         None if flags.insecure_loopback => Some(SocketAddr::from(([127, 0, 0, 1], API_PORT))),
         None => None,
     };
-    let Some(listen) = listen else { return Ok(Controller { tcp: None, tls }) };
+    let (client_crl, join_authority) =
+        (flags.client_crl.as_deref().map(absolute), flags.join_authority.as_deref().map(absolute));
+    let Some(listen) = listen else { return Ok(Controller { tcp: None, tls, client_crl, join_authority }) };
     if listen.port() == 0 {
         return Err(Failure::usage(format!("--listen: {listen} selects a different port at each start"))
             .help("specify a fixed port, such as 127.0.0.1:7443"));
@@ -227,7 +233,7 @@ fn controller(flags: &Init, etcd_tls: &Tls) -> Result<Controller, Failure> {
         None if listen.ip().is_unspecified() => format!("{scheme}://{}:{}", host_name(), listen.port()),
         None => format!("{scheme}://{listen}"),
     };
-    Ok(Controller { tcp: Some((listen, advertise_url)), tls })
+    Ok(Controller { tcp: Some((listen, advertise_url)), tls, client_crl, join_authority })
 }
 
 /// Returns the connection to the machine's own controller on its Unix socket, unless other servers are given.
