@@ -57,7 +57,7 @@ pub struct Options {
     /// Tokens of clients without a certificate, from "hactl token create"
     #[arg(long, value_name = "FILE", help_heading = "HTTP")]
     pub token_file: Option<PathBuf>,
-    /// Directory with the CA for certificates of nodes; enables "hactl init --join"
+    /// Directory with the CA for certificates of nodes (joinAuthority)
     #[arg(long, value_name = "DIR", requires = "tls_cert", help_heading = "HTTP")]
     pub join_authority: Option<PathBuf>,
     /// Audit log: a line for each write and each refusal; default: the log
