@@ -21,7 +21,6 @@ use ha_api_types::join::{
     RenewalRequest,
 };
 use ha_api_types::kind::Kind;
-use ha_api_types::names;
 use ha_api_types::role::Role;
 use ha_api_types::time::Timestamp;
 use ha_pki::{Authority, AuthorityKind, CertificateFacts, CertificateRequest, PkiError, Profile, Validity};
@@ -113,7 +112,7 @@ pub(crate) async fn create_token<S: Store>(
         let message = format!("validSeconds: must be from 1 to {JOIN_TOKEN_SECONDS_MAX}");
         return Err(ApiError::bad_request(message));
     }
-    let node = NodeName::from(names::without_type(&name));
+    let node = NodeName::from(name.as_str());
     profile(&node)?;
     let token = JoinToken::new(node.clone(), random_secret(), pin);
     let expires = Timestamp::from_unix_ms(i128::from(state.now_seconds() + i64::from(valid_seconds)) * 1000);
@@ -150,8 +149,9 @@ pub(crate) async fn join<S: Store>(
     request: Request,
 ) -> Result<Response, ApiError> {
     let options = state.join_options()?;
-    let _permit = state.join_permit()?;
     let body = read_body(request.into_body()).await?;
+    // Taken after the body has arrived, so that slow clients keep no others out.
+    let _permit = state.join_permit()?;
     let JoinRequest { token, request } = parse(&body, "join request")?;
     let node = NodeName::from(name.as_str());
     let refused = || {
@@ -217,7 +217,7 @@ pub(crate) async fn list<S: Store>(
     State(state): State<ApiState<S>>,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    let node = NodeName::from(names::without_type(&name));
+    let node = NodeName::from(name.as_str());
     let mut items = Vec::new();
     for (_, certificate) in issued_certificates(&state, &node).await? {
         if !has_expired(&certificate, state.now_seconds()) {

@@ -20,6 +20,7 @@ mod metadata;
 mod objects;
 mod operations;
 mod output;
+mod pki;
 mod replay;
 mod server;
 mod timing;
