@@ -133,14 +133,14 @@ impl CertificateFacts {
 fn addresses(certificate: &X509Certificate<'_>) -> Vec<String> {
     use x509_parser::extensions::GeneralName;
     let Ok(Some(names)) = certificate.subject_alternative_name() else { return Vec::new() };
-    let address = |name: &GeneralName<'_>| match name {
-        GeneralName::DNSName(name) => Some((*name).to_owned()),
-        GeneralName::IPAddress(bytes) => match bytes.len() {
-            4 => <[u8; 4]>::try_from(*bytes).ok().map(|bytes| std::net::IpAddr::from(bytes).to_string()),
-            16 => <[u8; 16]>::try_from(*bytes).ok().map(|bytes| std::net::IpAddr::from(bytes).to_string()),
-            _ => None,
-        },
-        _ => None,
+    let address = |name: &GeneralName<'_>| {
+        if let GeneralName::DNSName(name) = name {
+            return Some((*name).to_owned());
+        }
+        let GeneralName::IPAddress(bytes) = name else { return None };
+        let v4 = <[u8; 4]>::try_from(*bytes).map(std::net::IpAddr::from);
+        let v6 = <[u8; 16]>::try_from(*bytes).map(std::net::IpAddr::from);
+        v4.or(v6).ok().map(|address| address.to_string())
     };
     names.value.general_names.iter().filter_map(address).collect()
 }

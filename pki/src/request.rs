@@ -63,9 +63,10 @@ impl CertificateRequest {
         // The parser verifies the signature, so no client gets a certificate for the key of another.
         let request =
             CertificateSigningRequestParams::from_der(&pem.contents.as_slice().into()).map_err(|error| {
-                match error {
-                    rcgen::Error::UnsupportedExtension => refused("asks for extensions"),
-                    error => wrong(error.to_string()),
+                if error == rcgen::Error::UnsupportedExtension {
+                    refused("asks for extensions")
+                } else {
+                    wrong(error.to_string())
                 }
             })?;
         if request.public_key.subject_public_key_info() != key.raw || !rest.is_empty() {

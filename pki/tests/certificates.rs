@@ -74,7 +74,10 @@ fn every_certificate_is_valid_for_its_purpose_only() {
         let (is_server, is_client) = match kind {
             CertificateKind::EtcdPeer => (true, true),
             CertificateKind::EtcdServer | CertificateKind::ControllerServer => (true, false),
-            _ => (false, true),
+            CertificateKind::ControllerClient
+            | CertificateKind::Node
+            | CertificateKind::User
+            | CertificateKind::Root => (false, true),
         };
         for authority in &authorities {
             let is_own = authority.kind == own.kind;
@@ -120,7 +123,10 @@ fn strict_verifiers_accept_every_certificate() {
                 CertificateKind::EtcdServer | CertificateKind::ControllerServer => {
                     &[("sslserver", true), ("sslclient", false)]
                 }
-                _ => &[("sslserver", false), ("sslclient", true)],
+                CertificateKind::ControllerClient
+                | CertificateKind::Node
+                | CertificateKind::User
+                | CertificateKind::Root => &[("sslserver", false), ("sslclient", true)],
             };
             for (purpose, expected) in purposes {
                 let output = Command::new("openssl")

@@ -83,7 +83,7 @@ fn read_file(path: &FilePath) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn unusable(message: String) -> ApiError {
+fn unusable(message: &str) -> ApiError {
     tracing::error!(error = message, "cannot use the join authority");
     ApiError::internal("the join authority of this controller cannot be used: see the log of the controller")
 }
@@ -105,7 +105,7 @@ pub(crate) async fn create_token<S: Store>(
     Path(name): Path<String>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let pin = state.join_options()?.pin().map_err(unusable)?;
+    let pin = state.join_options()?.pin().map_err(|message| unusable(&message))?;
     let (parts, body) = request.into_parts();
     let JoinTokenRequest { valid_seconds } = parse(&read_body(body).await?, "join token request")?;
     if valid_seconds == 0 || valid_seconds > JOIN_TOKEN_SECONDS_MAX {
@@ -138,7 +138,7 @@ pub(crate) async fn create_token<S: Store>(
 
 /// Handles GET: the certificate of the servers' authority, which is public. A new node compares it with its token.
 pub(crate) async fn join_authority<S: Store>(State(state): State<ApiState<S>>) -> Result<Response, ApiError> {
-    let server_authority = state.join_options()?.server_authority().map_err(unusable)?;
+    let server_authority = state.join_options()?.server_authority().map_err(|message| unusable(&message))?;
     Ok(Json(JoinAuthority { server_authority }).into_response())
 }
 
@@ -180,7 +180,7 @@ pub(crate) async fn join<S: Store>(
     tracing::info!(node = %node, serial = issued.serial, created_by = record.created_by, "issued the certificate of a new node");
     let answer = JoinAnswer {
         certificate: issued.certificate,
-        server_authority: options.server_authority().map_err(unusable)?,
+        server_authority: options.server_authority().map_err(|message| unusable(&message))?,
         etcd_endpoints: options.etcd_endpoints.clone(),
         cluster: state.options().cluster.clone(),
     };
@@ -249,8 +249,8 @@ async fn issue<S: Store>(
     let certificate = options
         .authority()
         .and_then(|authority| authority.sign(&profile, validity, &request).map_err(|error| error.to_string()))
-        .map_err(unusable)?;
-    let facts = CertificateFacts::of_pem(&certificate).map_err(|error| unusable(error.to_string()))?;
+        .map_err(|message| unusable(&message))?;
+    let facts = CertificateFacts::of_pem(&certificate).map_err(|error| unusable(&error.to_string()))?;
     let mut transaction = Transaction::new();
     let mut valid = 0;
     for ((key, revision), certificate) in issued_certificates(state, node).await? {

@@ -180,12 +180,13 @@ impl Attributes {
                 return Err("status is read-only: only the leader writes it".to_owned());
             }
             (GROUP | "*", _, "status") if self.kind().is_some() => vec!["get"],
-            (GROUP | "*", "resources", "explain" | "log") => vec!["get"],
+            (GROUP | "*", "resources", "explain" | "log") | (GROUP | "*", "nodes", "certificates") => {
+                vec!["get"]
+            }
             (GROUP | "*", "nodes", "hold" | "certificate" | "jointoken")
             | ("authorization.k8s.io" | "authentication.k8s.io", _, "") => {
                 vec!["create"]
             }
-            (GROUP | "*", "nodes", "certificates") => vec!["get"],
             (GROUP | "*", "nodes", "join") => vec!["create", "get"],
             (GROUP | "*", "nodes", "maintenance") => vec!["patch", "update"],
             (GROUP | "*", "operations", action) if is_action(action) => vec!["create", "patch", "update"],

@@ -252,10 +252,10 @@ fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
 }
 
 pub(super) fn failure(error: &PkiError) -> Failure {
-    match error {
-        PkiError::Name(message) => Failure::usage(message.clone()),
-        other => Failure::refused(other.to_string()),
+    if let PkiError::Name(message) = error {
+        return Failure::usage(message.clone());
     }
+    Failure::refused(error.to_string())
 }
 
 fn in_file(error: &PkiError, path: &Path) -> Failure {

@@ -17,6 +17,7 @@ use ha_pki::{AuthorityKind, CertificateKind, Serial};
         Examples:\n  hactl pki revoke ada\n  hactl pki revoke c3 --renewed\n  hactl pki renew c1 && hactl pki revoke c1 --replaced\n  \
         hactl pki revoke --serial 5f0c3e…"
 )]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent flag")]
 pub(super) struct Revoke {
     /// Names of the certificates, such as c1 or api-c1
     #[arg(value_name = "NAME", required_unless_present = "serials")]
