@@ -89,7 +89,8 @@ pub enum Effect {
     Reply(Reply),
     /// Close the connection.
     Disconnect,
-    /// Reset the machine now without the device: it refuses pets, so its countdown may also have stopped.
+    /// Reset the machine now without the device: it refuses pets, so its countdown may also have stopped, or the
+    /// countdown has ended without a reset.
     Reset,
 }
 
@@ -245,7 +246,10 @@ impl Core {
                     Some((passed_ns, "deadline"))
                 }
             }
-            State::Expired { .. } if self.accepts_pets() => None,
+            State::Expired { .. } if self.accepts_pets() => {
+                let passed_ns = self.fires_at?.monotonic_raw_ns.saturating_add(1);
+                Some((passed_ns.max(self.pet_due_at.monotonic_raw_ns), "reset"))
+            }
             State::Expired { .. } => Some((self.pet_due_at.monotonic_raw_ns, "reset")),
         }
     }
@@ -309,9 +313,10 @@ impl Core {
     }
 
     /// Resets the machine after the deadline if the device refuses pets, because such a device may not reset the
-    /// machine. A failed reset is tried again.
+    /// machine, or if the device should already have reset it. A failed reset is tried again.
     fn reset_if_unguarded(&mut self, now: Moment) {
-        if !self.accepts_pets() {
+        let has_failed = self.fires_at.is_some_and(|fires_at| now.remaining_ns(fires_at).is_none());
+        if has_failed || !self.accepts_pets() {
             self.pet_due_at = now.plus_ms(RESET_RETRY_INTERVAL_MS);
             self.effects.push_back(Effect::Reset);
         }

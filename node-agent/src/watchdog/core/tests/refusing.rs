@@ -39,6 +39,29 @@ fn working_device_resets_the_machine_itself() {
 }
 
 #[test]
+fn the_daemon_resets_the_machine_if_the_device_does_not() {
+    for is_sliding in [true, false] {
+        let mut world = World::new(facts(is_sliding, false));
+        let deadline = world.in_ms(6000);
+        assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+        // No pet follows before the deadline of a sliding device, so the daemon sees no refusal.
+        world.run_ms(5_500);
+        if is_sliding {
+            world.fires_at = None;
+            world.run_ms(600);
+        } else {
+            world.run_ms(501);
+            world.fires_at = None;
+            world.run_ms(1_000);
+            assert_eq!(world.resets, 0, "a fixed device resets the machine after the deadline");
+            world.run_ms(4_000);
+        }
+        assert_eq!(world.core.status().state, State::Expired { deadline });
+        assert!(world.resets > 0 && !world.core.status().refuses_pets, "sliding: {is_sliding}");
+    }
+}
+
+#[test]
 fn refused_pets_still_update_the_deadline() {
     let (mut world, _) = refusing();
     for _ in 0..20 {
