@@ -93,8 +93,8 @@ fn main() {
 fn own_values(file: &str) -> Vec<f64> {
     let cluster = text::read(file).expect("what the generator writes can be read");
     let problem = Problem::new(&cluster, 0, &Settings::default());
-    let mut all = vec![score(&problem, &problem.start)];
-    all.extend(values(&problem, &problem.start));
+    let mut all = vec![score(&problem, &problem.start_placements)];
+    all.extend(values(&problem, &problem.start_placements));
     all
 }
 
@@ -111,7 +111,7 @@ impl Outcome {
     fn of(plans: &[(Problem, Plan)]) -> Outcome {
         let mut outcome = Outcome::default();
         for (problem, plan) in plans {
-            outcome.score += plan.end();
+            outcome.score += plan.end_score();
             outcome.steps += plan.steps.len();
             outcome.copies += plan.copies();
             outcome.gib += plan.copied_mib(problem) / 1024;
@@ -124,7 +124,7 @@ fn line(name: &str, file: &str, (nodes, instances): (usize, usize), single: bool
     let cluster = text::read(file).expect("what the generator writes can be read");
     let problems: Vec<Problem> =
         (0..cluster.groups.len()).map(|group| Problem::new(&cluster, group, &Settings::default())).collect();
-    let start: f64 = problems.iter().map(|problem| score(problem, &problem.start)).sum();
+    let start: f64 = problems.iter().map(|problem| score(problem, &problem.start_placements)).sum();
     print!("{name:10} {:>11} {start:9.4} | ", format!("{nodes}x{instances}"));
     let planned = |problems: &[Problem], search: &dyn Fn(&Problem) -> Plan| {
         let begun = Instant::now();
@@ -135,9 +135,9 @@ fn line(name: &str, file: &str, (nodes, instances): (usize, usize), single: bool
     let mut reached = None;
     if single {
         let (_, outcome, seconds) = planned(&problems, &|problem| {
-            let mut state = State::new(problem, &problem.start);
+            let mut state = State::new(problem, &problem.start_placements);
             let start = state.score();
-            Plan { start, steps: steepest(&mut state, usize::MAX, &TimeLimit::unlimited()) }
+            Plan { start_score: start, steps: steepest(&mut state, usize::MAX, &TimeLimit::unlimited()) }
         });
         let Outcome { score, steps, copies, .. } = outcome;
         print!("{score:9.4} {steps:5} {copies:6} {seconds:7.2} | ");
@@ -155,7 +155,7 @@ fn line(name: &str, file: &str, (nodes, instances): (usize, usize), single: bool
     print!("{score:9.4} {steps:5} {copies:6} {seconds:7.2} {gib:6} | {ratio:>5}");
     let after: Vec<Problem> = plans
         .into_iter()
-        .map(|(problem, plan)| Problem { start: plan.placements(&problem), ..problem })
+        .map(|(problem, plan)| Problem { start_placements: plan.placements(&problem), ..problem })
         .collect();
     let again = planned(&after, &ours).1;
     print!(" {:5} {:7.4} |", again.steps, score - again.score);
@@ -190,9 +190,9 @@ impl Interrupted {
         let plan = search(problem);
         for index in 1..=interruptions.min(plan.steps.len().saturating_sub(1)) {
             let at = (plan.steps.len() * index / (interruptions + 1)).max(1);
-            let done = Plan { start: plan.start, steps: plan.steps[..at].to_vec() };
-            let rest = search(&Problem { start: done.placements(problem), ..problem.clone() });
-            let ratio = rest.end() / plan.end().max(1e-9);
+            let done = Plan { start_score: plan.start_score, steps: plan.steps[..at].to_vec() };
+            let rest = search(&Problem { start_placements: done.placements(problem), ..problem.clone() });
+            let ratio = rest.end_score() / plan.end_score().max(1e-9);
             self.worst = self.worst.max(ratio);
             self.above += usize::from(ratio > 1.02);
             self.count += 1;
@@ -200,7 +200,7 @@ impl Interrupted {
                 .steps
                 .iter()
                 .filter(|step| {
-                    let earlier = done.steps.iter().filter(|earlier| earlier.guest == step.guest);
+                    let earlier = done.steps.iter().filter(|earlier| earlier.service == step.service);
                     let left: Vec<usize> = earlier
                         .flat_map(|one| one.from.nodes().filter(|&node| !one.to.contains(node)))
                         .collect();

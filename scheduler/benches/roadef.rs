@@ -18,7 +18,7 @@ use ha_scheduler::balance::cooling::cool;
 use ha_scheduler::balance::random::Random;
 use ha_scheduler::balance::time_limit::TimeLimit;
 use instance::Instance;
-use landscape::Places;
+use landscape::Assignment;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -85,21 +85,21 @@ fn main() -> ExitCode {
 /// Searches, checks the result, and prints a line.
 fn solve(name: &str, instance: &Instance, seconds: f64, seed: u64) -> Vec<usize> {
     let begun = Instant::now();
-    let before = evaluator::cost(instance, &instance.start);
-    let mut places = Places::new(instance);
+    let before = evaluator::cost(instance, &instance.initial_machines);
+    let mut assignment = Assignment::new(instance);
     let trials = instance.processes.len().saturating_mul(SEARCH_EFFORT);
     let time = TimeLimit::new(|| begun.elapsed().as_secs_f64() / seconds);
-    cool(&mut places, trials, &mut Random::new(seed), &time);
-    let (cost, found) = places.best();
+    cool(&mut assignment, trials, &mut Random::new(seed), &time);
+    let (cost, found) = assignment.best();
     let took = begun.elapsed().as_secs_f64();
     let checked = evaluator::cost(instance, found);
     assert_eq!(checked, cost, "the cost that was kept up is the one by definition");
-    if let Some(fault) = evaluator::fault(instance, &instance.start) {
+    if let Some(fault) = evaluator::fault(instance, &instance.initial_machines) {
         println!("  the assignment that was given: {fault}");
     } else {
         assert_eq!(evaluator::fault(instance, found), None, "what is found is allowed");
     }
-    let moved = found.iter().zip(&instance.start).filter(|(one, other)| one != other).count();
+    let moved = found.iter().zip(&instance.initial_machines).filter(|(one, other)| one != other).count();
     let ratio = checked as f64 / before.max(1) as f64;
     println!("{name:24} {before:>14} {checked:>14} {ratio:>7.4} {moved:>7} {took:>6.1}");
     found.to_vec()

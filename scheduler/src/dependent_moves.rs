@@ -51,29 +51,29 @@ pub enum MoveStep {
 /// which every service is on a suitable node is not returned.
 pub fn dependent_moves(view: &View) -> BTreeMap<ResourceName, MoveStep> {
     let units = units(view);
-    let shared = shares_node(view);
+    let is_node_shared = has_shared_node(view);
     // Shortcut for the most frequent case, in which no service needs to move.
-    if !shared && !units.values().any(|unit| may_need_move(view, unit)) {
+    if !is_node_shared && !units.values().any(|unit| may_need_move(view, unit)) {
         return BTreeMap::new();
     }
     // The preferences of each unit are computed as if services that could move away, or are moving, used no node.
     let mut without_movable = view.clone();
-    let stays: BTreeSet<&ResourceName> = units.values().flat_map(|unit| &unit.members).collect();
+    let unit_members: BTreeSet<&ResourceName> = units.values().flat_map(|unit| &unit.members).collect();
     without_movable.services.change_all(|name, facts| {
-        if stays.contains(name) || facts.uses.len() > 1 {
+        if unit_members.contains(name) || facts.uses.len() > 1 {
             facts.uses.clear();
         }
     });
     let misplaced: BTreeMap<&ResourceName, NodePreferences> = units
         .iter()
         .filter(|(_, unit)| may_need_move(view, unit))
-        .filter_map(|(name, unit)| Some((name, preferences(&without_movable, unit)?)))
+        .filter_map(|(name, unit)| Some((name, compute_preferences(&without_movable, unit)?)))
         .filter(|(name, preferences)| {
             units.get(*name).is_some_and(|unit| preferences.is_misplaced(unit.node.as_ref()))
         })
         .collect();
     let mut dependent_moves = BTreeMap::new();
-    if misplaced.is_empty() && !shared {
+    if misplaced.is_empty() && !is_node_shared {
         return dependent_moves;
     }
     for component in component::components(view, &units, &misplaced) {
@@ -85,7 +85,6 @@ pub fn dependent_moves(view: &View) -> BTreeMap<ResourceName, MoveStep> {
 /// Services that count as one unit for the order of moves.
 #[derive(Clone, Debug)]
 struct MoveUnit {
-    /// Names of all members that move.
     members: Vec<ResourceName>,
     /// Node of the running members; `None` if no member runs.
     node: Option<NodeName>,
@@ -121,22 +120,22 @@ impl NodePreferences {
 /// Returns every unit that could be moved or started now, keyed by its first running member, or else by its first member.
 fn units(view: &View) -> BTreeMap<ResourceName, MoveUnit> {
     let mut units = BTreeMap::new();
-    let mut seen: BTreeSet<&ResourceName> = BTreeSet::new();
+    let mut visited: BTreeSet<&ResourceName> = BTreeSet::new();
     for (name, facts) in &view.services {
         // A service that must be with a paused service stays with that service.
         let is_held_by_partner = facts.paused && !view.rules.strict_affinity_partners(name).is_empty();
         let can_move_or_start = (facts.movable && !is_held_by_partner)
             || (facts.is_desired && facts.uses.is_empty() && !facts.waits_for_others);
-        if !can_move_or_start || !seen.insert(name) {
+        if !can_move_or_start || !visited.insert(name) {
             continue;
         }
         let companions = view.rules.strict_affinity_partners(name);
-        let moving =
+        let is_moving =
             |other: &ResourceName| view.services.get(other).is_some_and(|facts| facts.uses.len() > 1);
         let unit = Unit::of(view, name, facts);
-        seen.extend(unit.members.iter().map(|(member, _)| *member));
+        visited.extend(unit.members.iter().map(|(member, _)| *member));
         // The partner of a moving service follows it to its target, independently of this order.
-        if companions.iter().any(moving) {
+        if companions.iter().any(is_moving) {
             continue;
         }
         let nodes_in_use: BTreeSet<&NodeName> =
@@ -146,13 +145,14 @@ fn units(view: &View) -> BTreeMap<ResourceName, MoveUnit> {
             continue;
         }
         let node = nodes_in_use.first().map(|node| (*node).to_owned());
-        let runs = |facts: &ServiceFacts| !facts.uses.is_empty();
-        let leader = unit.members.iter().filter(|(_, facts)| runs(facts)).chain(&unit.members).next();
-        let Some((leader, _)) = leader else { continue };
+        let is_running = |facts: &ServiceFacts| !facts.uses.is_empty();
+        let representative =
+            unit.members.iter().filter(|(_, facts)| is_running(facts)).chain(&unit.members).next();
+        let Some((representative, _)) = representative else { continue };
         let members: BTreeSet<ResourceName> =
             unit.members.iter().map(|(member, _)| (*member).clone()).collect();
         let members = members.into_iter().collect();
-        units.insert((*leader).to_owned(), MoveUnit { members, node });
+        units.insert((*representative).to_owned(), MoveUnit { members, node });
     }
     units
 }
@@ -173,7 +173,7 @@ fn may_need_move(view: &View, unit: &MoveUnit) -> bool {
 }
 
 /// Returns `true` if two services that a strict Negative rule keeps apart share a node.
-fn shares_node(view: &View) -> bool {
+fn has_shared_node(view: &View) -> bool {
     view.rules.strict_anti_affinity_rules().any(|partners| {
         let mut used_nodes = BTreeSet::new();
         let mut uses = partners
@@ -190,27 +190,27 @@ type Key = (bool, Option<(Reverse<PriorityTier>, u32)>);
 
 /// Computes the preferences of a unit, in a view in which services that could move away use no node. `None` if no member
 /// can represent the unit.
-fn preferences(without_movable: &View, unit: &MoveUnit) -> Option<NodePreferences> {
-    let leader = unit.members.iter().find(|name| {
+fn compute_preferences(without_movable: &View, unit: &MoveUnit) -> Option<NodePreferences> {
+    let representative = unit.members.iter().find(|name| {
         unit.node.is_none()
             || without_movable.services.get(*name).is_some_and(|facts| facts.node == unit.node)
     })?;
-    let facts = without_movable.services.get(leader)?;
-    let whole_unit = Unit::of(without_movable, leader, facts);
-    let mut judged = place_unit(without_movable, &whole_unit);
-    let mut placed = whole_unit.clone();
-    if judged.node.is_none()
+    let facts = without_movable.services.get(representative)?;
+    let whole_unit = Unit::of(without_movable, representative, facts);
+    let mut placement = place_unit(without_movable, &whole_unit);
+    let mut scheduled_unit = whole_unit.clone();
+    if placement.node.is_none()
         && unit.node.is_some()
-        && let Some(running) = whole_unit.without(|_, facts| facts.movable)
+        && let Some(running) = whole_unit.retaining(|_, facts| facts.movable)
     {
-        judged = place_unit(without_movable, &running);
-        placed = running;
+        placement = place_unit(without_movable, &running);
+        scheduled_unit = running;
     }
-    let failback = placed.failback(without_movable);
+    let has_failback = scheduled_unit.has_failback(without_movable);
     let key = |score: &Score| -> Key {
-        (score.failed_before, failback.then_some((score.priority_tier, score.partners_tier)))
+        (score.failed_before, has_failback.then_some((score.priority_tier, score.partners_tier)))
     };
-    let scores: BTreeMap<&NodeName, &Score> = judged
+    let scores: BTreeMap<&NodeName, &Score> = placement
         .verdicts
         .iter()
         .filter_map(|(node, verdict)| match verdict {
@@ -228,18 +228,18 @@ fn preferences(without_movable: &View, unit: &MoveUnit) -> Option<NodePreference
     let tiers = tiers.collect();
     let allowed: BTreeMap<&NodeName, Key> = scores.iter().map(|(node, score)| (*node, key(score))).collect();
     let keys: BTreeSet<&Key> = allowed.values().collect();
-    let home = placed.maintenance_node().filter(|home| allowed.contains_key(home));
+    let left_node = scheduled_unit.maintenance_node().filter(|left_node| allowed.contains_key(left_node));
     let mut distances: BTreeMap<NodeName, u32> = allowed
         .iter()
         .map(|(node, node_key)| {
             let rank = keys.iter().position(|key| *key == node_key).unwrap_or(0);
-            let away = u32::from(home.is_some_and(|home| home != *node));
+            let away = u32::from(left_node.is_some_and(|left_node| left_node != *node));
             ((*node).clone(), u32::try_from(rank).unwrap_or(u32::MAX / 4) * 2 + away)
         })
         .collect();
     // If a reason only prevents new placements, the unit neither leaves its node nor prefers another node.
     if let Some(node) = &unit.node
-        && let Some(Verdict::Refused(refusals)) = judged.verdicts.get(node)
+        && let Some(Verdict::Refused(refusals)) = placement.verdicts.get(node)
         && !refusals.iter().any(makes_leave)
     {
         distances.insert(node.clone(), 0);

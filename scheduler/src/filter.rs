@@ -220,8 +220,9 @@ fn check_partners(member: &Member<'_>, node_name: &NodeName, refuse: ReportRefus
         });
     }
     for AffinityPartners { rule, running } in member.affinity.iter().filter(|partners| partners.rule.strict) {
-        let is_elsewhere =
-            |facts: &ServiceFacts| facts.current_or_target_node().is_some_and(|heading| heading != node_name);
+        let is_elsewhere = |facts: &ServiceFacts| {
+            facts.current_or_target_node().is_some_and(|target_node| target_node != node_name)
+        };
         if !running.iter().any(|(_, facts)| is_elsewhere(facts)) {
             continue;
         }

@@ -1,6 +1,6 @@
 //! Moves that work only in a certain order or through a third node: the choice of the next move.
 //!
-//! [`next`] solves a small search problem: items on nodes, the nodes that each item may use and prefers, pairs that
+//! [`next_move`] solves a small search problem: items on nodes, the nodes that each item may use and prefers, pairs that
 //! must stay apart, and free capacity. The caller calls the function again after every move; no state is kept between
 //! calls.
 
@@ -38,7 +38,7 @@ pub struct MoveProblem {
     /// Free amounts on each node for these items.
     pub free: Vec<FreeAmounts>,
     /// Pairs of items that must not share a node; the smaller index comes first.
-    pub apart: BTreeSet<(usize, usize)>,
+    pub exclusive_pairs: BTreeSet<(usize, usize)>,
 }
 
 /// The next step.
@@ -66,7 +66,7 @@ pub enum Next {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Cost {
     /// Number of items that do not run or are on a forbidden node, plus the number of pairs that share a node but must not.
-    hard: u32,
+    violations: u32,
     /// Sum of the distances of all items from their best nodes.
     distance: u32,
 }
@@ -89,7 +89,7 @@ type FirstMove = Option<(usize, usize)>;
 ///
 /// Beyond `MAX_STATES` arrangements, only moves that do not worsen any intermediate arrangement are considered. In
 /// larger problems, some solutions are therefore not found, but each move still lowers the cost.
-pub fn next(problem: &MoveProblem) -> Next {
+pub fn next_move(problem: &MoveProblem) -> Next {
     let start: State = problem.items.iter().map(|item| item.node).collect();
     if problem.cost(&start) == Cost::default() {
         return Next::Done;
@@ -104,7 +104,7 @@ pub fn next(problem: &MoveProblem) -> Next {
     }
     let mut steps = 0;
     let mut best = None;
-    arrange(problem, &start, &mut Vec::new(), &mut steps, &mut best);
+    find_best_arrangement(problem, &start, &mut Vec::new(), &mut steps, &mut best);
     best.map_or(Next::Done, |(_, goal)| Next::Blocked { goal })
 }
 
@@ -117,13 +117,13 @@ enum Search {
     TooLarge,
 }
 
-/// Searches all reachable arrangements, breadth first. With `downhill`, every move must lower the cost.
-fn search(problem: &MoveProblem, start: &State, downhill: bool) -> Search {
-    let mut seen: BTreeSet<State> = BTreeSet::from([start.clone()]);
+/// Searches all reachable arrangements, breadth first. With `must_improve`, every move must lower the cost.
+fn search(problem: &MoveProblem, start: &State, must_improve: bool) -> Search {
+    let mut visited: BTreeSet<State> = BTreeSet::from([start.clone()]);
     let mut queue: VecDeque<(State, usize, FirstMove)> = VecDeque::from([(start.clone(), 0, None)]);
     let mut best: Option<(Rank, usize, usize, State)> = None;
-    while let Some((state, depth, first)) = queue.pop_front() {
-        if let Some((item, to)) = first
+    while let Some((state, depth, first_move)) = queue.pop_front() {
+        if let Some((item, to)) = first_move
             && let Some(merit) = problem.merit(start, &state)
             && let rank = (merit, depth, problem.tiers(&state))
             && best.as_ref().is_none_or(|(best_rank, ..)| rank < *best_rank)
@@ -131,19 +131,19 @@ fn search(problem: &MoveProblem, start: &State, downhill: bool) -> Search {
             best = Some((rank, item, to, state.clone()));
         }
         let cost = problem.cost(&state);
-        for (item, to) in problem.moves(&state) {
+        for (item, to) in problem.legal_moves(&state) {
             let mut after = state.clone();
             after[item] = Some(to);
-            if (downhill && problem.cost(&after) >= cost) || !seen.insert(after.clone()) {
+            if (must_improve && problem.cost(&after) >= cost) || !visited.insert(after.clone()) {
                 continue;
             }
-            if seen.len() > MAX_STATES {
-                if !downhill {
+            if visited.len() > MAX_STATES {
+                if !must_improve {
                     return Search::TooLarge;
                 }
                 break;
             }
-            queue.push_back((after, depth + 1, first.or(Some((item, to)))));
+            queue.push_back((after, depth + 1, first_move.or(Some((item, to)))));
         }
     }
     best.map_or(Search::Nothing, |(_, item, to, goal)| Search::Found { item, to, goal })
@@ -159,11 +159,13 @@ impl MoveProblem {
         for (item, node) in self.items.iter().zip(state) {
             match item.at(*node) {
                 Some(distance) => cost.distance += distance,
-                None => cost.hard += 1,
+                None => cost.violations += 1,
             }
         }
-        let shared = |(one, other): &&(usize, usize)| state[*one].is_some() && state[*one] == state[*other];
-        cost.hard += u32::try_from(self.apart.iter().filter(shared).count()).unwrap_or(u32::MAX);
+        let is_shared =
+            |(one, other): &&(usize, usize)| state[*one].is_some() && state[*one] == state[*other];
+        cost.violations +=
+            u32::try_from(self.exclusive_pairs.iter().filter(is_shared).count()).unwrap_or(u32::MAX);
         cost
     }
 
@@ -179,8 +181,8 @@ impl MoveProblem {
         let harmed =
             (0..self.items.len()).filter(|item| self.is_harmed(*item, start[*item], state[*item])).count();
         let harmed = u32::try_from(harmed).unwrap_or(u32::MAX);
-        let better = after.hard < before.hard || (after < before && harmed == 0);
-        better.then_some((after.hard, harmed, after.distance))
+        let is_better = after.violations < before.violations || (after < before && harmed == 0);
+        is_better.then_some((after.violations, harmed, after.distance))
     }
 
     /// Returns `true` if the item has moved and its own distance did not improve.
@@ -200,7 +202,7 @@ impl MoveProblem {
     }
 
     /// Returns every move that is legal now.
-    fn moves<'a>(&'a self, state: &'a State) -> impl Iterator<Item = (usize, usize)> + 'a {
+    fn legal_moves<'a>(&'a self, state: &'a State) -> impl Iterator<Item = (usize, usize)> + 'a {
         (0..self.items.len()).flat_map(move |item| {
             (0..self.free.len()).filter(move |to| self.may_move(item, *to, state)).map(move |to| (item, to))
         })
@@ -209,10 +211,11 @@ impl MoveProblem {
     /// Returns `true` if an item may move to a node while all others stay.
     pub fn may_move(&self, item: usize, to: usize, state: &[Option<usize>]) -> bool {
         let is_on_target = |other: usize| other != item && state[other] == Some(to);
-        let apart = |other: usize| self.apart.contains(&(item.min(other), item.max(other)));
+        let is_exclusive_with =
+            |other: usize| self.exclusive_pairs.contains(&(item.min(other), item.max(other)));
         state[item] != Some(to)
             && self.items[item].at(Some(to)).is_some()
-            && !(0..self.items.len()).any(|other| is_on_target(other) && apart(other))
+            && !(0..self.items.len()).any(|other| is_on_target(other) && is_exclusive_with(other))
             && (0..3).all(|kind| {
                 let (Some(free), Some(requested)) = (self.free[to][kind], self.items[item].requests[kind])
                 else {
@@ -236,7 +239,7 @@ impl Item {
 
 /// Searches for the best arrangement without regard to the order of moves. The result only serves to explain why a
 /// problem is blocked.
-fn arrange(
+fn find_best_arrangement(
     problem: &MoveProblem,
     start: &State,
     state: &mut State,
@@ -256,19 +259,19 @@ fn arrange(
         }
         return;
     }
-    let stays = start[item];
+    let current_node = start[item];
     let targets: Vec<usize> = (0..problem.free.len())
-        .filter(|to| Some(*to) != stays && problem.items[item].at(Some(*to)).is_some())
+        .filter(|to| Some(*to) != current_node && problem.items[item].at(Some(*to)).is_some())
         .collect();
-    for node in std::iter::once(stays).chain(targets.into_iter().map(Some)) {
-        let fits = node == stays || {
+    for node in std::iter::once(current_node).chain(targets.into_iter().map(Some)) {
+        let fits = node == current_node || {
             let mut complete_state = state.clone();
             complete_state.resize(start.len(), None);
             node.is_some_and(|to| problem.may_move(item, to, &complete_state))
         };
         if fits {
             state.push(node);
-            arrange(problem, start, state, steps, best);
+            find_best_arrangement(problem, start, state, steps, best);
             state.pop();
         }
     }

@@ -78,18 +78,18 @@ fn fitting_part<'a>(view: &View, whole_unit: &Unit<'a>) -> Option<Unit<'a>> {
     if whole_unit.members.len() == 1 {
         return None;
     }
-    let fitting = fitting(view, whole_unit);
-    whole_unit.without(|other, _| fitting.contains(other))
+    let fitting = fitting_members(view, whole_unit);
+    whole_unit.retaining(|other, _| fitting.contains(other))
 }
 
 /// Returns the members that fit together on one node: the running members, then each stopped member that still fits, by
 /// priority and name. The result is the same for every member of the unit.
-fn fitting<'a>(view: &View, whole_unit: &Unit<'a>) -> BTreeSet<&'a ResourceName> {
-    let (mut fitting, mut waiting): (Vec<_>, Vec<_>) =
+fn fitting_members<'a>(view: &View, whole_unit: &Unit<'a>) -> BTreeSet<&'a ResourceName> {
+    let (mut fitting, mut stopped): (Vec<_>, Vec<_>) =
         whole_unit.members.iter().copied().partition(|(_, facts)| !facts.uses.is_empty());
-    waiting.sort_by_key(|(name, facts)| (Reverse(facts.priority), *name));
+    stopped.sort_by_key(|(name, facts)| (Reverse(facts.priority), *name));
     fitting.sort_by_key(|(name, _)| *name);
-    for member in waiting {
+    for member in stopped {
         let with_member: Vec<_> = fitting.iter().copied().chain([member]).collect();
         if choose_unit(view, &Unit::new(with_member.clone())).0.is_some() {
             fitting = with_member;
@@ -174,7 +174,7 @@ pub(crate) fn is_eligible_with_group(query: &PlacementQuery<'_>, candidate: &Can
 pub(crate) fn score_on(query: &PlacementQuery<'_>, candidate: &Candidate<'_>) -> Score {
     let Candidate { name, node, .. } = *candidate;
     Score {
-        failed_before: query.unit.failed_on(name),
+        failed_before: query.unit.has_failed_on(name),
         priority_tier: query.priority_tiers(name).next().unwrap_or(Reverse(PriorityTier::Listed(0))),
         partners_tier: 0,
         node_group: node_group_rank(query.view, query.current_facts, node),
@@ -186,12 +186,12 @@ pub(crate) fn score_on(query: &PlacementQuery<'_>, candidate: &Candidate<'_>) ->
 /// Returns the reason why node groups block a node; `None` for the unit's own node.
 fn node_group_refusal(query: &PlacementQuery<'_>, name: &NodeName, node: &NodeFacts) -> Option<Refusal> {
     let PlacementQuery { view, current_node, current_facts, .. } = *query;
-    let unallocable = node_group_rank(view, current_facts, node) == NodeGroupRank::Unallocable;
-    let leaves = current_facts.is_some_and(|current| current.node_group != node.node_group);
-    if !unallocable && (!leaves || view.settings.inter_group_moves) || current_node == Some(name) {
+    let is_unallocable = node_group_rank(view, current_facts, node) == NodeGroupRank::Unallocable;
+    let is_other_group = current_facts.is_some_and(|current| current.node_group != node.node_group);
+    if !is_unallocable && (!is_other_group || view.settings.inter_group_moves) || current_node == Some(name) {
         return None;
     }
-    if unallocable {
+    if is_unallocable {
         return Some(Refusal {
             reason: Reason::NodeGroupUnallocable,
             message: Reason::NodeGroupUnallocable.sentence().to_owned(),
@@ -221,16 +221,16 @@ fn choose_by_score<'a>(
         return (None, Reason::Unschedulable);
     };
     let score_of = |node: &NodeName| {
-        let at = scores.binary_search_by(|(known, _)| (*known).cmp(node)).ok()?;
-        Some(&scores[at])
+        let index = scores.binary_search_by(|(known, _)| (*known).cmp(node)).ok()?;
+        Some(&scores[index])
     };
-    let failback = unit.failback(view);
-    let same_tier = |score: &Score| {
+    let has_failback = unit.has_failback(view);
+    let is_in_best_tier = |score: &Score| {
         (score.failed_before, score.priority_tier, score.partners_tier)
             == (best_score.failed_before, best_score.priority_tier, best_score.partners_tier)
     };
     let left_node = unit.maintenance_node().and_then(score_of).filter(|(_, score)| {
-        same_tier(score) || (!failback && score.failed_before == best_score.failed_before)
+        is_in_best_tier(score) || (!has_failback && score.failed_before == best_score.failed_before)
     });
     if let Some((left_node, _)) = left_node {
         let reason = if current_node == Some(*left_node) {
@@ -247,11 +247,13 @@ fn choose_by_score<'a>(
         return (Some(best), Reason::Scheduled);
     }
     // Preferred rules between services weigh as priority tiers do: less than the node group, and only with failback.
-    let prefers = |score: &Score| (score.node_group, score.violated_preferences);
-    if !failback || (same_tier(current_score) && prefers(current_score) <= prefers(best_score)) {
+    let preference_rank = |score: &Score| (score.node_group, score.violated_preferences);
+    if !has_failback
+        || (is_in_best_tier(current_score) && preference_rank(current_score) <= preference_rank(best_score))
+    {
         return (Some(current), Reason::CurrentNode);
     }
-    (Some(best), if same_tier(current_score) { Reason::Preferred } else { Reason::Failback })
+    (Some(best), if is_in_best_tier(current_score) { Reason::Preferred } else { Reason::Failback })
 }
 
 /// Returns the text for a priority tier in explanations.

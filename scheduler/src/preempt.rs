@@ -6,7 +6,7 @@
 
 use crate::place::{Placement, Verdict};
 use crate::score::priority_tier_of;
-use crate::trial::Trial;
+use crate::trial::StartTrial;
 use crate::view::{ServiceFacts, View};
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
@@ -44,7 +44,7 @@ pub struct Preemption {
 
 /// Services that leave together: one service, and those that must stay with it.
 #[derive(Clone, Debug)]
-struct Unit {
+struct LeavingUnit {
     members: BTreeSet<ResourceName>,
     /// The highest priority of the members.
     priority: i32,
@@ -75,8 +75,8 @@ pub fn preempt(view: &View, placement: &Placement, request: &PreemptionRequest<'
         .fold(request.service.priority, i32::min);
     let mut best: Option<(Rank, Preemption)> = None;
     for (node, verdict) in &placement.verdicts {
-        let Verdict::Refused(found) = verdict else { continue };
-        if !found.iter().all(|refusal| is_about_others(refusal.reason)) {
+        let Verdict::Refused(refusals) = verdict else { continue };
+        if !refusals.iter().all(|refusal| is_removable_by_departure(refusal.reason)) {
             continue;
         }
         let failed_before = request.service.failed_nodes.contains(node);
@@ -84,7 +84,7 @@ pub fn preempt(view: &View, placement: &Placement, request: &PreemptionRequest<'
         let limit = best.as_ref().filter(|(rank, _)| rank.0 == failed_before).map(|(rank, _)| rank.1.clone());
         let Some((cost, victims)) = cheapest(view, request, node, priority_limit, limit) else { continue };
         let rank = (failed_before, cost, priority_tier);
-        if best.as_ref().is_none_or(|(known, _)| rank < *known) {
+        if best.as_ref().is_none_or(|(best_rank, _)| rank < *best_rank) {
             best = Some((rank, Preemption { node: node.clone(), victims }));
         }
     }
@@ -94,7 +94,7 @@ pub fn preempt(view: &View, placement: &Placement, request: &PreemptionRequest<'
 type Rank = (bool, Vec<i32>, Reverse<crate::score::PriorityTier>);
 
 /// Returns `true` if the departure of other services can remove this reason.
-fn is_about_others(reason: Reason) -> bool {
+fn is_removable_by_departure(reason: Reason) -> bool {
     [
         Reason::NotEnoughMemory,
         Reason::NotEnoughDisk,
@@ -114,9 +114,9 @@ fn cheapest(
     limit: Option<Vec<i32>>,
 ) -> Option<(Vec<i32>, BTreeSet<ResourceName>)> {
     let units = units(view, request, node, priority_limit);
-    let trial = Trial::new(view, request.name, request.service, request.with, request.leaving, node);
+    let trial = StartTrial::new(view, request.name, request.service, request.with, request.leaving, node);
     let mut search = Search { trial, units: &units, limit, found: None, checks: 0 };
-    if !search.fits(&[], 0) {
+    if !search.try_fit_without(&[], 0) {
         return None;
     }
     search.decide(0, &mut Vec::new());
@@ -125,35 +125,41 @@ fn cheapest(
 
 /// Returns the units that may leave a node, highest priority first, then smallest first. The search tries to keep them in
 /// this order.
-fn units(view: &View, request: &PreemptionRequest<'_>, node: &NodeName, priority_limit: i32) -> Vec<Unit> {
-    let own = view.rules.strict_affinity_partners(request.name);
+fn units(
+    view: &View,
+    request: &PreemptionRequest<'_>,
+    node: &NodeName,
+    priority_limit: i32,
+) -> Vec<LeavingUnit> {
+    let own_partners = view.rules.strict_affinity_partners(request.name);
     let stays = |name: &ResourceName, facts: &ServiceFacts| {
         !request.preemptible.contains(name)
-            || own.contains(name)
+            || own_partners.contains(name)
             || facts.priority >= priority_limit
             || facts.uses.len() != 1
             || !facts.uses.contains(node)
     };
-    let mut units: BTreeMap<BTreeSet<ResourceName>, Unit> = BTreeMap::new();
+    let mut units: BTreeMap<BTreeSet<ResourceName>, LeavingUnit> = BTreeMap::new();
     for (name, facts) in view.users_of(node) {
         if name == request.name || request.leaving.contains(name) || stays(name, facts) {
             continue;
         }
         let members = services_leaving_with(view, request, name, node);
-        let known: Vec<(&ResourceName, &ServiceFacts)> =
+        let member_facts: Vec<(&ResourceName, &ServiceFacts)> =
             members.iter().filter_map(|name| Some((name, view.services.get(name)?))).collect();
-        if known.iter().any(|(name, facts)| stays(name, facts)) {
+        if member_facts.iter().any(|(name, facts)| stays(name, facts)) {
             continue;
         }
-        let priority = known.iter().map(|(_, facts)| facts.priority).max().unwrap_or(facts.priority);
-        let sum = |pick: fn(&ServiceFacts) -> i128| known.iter().map(|(_, facts)| pick(facts)).sum::<i128>();
+        let priority = member_facts.iter().map(|(_, facts)| facts.priority).max().unwrap_or(facts.priority);
+        let sum =
+            |pick: fn(&ServiceFacts) -> i128| member_facts.iter().map(|(_, facts)| pick(facts)).sum::<i128>();
         let size = (
             sum(|facts| facts.requests.memory.unwrap_or_default().milli()),
             sum(|facts| facts.requests.cpu.unwrap_or_default().milli()),
         );
-        units.insert(members.clone(), Unit { members, priority, size });
+        units.insert(members.clone(), LeavingUnit { members, priority, size });
     }
-    let mut units: Vec<Unit> = units.into_values().collect();
+    let mut units: Vec<LeavingUnit> = units.into_values().collect();
     units.sort_by(|a, b| {
         (Reverse(a.priority), a.size, &a.members).cmp(&(Reverse(b.priority), b.size, &b.members))
     });
@@ -179,8 +185,8 @@ fn services_leaving_with(
 /// Search that decides about each unit in turn, the most important first. A unit stays if the departure of all
 /// undecided units would suffice. The first result is minimal; the further search finds the cheapest result.
 struct Search<'a> {
-    trial: Trial<'a>,
-    units: &'a [Unit],
+    trial: StartTrial<'a>,
+    units: &'a [LeavingUnit],
     /// The cost that a result must not exceed.
     limit: Option<Vec<i32>>,
     found: Option<(Vec<i32>, BTreeSet<ResourceName>)>,
@@ -188,11 +194,12 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Returns `true` if the service fits when these units and all undecided units leave.
-    fn fits(&mut self, leave: &[usize], undecided: usize) -> bool {
+    /// Tries whether the service fits when these units and all undecided units leave, and counts the check.
+    fn try_fit_without(&mut self, chosen_units: &[usize], undecided: usize) -> bool {
         self.checks += 1;
-        let gone = leave.iter().filter_map(|at| self.units.get(*at)).chain(self.units.iter().skip(undecided));
-        self.trial.fits(gone.flat_map(|unit| &unit.members))
+        let leaving_units =
+            chosen_units.iter().filter_map(|at| self.units.get(*at)).chain(self.units.iter().skip(undecided));
+        self.trial.try_fit_without(leaving_units.flat_map(|unit| &unit.members))
     }
 
     fn cost(&self, leave: &[usize]) -> Vec<i32> {
@@ -225,7 +232,7 @@ impl Search<'_> {
         if self.checks >= MAX_CHECKS && self.found.is_some() {
             return;
         }
-        if self.fits(leave, at + 1) {
+        if self.try_fit_without(leave, at + 1) {
             self.decide(at + 1, leave);
         }
         leave.push(at);

@@ -102,7 +102,7 @@ impl<'a> Loads<'a> {
     }
 
     /// Computes the imbalance after a move of this load, in constant time.
-    fn moved(&self, amounts: &Amounts, from: usize, to: usize) -> f64 {
+    fn imbalance_after_move(&self, amounts: &Amounts, from: usize, to: usize) -> f64 {
         let (source, target) = (&self.nodes[from], &self.nodes[to]);
         let without = source.load - share(source.capacity, amounts).unwrap_or(0.0);
         let with = target.load + share(target.capacity, amounts).unwrap_or(0.0);
@@ -149,27 +149,28 @@ pub fn best_move(
 ) -> Option<Move> {
     let loads = Loads::of(view);
     let before = loads.imbalance();
-    let most = before * (1.0 - view.settings.auto_rebalance.margin);
+    let max_after = before * (1.0 - view.settings.auto_rebalance.margin);
     let mut found: Vec<(f64, f64, &ResourceName, usize, usize)> = Vec::new();
-    let mut seen: BTreeSet<&ResourceName> = BTreeSet::new();
+    let mut visited: BTreeSet<&ResourceName> = BTreeSet::new();
     for name in services {
         let Some((name, facts)) = view.services.get_key_value(*name) else { continue };
         let Some(from) = facts.node.as_ref().and_then(|node| loads.position(node)) else { continue };
-        if seen.contains(name) {
+        if visited.contains(name) {
             continue;
         }
         let Some(unit) = movable_unit(view, name, facts) else { continue };
         if !unit.members.iter().all(|(member, _)| services.contains(member)) {
             continue;
         }
-        seen.extend(unit.members.iter().map(|(member, _)| *member));
+        visited.extend(unit.members.iter().map(|(member, _)| *member));
         let load = unit.load(loads.mode);
         let size = share(loads.nodes[from].capacity, &load).unwrap_or(0.0);
-        let here = loads.nodes[from].name;
-        for to in (0..loads.nodes.len()).filter(|to| *to != from && suits(here, loads.nodes[*to].name)) {
-            let after = loads.moved(&load, from, to);
+        let source_name = loads.nodes[from].name;
+        for to in (0..loads.nodes.len()).filter(|to| *to != from && suits(source_name, loads.nodes[*to].name))
+        {
+            let after = loads.imbalance_after_move(&load, from, to);
             // A difference of rounding size is not a gain.
-            if after <= most && after < before - 1e-9 {
+            if after <= max_after && after < before - 1e-9 {
                 found.push((after, size, name, from, to));
             }
         }
@@ -186,7 +187,7 @@ pub fn best_move(
             .rules
             .strict_affinity_partners(name)
             .into_iter()
-            .filter(|partner| runs(view, partner))
+            .filter(|partner| is_running(view, partner))
             .collect(),
         from: loads.nodes[from].name.to_owned(),
         to: loads.nodes[to].name.to_owned(),
@@ -204,7 +205,7 @@ pub fn best_move(
     }
 }
 
-fn runs(view: &View, name: &ResourceName) -> bool {
+fn is_running(view: &View, name: &ResourceName) -> bool {
     view.services.get(name).is_some_and(|facts| !facts.uses.is_empty())
 }
 
@@ -237,16 +238,16 @@ fn is_allowed(view: &View, planned: &Move) -> bool {
     let (Some(from), Some(to)) = (query.candidate(&planned.from), query.candidate(&planned.to)) else {
         return false;
     };
-    let (here, there) = (score_on(&query, &from), score_on(&query, &to));
+    let (source_score, target_score) = (score_on(&query, &from), score_on(&query, &to));
     is_eligible_with_group(&query, &to)
-        && !there.failed_before
-        && there.node_group == NodeGroupRank::Own
+        && !target_score.failed_before
+        && target_score.node_group == NodeGroupRank::Own
         && query
             .priority_tiers(to.name)
             .zip(query.priority_tiers(from.name))
-            .all(|(there, here)| there <= here)
-        && (there.priority_tier, there.violated_preferences)
-            <= (here.priority_tier, here.violated_preferences)
+            .all(|(target_tier, source_tier)| target_tier <= source_tier)
+        && (target_score.priority_tier, target_score.violated_preferences)
+            <= (source_score.priority_tier, source_score.violated_preferences)
 }
 
 /// Returns `true` if a node is included in the imbalance: the node is online and not in maintenance.

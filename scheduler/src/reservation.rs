@@ -7,20 +7,20 @@
 mod bits;
 mod blocked_nodes;
 mod certificate;
-mod counting;
+mod counted_facts;
 pub(crate) mod eligibility;
 mod exact;
 mod greedy;
 mod joint_placement;
 mod model;
+mod placement_trial;
 #[cfg(test)]
 pub(crate) mod tests;
-mod trial;
 mod unit;
 mod verdict;
 mod verdict_cache;
 
-pub use counting::counted_facts;
+pub use counted_facts::counted_facts;
 pub use joint_placement::place_jointly;
 pub use model::Model;
 pub use verdict_cache::VerdictCache;

@@ -37,8 +37,10 @@ pub struct RuleInput {
 #[serde(rename_all = "camelCase", default)]
 pub struct Rules {
     nodes: BTreeMap<ResourceName, NodeRule>,
-    apart: Vec<ResourceRule>,
-    together: Vec<ResourceRule>,
+    #[serde(rename = "apart")]
+    anti_affinity: Vec<ResourceRule>,
+    #[serde(rename = "together")]
+    affinity: Vec<ResourceRule>,
 }
 
 /// A node-affinity rule that applies to one service.
@@ -114,7 +116,7 @@ impl Rules {
         &'a self,
         resource: &'a ResourceName,
     ) -> impl Iterator<Item = &'a ResourceRule> {
-        self.apart.iter().filter(move |partners| partners.resources.contains(resource))
+        self.anti_affinity.iter().filter(move |partners| partners.resources.contains(resource))
     }
 
     /// Returns the affinity sets of a service.
@@ -122,7 +124,7 @@ impl Rules {
         &'a self,
         resource: &'a ResourceName,
     ) -> impl Iterator<Item = &'a ResourceRule> {
-        self.together.iter().filter(move |partners| partners.resources.contains(resource))
+        self.affinity.iter().filter(move |partners| partners.resources.contains(resource))
     }
 
     /// Returns the services that must be on the same node as `resource` (strict Positive), without `resource` itself.
@@ -137,21 +139,21 @@ impl Rules {
 
     /// Returns all anti-affinity sets.
     pub fn anti_affinity_rules(&self) -> impl Iterator<Item = &ResourceRule> {
-        self.apart.iter()
+        self.anti_affinity.iter()
     }
 
     /// Returns all affinity sets.
     pub fn affinity_rules(&self) -> impl Iterator<Item = &ResourceRule> {
-        self.together.iter()
+        self.affinity.iter()
     }
 
     /// Returns the strict anti-affinity sets.
     pub fn strict_anti_affinity_rules(&self) -> impl Iterator<Item = &ResourceRule> {
-        self.apart.iter().filter(|partners| partners.strict)
+        self.anti_affinity.iter().filter(|partners| partners.strict)
     }
 
     /// Returns the strict affinity sets, which do not overlap.
     pub fn strict_affinity_rules(&self) -> impl Iterator<Item = &ResourceRule> {
-        self.together.iter().filter(|partners| partners.strict)
+        self.affinity.iter().filter(|partners| partners.strict)
     }
 }

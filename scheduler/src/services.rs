@@ -86,7 +86,7 @@ impl Services {
     /// Adds or replaces a service, and returns the replaced facts.
     pub fn insert(&mut self, name: ResourceName, facts: ServiceFacts) -> Option<ServiceFacts> {
         let before = self.remove(&name);
-        self.enter(&name, &facts);
+        self.add_to_indexes(&name, &facts);
         self.facts.insert(name, facts);
         before
     }
@@ -99,7 +99,7 @@ impl Services {
     /// Removes a service and returns its name and facts.
     pub fn remove_entry(&mut self, name: &ResourceName) -> Option<(ResourceName, ServiceFacts)> {
         let (name, facts) = self.facts.remove_entry(name)?;
-        self.leave(&name, &facts);
+        self.remove_from_indexes(&name, &facts);
         Some((name, facts))
     }
 
@@ -124,21 +124,21 @@ impl Services {
         }));
     }
 
-    fn enter(&mut self, name: &ResourceName, facts: &ServiceFacts) {
-        let (requested, measured) = both(facts);
+    fn add_to_indexes(&mut self, name: &ResourceName, facts: &ServiceFacts) {
+        let (requested, measured) = static_and_dynamic_sums(facts);
         for node in &facts.uses {
-            let used = entry(&mut self.nodes, node);
+            let used = get_or_insert_default(&mut self.nodes, node);
             used.users.insert(name.clone());
             add(&mut used.requested, &requested);
             add(&mut used.measured, &measured);
         }
         for tag in &facts.tags {
-            entry(&mut self.tagged, tag).insert(name.clone());
+            get_or_insert_default(&mut self.tagged, tag).insert(name.clone());
         }
     }
 
-    fn leave(&mut self, name: &ResourceName, facts: &ServiceFacts) {
-        let (requested, measured) = both(facts);
+    fn remove_from_indexes(&mut self, name: &ResourceName, facts: &ServiceFacts) {
+        let (requested, measured) = static_and_dynamic_sums(facts);
         for node in &facts.uses {
             let Some(used) = self.nodes.get_mut(node) else { continue };
             used.users.remove(name);
@@ -149,20 +149,20 @@ impl Services {
             }
         }
         for tag in &facts.tags {
-            let Some(with) = self.tagged.get_mut(tag) else { continue };
-            with.remove(name);
-            if with.is_empty() {
+            let Some(tagged_services) = self.tagged.get_mut(tag) else { continue };
+            tagged_services.remove(name);
+            if tagged_services.is_empty() {
                 self.tagged.remove(tag);
             }
         }
     }
 }
 
-fn both(facts: &ServiceFacts) -> (Sums, Sums) {
+fn static_and_dynamic_sums(facts: &ServiceFacts) -> (Sums, Sums) {
     (sums(&facts.load(SchedulerMode::Static)), sums(&facts.load(SchedulerMode::Dynamic)))
 }
 
-fn entry<'m, K: Ord + Clone, T: Default>(map: &'m mut BTreeMap<K, T>, key: &K) -> &'m mut T {
+fn get_or_insert_default<'m, K: Ord + Clone, T: Default>(map: &'m mut BTreeMap<K, T>, key: &K) -> &'m mut T {
     if !map.contains_key(key) {
         map.insert(key.clone(), T::default());
     }
@@ -213,7 +213,7 @@ impl From<BTreeMap<ResourceName, ServiceFacts>> for Services {
     fn from(facts: BTreeMap<ResourceName, ServiceFacts>) -> Services {
         let mut services = Services::default();
         for (name, one) in &facts {
-            services.enter(name, one);
+            services.add_to_indexes(name, one);
         }
         services.facts = facts;
         services

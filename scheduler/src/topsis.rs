@@ -85,8 +85,8 @@ struct OnlineNode<'a> {
 }
 
 impl OnlineNode<'_> {
-    fn share(&self, at: usize, more: f64) -> f64 {
-        if self.capacity[at] > 0.0 { (self.used[at] + more) / self.capacity[at] } else { 0.0 }
+    fn share(&self, kind: usize, added: f64) -> f64 {
+        if self.capacity[kind] > 0.0 { (self.used[kind] + added) / self.capacity[kind] } else { 0.0 }
     }
 }
 
@@ -105,11 +105,11 @@ impl<'a> OnlineNodes<'a> {
         });
         let mut online_nodes =
             OnlineNodes { nodes: nodes.collect(), squares: [0.0; 2], greatest: [[None; 3]; 2] };
-        for at in 0..2 {
+        for kind in 0..2 {
             for (index, node) in online_nodes.nodes.iter().enumerate() {
-                let share = node.share(at, 0.0);
-                online_nodes.squares[at] += share * share;
-                let greatest = &mut online_nodes.greatest[at];
+                let share = node.share(kind, 0.0);
+                online_nodes.squares[kind] += share * share;
+                let greatest = &mut online_nodes.greatest[kind];
                 let rank = greatest.iter().position(|known| known.is_none_or(|(known, _)| known < share));
                 if let Some(rank) = rank {
                     greatest[rank..].rotate_right(1);
@@ -130,21 +130,21 @@ impl<'a> OnlineNodes<'a> {
     fn columns(&self, changes: &[(usize, [f64; 2])]) -> [f64; 4] {
         let rounded = |value: f64| ((value * 1e10 + 0.5) as i64) as f64 / 1e10;
         let (mut columns, count) = ([0.0; 4], self.nodes.len().max(1) as f64);
-        for at in 0..2 {
-            let mut squares = self.squares[at];
-            let untouched = self.greatest[at]
+        for kind in 0..2 {
+            let mut squares = self.squares[kind];
+            let untouched = self.greatest[kind]
                 .iter()
                 .flatten()
                 .find(|(_, index)| changes.iter().all(|(changed, _)| changed != index));
             let mut highest = untouched.map_or(0.0, |(share, _)| share.max(0.0));
             for (index, by) in changes {
                 let (before, after) =
-                    (self.nodes[*index].share(at, 0.0), self.nodes[*index].share(at, by[at]));
+                    (self.nodes[*index].share(kind, 0.0), self.nodes[*index].share(kind, by[kind]));
                 squares += after * after - before * before;
                 highest = highest.max(after);
             }
-            columns[2 * at] = rounded((squares.max(0.0) / count).sqrt());
-            columns[2 * at + 1] = rounded(highest);
+            columns[2 * kind] = rounded((squares.max(0.0) / count).sqrt());
+            columns[2 * kind + 1] = rounded(highest);
         }
         columns
     }
@@ -160,31 +160,35 @@ pub fn describe_load(view: &View, unit: &Unit<'_>, candidate: &NodeName) -> Opti
     }
     let node = view.nodes.get(candidate)?;
     let users = view.users_of(candidate).filter(|(name, _)| !unit.contains(name));
-    let there = unit.members.iter().copied().chain(users);
-    let (measured, requested): (Vec<_>, Vec<_>) = there.partition(|(_, facts)| facts.is_measured(mode));
+    let services_there = unit.members.iter().copied().chain(users);
+    let (measured, requested): (Vec<_>, Vec<_>) =
+        services_there.partition(|(_, facts)| facts.is_measured(mode));
     let load =
         |services: &[(&ResourceName, &ServiceFacts)]| sum(services.iter().map(|(_, facts)| facts.load(mode)));
     let all = sum([load(&measured), load(&requested), node.reserved].into_iter());
     let mut parts = Vec::new();
-    for (services, how) in [(&measured, "measured"), (&requested, "requested")] {
+    for (services, basis) in [(&measured, "measured"), (&requested, "requested")] {
         if let [(name, _), more @ ..] = services.as_slice() {
-            let and = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
-            parts.push(format!("{how} {name}{and}: {}", amounts_of(&load(services))));
+            let omitted_text =
+                if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+            parts.push(format!("{basis} {name}{omitted_text}: {}", amounts_of(&load(services))));
         }
     }
     if node.reserved != Amounts::default() {
         parts.push(format!("outside hactl: {}", amounts_of(&node.reserved)));
     }
-    let of = |what: &str, used: Option<Quantity>, capacity: Option<Quantity>| {
+    let share_text = |amount_name: &str, used: Option<Quantity>, capacity: Option<Quantity>| {
         let (used, capacity) = (used.unwrap_or_default(), capacity.filter(|capacity| capacity.milli() > 0)?);
         let percent = 100.0 * used.as_f64() / capacity.as_f64();
-        Some(format!("{what} {used} of {capacity} ({percent:.0} %)"))
+        Some(format!("{amount_name} {used} of {capacity} ({percent:.0} %)"))
     };
-    let shares: Vec<String> =
-        [of("cpu", all.cpu, node.capacity.cpu), of("memory", all.memory, node.capacity.memory)]
-            .into_iter()
-            .flatten()
-            .collect();
+    let shares: Vec<String> = [
+        share_text("cpu", all.cpu, node.capacity.cpu),
+        share_text("memory", all.memory, node.capacity.memory),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     let shares =
         if shares.is_empty() { "capacity of the node is unknown".to_owned() } else { shares.join(", ") };
     Some(format!("load with the service: {shares}; {}", parts.join("; ")))
@@ -199,16 +203,19 @@ fn amounts_of(amounts: &Amounts) -> String {
 /// row. 0 is the best.
 fn closeness(rows: &[[f64; 4]]) -> Vec<f64> {
     let norms: [f64; 4] =
-        std::array::from_fn(|at| rows.iter().map(|row| row[at] * row[at]).sum::<f64>().sqrt());
+        std::array::from_fn(|column| rows.iter().map(|row| row[column] * row[column]).sum::<f64>().sqrt());
     let weighted: Vec<[f64; 4]> = rows
         .iter()
         .map(|row| {
-            std::array::from_fn(|at| if norms[at] > 0.0 { row[at] / norms[at] * WEIGHTS[at] } else { 0.0 })
+            std::array::from_fn(|column| {
+                if norms[column] > 0.0 { row[column] / norms[column] * WEIGHTS[column] } else { 0.0 }
+            })
         })
         .collect();
     let best: [f64; 4] =
-        std::array::from_fn(|at| weighted.iter().map(|row| row[at]).fold(f64::INFINITY, f64::min));
-    let worst: [f64; 4] = std::array::from_fn(|at| weighted.iter().map(|row| row[at]).fold(0.0, f64::max));
+        std::array::from_fn(|column| weighted.iter().map(|row| row[column]).fold(f64::INFINITY, f64::min));
+    let worst: [f64; 4] =
+        std::array::from_fn(|column| weighted.iter().map(|row| row[column]).fold(0.0, f64::max));
     let distance = |row: &[f64; 4], to: &[f64; 4]| {
         row.iter().zip(to).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt()
     };

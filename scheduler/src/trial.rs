@@ -21,7 +21,7 @@ pub fn best_common_node(
 ) -> Option<NodeName> {
     let fits_all = |node: &NodeName| {
         let none_leaving = BTreeSet::new();
-        Trial::new(view, name, service, with, &none_leaving, node).fits(none_leaving.iter())
+        StartTrial::new(view, name, service, with, &none_leaving, node).try_fit_without(none_leaving.iter())
     };
     if let Some(node) = placement.node.as_ref().filter(|node| fits_all(node)) {
         return Some(node.clone());
@@ -53,14 +53,14 @@ fn settings_of(view: &View) -> View {
 
 /// A view with one node, the services that use it, and, on any node, the services that must be together with the
 /// starting services.
-pub(crate) struct Trial<'a> {
+pub(crate) struct StartTrial<'a> {
     view: View,
     node: &'a NodeName,
     /// Services that are to start on the node, in this order.
     starting: Vec<(ResourceName, ServiceFacts)>,
 }
 
-impl<'a> Trial<'a> {
+impl<'a> StartTrial<'a> {
     /// Builds the view in which `name` and all services in `with` start on a node without the services in `leaving`.
     pub(crate) fn new(
         view: &View,
@@ -69,7 +69,7 @@ impl<'a> Trial<'a> {
         with: &BTreeSet<ResourceName>,
         leaving: &BTreeSet<ResourceName>,
         node: &'a NodeName,
-    ) -> Trial<'a> {
+    ) -> StartTrial<'a> {
         let mut starting = vec![(name.clone(), service.clone())];
         let with = with.iter().filter_map(|name| view.services.get_key_value(name));
         starting.extend(with.map(|(name, facts)| (name.clone(), facts.clone())));
@@ -88,19 +88,23 @@ impl<'a> Trial<'a> {
             .collect();
         let nodes = view.nodes.get_key_value(node).map(|(name, facts)| (name.clone(), facts.clone()));
         let view = View { nodes: nodes.into_iter().collect(), services, ..settings_of(view) };
-        Trial { view, node, starting }
+        StartTrial { view, node, starting }
     }
 
-    /// Returns `true` if all services that are to start fit once the services in `gone` have left.
-    pub(crate) fn fits<'n>(&mut self, gone: impl Iterator<Item = &'n ResourceName>) -> bool {
+    /// Tries whether all services that are to start fit once the services in `removed_services` have left, and restores
+    /// the view.
+    pub(crate) fn try_fit_without<'n>(
+        &mut self,
+        removed_services: impl Iterator<Item = &'n ResourceName>,
+    ) -> bool {
         let Some(facts) = self.view.nodes.get(self.node).cloned() else { return false };
-        let mut taken = Vec::new();
-        for name in gone {
-            taken.extend(self.view.services.remove_entry(name));
+        let mut removed_entries = Vec::new();
+        for name in removed_services {
+            removed_entries.extend(self.view.services.remove_entry(name));
         }
         let starting = self.starting.iter().map(|(name, facts)| (name, facts)).collect();
         let fits = refusals(&self.view, &Unit::new(starting), self.node, &facts).is_empty();
-        self.view.services.extend(taken);
+        self.view.services.extend(removed_entries);
         fits
     }
 

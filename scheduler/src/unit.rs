@@ -46,7 +46,7 @@ impl<'a> Unit<'a> {
 
     /// Returns a smaller unit of the service itself and the partners for which `keep` returns `true`. `None` if no partner
     /// is dropped.
-    pub fn without(&self, keep: impl Fn(&ResourceName, &ServiceFacts) -> bool) -> Option<Unit<'a>> {
+    pub fn retaining(&self, keep: impl Fn(&ResourceName, &ServiceFacts) -> bool) -> Option<Unit<'a>> {
         let kept: Vec<_> = self
             .members
             .iter()
@@ -76,17 +76,17 @@ impl<'a> Unit<'a> {
     /// of the service itself.
     pub fn node(&self) -> Option<&'a NodeName> {
         let running = self.members.iter().filter(|(_, facts)| !facts.uses.is_empty());
-        most_named(running.filter_map(|(_, facts)| facts.node.as_ref()))
+        most_frequent_node(running.filter_map(|(_, facts)| facts.node.as_ref()))
             .or(self.members.first().and_then(|(_, facts)| facts.node.as_ref()))
     }
 
     /// Returns the node that the unit left for maintenance, by the majority of its members.
     pub fn maintenance_node(&self) -> Option<&'a NodeName> {
-        most_named(self.members.iter().filter_map(|(_, facts)| facts.maintenance_node.as_ref()))
+        most_frequent_node(self.members.iter().filter_map(|(_, facts)| facts.maintenance_node.as_ref()))
     }
 
     /// Returns `true` if the unit returns to a preferred node, that is, if failback applies to all members.
-    pub fn failback(&self, view: &View) -> bool {
+    pub fn has_failback(&self, view: &View) -> bool {
         self.members.iter().all(|(_, facts)| {
             let group = facts.group.as_ref().and_then(|group| view.groups.get(group));
             facts.failback && !group.is_some_and(|group| group.nofailback)
@@ -94,7 +94,7 @@ impl<'a> Unit<'a> {
     }
 
     /// Returns `true` if a member failed to start on a node.
-    pub fn failed_on(&self, node: &NodeName) -> bool {
+    pub fn has_failed_on(&self, node: &NodeName) -> bool {
         self.members.iter().any(|(_, facts)| facts.failed_nodes.contains(node))
     }
 }
@@ -112,7 +112,7 @@ pub(crate) fn sum(parts: impl Iterator<Item = Amounts>) -> Amounts {
     })
 }
 
-fn most_named<'a>(names: impl Iterator<Item = &'a NodeName>) -> Option<&'a NodeName> {
+fn most_frequent_node<'a>(names: impl Iterator<Item = &'a NodeName>) -> Option<&'a NodeName> {
     let mut counts: BTreeMap<&NodeName, usize> = BTreeMap::new();
     for name in names {
         *counts.entry(name).or_default() += 1;
@@ -129,7 +129,7 @@ pub fn partners_elsewhere(view: &View, name: &ResourceName, node: &NodeName) -> 
             view.services
                 .get(other)
                 .and_then(ServiceFacts::current_or_target_node)
-                .is_some_and(|heading| heading != node)
+                .is_some_and(|target_node| target_node != node)
         })
         .collect()
 }

@@ -42,14 +42,14 @@ impl Allocate {
         let format = session.format(&[Format::Yaml, Format::Json])?;
         let loaded = self.input.read(session).await?.without_unknown_limits();
         let new_service = size::parse_size(&self.spec, &loaded)?;
-        let offers = allocate(&loaded.cluster, &loaded.settings, &new_service);
+        let candidates = allocate(&loaded.cluster, &loaded.settings, &new_service);
         if format.is_some() {
-            session.print_value(format, &document(&loaded, &new_service, &offers))?;
+            session.print_value(format, &document(&loaded, &new_service, &candidates))?;
         } else {
             let max_nodes = if self.show_placement { usize::MAX } else { DEFAULT_SHOWN_NODES };
-            session.terminal().print(&text(session, &loaded, &new_service, &offers, max_nodes));
+            session.terminal().print(&text(session, &loaded, &new_service, &candidates, max_nodes));
         }
-        let is_allocatable = offers.iter().any(|offer| offer.best().is_some());
+        let is_allocatable = candidates.iter().any(|candidate| candidate.best().is_some());
         Ok(if is_allocatable { Exit::Done } else { Exit::Refused })
     }
 }
@@ -58,53 +58,53 @@ fn text(
     session: &Session,
     loaded: &LoadedCluster,
     new_service: &NewService,
-    offers: &[GroupCandidate],
+    candidates: &[GroupCandidate],
     max_nodes: usize,
 ) -> String {
     let mut text = format!("New service: {}\n", size_text(new_service));
     let mut table = Table::new(&["RANK", "GROUP", "POLICY", "NODES", "SCORE", "REASON"]);
     let mut rank = 0;
-    for offer in offers {
-        let group = loaded.group(offer.group);
-        let policy = policy(offer.allocation);
-        if let Some(refused) = &offer.refused {
-            let reason = Cell::styled(&refused.to_string(), Style::Bad);
+    for candidate in candidates {
+        let group = loaded.group(candidate.group);
+        let policy = policy(candidate.allocation);
+        if let Some(refusal) = &candidate.refusal {
+            let reason = Cell::styled(&refusal.to_string(), Style::Bad);
             table.add_row(
                 vec!["-", group, policy, "-", "-"].into_iter().map(Cell::plain).chain([reason]).collect(),
             );
             continue;
         }
-        for node in offer.nodes.iter().take(max_nodes) {
+        for node in candidate.nodes.iter().take(max_nodes) {
             let name = &loaded.cluster.nodes[node.node].name;
             let cells = match &node.best {
-                Ok(place) => {
+                Ok(scored) => {
                     rank += 1;
-                    let score = format!("{:.8}", place.score);
-                    let place = placement(loaded, node, place).join(":");
-                    [rank.to_string(), place, score, String::new()]
+                    let score = format!("{:.8}", scored.score);
+                    let nodes = placement(loaded, node, scored).join(":");
+                    [rank.to_string(), nodes, score, String::new()]
                 }
                 Err(shortage) => ["-".to_owned(), name.clone(), "-".to_owned(), shortage.to_string()],
             };
-            let [rank, place, score, reason] = cells;
+            let [rank, nodes, score, reason] = cells;
             table.add_row(vec![
                 Cell::plain(&rank),
                 Cell::plain(group),
                 Cell::plain(policy),
-                Cell::plain(&place),
+                Cell::plain(&nodes),
                 Cell::plain(&score),
                 Cell::styled(&reason, Style::Bad),
             ]);
         }
         // The omitted nodes keep their ranks.
-        rank += offer.nodes.iter().skip(max_nodes).filter(|node| node.best.is_ok()).count();
-        if offer.nodes.len() > max_nodes {
-            let omitted_nodes = counted(offer.nodes.len() - max_nodes, "more node");
+        rank += candidate.nodes.iter().skip(max_nodes).filter(|node| node.best.is_ok()).count();
+        if candidate.nodes.len() > max_nodes {
+            let omitted_nodes = counted(candidate.nodes.len() - max_nodes, "more node");
             let omitted_nodes = format!("{omitted_nodes}: add --show-placement");
             table.add_row(["", group, "", &omitted_nodes, "", ""].into_iter().map(Cell::plain).collect());
         }
     }
     text += &table.render(session.terminal(), 0);
-    if !offers.iter().any(|offer| offer.best().is_some()) {
+    if !candidates.iter().any(|candidate| candidate.best().is_some()) {
         text += "No eligible node.\n";
     }
     text
@@ -118,26 +118,26 @@ fn policy(allocation: Allocation) -> &'static str {
     }
 }
 
-fn placement<'a>(loaded: &'a LoadedCluster, node: &NodeCandidate, place: &ScoredSecondary) -> Vec<&'a str> {
-    let nodes: Vec<usize> = [Some(node.node), place.secondary].into_iter().flatten().collect();
+fn placement<'a>(loaded: &'a LoadedCluster, node: &NodeCandidate, scored: &ScoredSecondary) -> Vec<&'a str> {
+    let nodes: Vec<usize> = [Some(node.node), scored.secondary].into_iter().flatten().collect();
     loaded.nodes(&nodes)
 }
 
-fn document(loaded: &LoadedCluster, new_service: &NewService, offers: &[GroupCandidate]) -> Value {
+fn document(loaded: &LoadedCluster, new_service: &NewService, candidates: &[GroupCandidate]) -> Value {
     let node = |node: &NodeCandidate| {
         let (nodes, score, reason) = match &node.best {
-            Ok(place) => (Some(placement(loaded, node, place)), Some(place.score), None),
+            Ok(scored) => (Some(placement(loaded, node, scored)), Some(scored.score), None),
             Err(shortage) => (None, None, Some(shortage.to_string())),
         };
         json!({ "node": loaded.cluster.nodes[node.node].name, "nodes": nodes, "score": score, "reason": reason })
     };
-    let groups = offers.iter().map(|offer| {
+    let groups = candidates.iter().map(|candidate| {
         json!({
-            "group": loaded.group(offer.group),
-            "allocationPolicy": policy(offer.allocation),
-            "score": offer.best().map(|place| place.score),
-            "reason": offer.refused.as_ref().map(ToString::to_string),
-            "nodes": offer.nodes.iter().map(node).collect::<Vec<_>>(),
+            "group": loaded.group(candidate.group),
+            "allocationPolicy": policy(candidate.allocation),
+            "score": candidate.best().map(|scored| scored.score),
+            "reason": candidate.refusal.as_ref().map(ToString::to_string),
+            "nodes": candidate.nodes.iter().map(node).collect::<Vec<_>>(),
         })
     });
     json!({ "size": size_value(new_service), "groups": groups.collect::<Vec<_>>() })

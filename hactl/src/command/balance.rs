@@ -19,9 +19,9 @@ use crate::session::Session;
 use clap::Args;
 use ha_api_types::names::counted;
 use ha_scheduler::balance::plan::Step;
-use ha_scheduler::balance::problem::Guest;
+use ha_scheduler::balance::problem::ProblemService;
 use options::Options;
-use planned::{GroupPlan, Source, TIME_CUT_MESSAGE, time_limit};
+use planned::{GroupPlan, Source, TIME_LIMIT_MESSAGE, time_limit};
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -91,8 +91,8 @@ impl Balance {
 fn plans(source: &Source, options: &Options, started_at: Instant) -> Vec<GroupPlan> {
     let groups = source.groups.iter().enumerate();
     let mut plans: Vec<GroupPlan> = groups
-        .map(|(nth, &group)| {
-            let position = (nth, source.groups.len());
+        .map(|(index, &group)| {
+            let position = (index, source.groups.len());
             GroupPlan::new(
                 source,
                 options,
@@ -109,29 +109,29 @@ fn plans(source: &Source, options: &Options, started_at: Instant) -> Vec<GroupPl
 fn text(source: &Source, group_plan: &GroupPlan, options: &Options) -> String {
     let (cluster, problem, plan) = (&source.cluster, &group_plan.problem, &group_plan.plan);
     let group = &cluster.groups[group_plan.group].name;
-    let instances = problem.guests.iter().flat_map(Guest::instances).count();
-    let (nodes, instances) = (counted(problem.hosts.len(), "node"), counted(instances, "instance"));
+    let instances = problem.services.iter().flat_map(ProblemService::instances).count();
+    let (nodes, instances) = (counted(problem.nodes.len(), "node"), counted(instances, "instance"));
     let mut text = format!("Group {group}: {nodes}, {instances}\n");
     if options.print_nodes.is_some() {
         text += "\nInitial cluster status:\n";
-        text += &nodes::table(cluster, problem, &problem.start, &options.node_fields());
+        text += &nodes::table(cluster, problem, &problem.start_placements, &options.node_fields());
         text += "\n";
     }
     if options.print_instances {
         text += "\nInitial instance map:\n";
-        text += &instances::table(cluster, problem, &problem.start);
+        text += &instances::table(cluster, problem, &problem.start_placements);
         text += "\n";
     }
     if plan.steps.is_empty() {
-        text += &format!("Score: {:.8}\nNothing to move.\n", plan.start);
+        text += &format!("Score: {:.8}\nNothing to move.\n", plan.start_score);
     } else {
-        text += &format!("Score before: {:.8}\n", plan.start);
+        text += &format!("Score before: {:.8}\n", plan.start_score);
         text += &steps::text(source, group_plan);
-        text += &format!("Score after:  {:.8}\n", plan.end());
+        text += &format!("Score after:  {:.8}\n", plan.end_score());
         text += &summary(source, group_plan);
     }
-    if group_plan.is_time_cut {
-        text += TIME_CUT_MESSAGE;
+    if group_plan.has_reached_time_limit {
+        text += TIME_LIMIT_MESSAGE;
         text += "\n";
     }
     let placements = plan.placements(problem);
@@ -164,15 +164,15 @@ fn summary(source: &Source, group_plan: &GroupPlan) -> String {
     let (problem, plan) = (&group_plan.problem, &group_plan.plan);
     let mut text = cost(group_plan, plan.steps.len());
     let is_stopped = |step: &&Step| {
-        let mut instances = problem.guests[step.guest].instances();
+        let mut instances = problem.services[step.service].instances();
         source.is_live
-            && instances.any(|at| {
-                let live = source
+            && instances.any(|instance_index| {
+                let can_live_migrate = source
                     .cluster
                     .live_constraints
-                    .get(&at)
+                    .get(&instance_index)
                     .is_some_and(|constraints| constraints.can_live_migrate);
-                !live && source.cluster.instances[at].status.is_running()
+                !can_live_migrate && source.cluster.instances[instance_index].status.is_running()
             })
     };
     let stopped = plan.steps.iter().filter(is_stopped).map(|step| step.kind.migrations()).sum::<usize>();
@@ -190,13 +190,13 @@ fn document(source: &Source, plans: &[GroupPlan], seconds: f64) -> Value {
             plan.steps.iter().map(|step| steps::document(source, group_plan, step)).collect();
         json!({
             "group": source.cluster.groups[group_plan.group].name,
-            "initialScore": plan.start,
-            "finalScore": plan.end(),
+            "initialScore": plan.start_score,
+            "finalScore": plan.end_score(),
             "moves": moves,
             "diskCopies": plan.copies(),
             "copiedMiB": plan.copied_mib(problem),
             "migrations": plan.migrations(),
-            "timeLimited": group_plan.is_time_cut,
+            "timeLimited": group_plan.has_reached_time_limit,
             "seconds": seconds,
         })
     };

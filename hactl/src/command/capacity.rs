@@ -171,8 +171,8 @@ fn tiers(tiers: &[Tier], in_thousandths: bool) -> String {
 }
 
 fn reason_text(loaded: &LoadedCluster, group: &GroupCapacity) -> String {
-    if let Some(refused) = &group.refused {
-        return refused.to_string();
+    if let Some(refusal) = &group.refusal {
+        return refusal.to_string();
     }
     match &group.n_plus_one_failure {
         Some(NPlusOneFailure::Reserve(nodes)) => {

@@ -55,16 +55,16 @@ impl Evacuate {
                 ));
             }
         }
-        let all_groups = loaded.span_draining(&names);
-        let hosts: Vec<usize> = (0..all_groups.problem.hosts.len())
-            .filter(|&host| names.contains(all_groups.node(host)))
+        let all_groups = loaded.all_groups_without(&names);
+        let problem_nodes: Vec<usize> = (0..all_groups.problem.nodes.len())
+            .filter(|&problem_node| names.contains(all_groups.node_name(problem_node)))
             .collect();
         let part = match (self.primary_only, self.secondary_only) {
             (true, _) => EvacuatedCopies::Primaries,
             (false, true) => EvacuatedCopies::Secondaries,
             (false, false) => EvacuatedCopies::All,
         };
-        let evacuation = evacuate(&all_groups, &hosts, part);
+        let evacuation = evacuate(&all_groups, &problem_nodes, part);
         let all_moves: Vec<_> = evacuation.inside.iter().chain(&evacuation.outside).cloned().collect();
         let moves = Moves::new(&loaded, &all_groups, &all_moves);
         let value = moves.with_moves(document(&names, &all_groups, &evacuation));
@@ -86,7 +86,7 @@ impl Evacuate {
         for stuck in &evacuation.stuck {
             text += &format!(
                 "{}: no eligible node: {}\n",
-                all_groups.name(stuck.guest),
+                all_groups.service_name(stuck.service),
                 stuck.reasons(all_groups)
             );
         }
@@ -100,8 +100,8 @@ impl Evacuate {
                 evacuation.outside.len()
             );
         }
-        let several = loaded.cluster.groups.len() > 1;
-        if !evacuation.stuck.is_empty() && several && !all_groups.inter_group_moves {
+        let has_several_groups = loaded.cluster.groups.len() > 1;
+        if !evacuation.stuck.is_empty() && has_several_groups && !all_groups.inter_group_moves {
             text += "Moves between groups are disabled.\n";
         }
         text
@@ -110,7 +110,7 @@ impl Evacuate {
 
 fn document(nodes: &BTreeSet<String>, all_groups: &AllGroups<'_>, evacuation: &Evacuation) -> Value {
     let stuck = evacuation.stuck.iter().map(
-        |stuck| json!({ "instance": all_groups.name(stuck.guest), "reason": stuck.reasons(all_groups) }),
+        |stuck| json!({ "instance": all_groups.service_name(stuck.service), "reason": stuck.reasons(all_groups) }),
     );
     json!({ "nodes": nodes, "unplaced": stuck.collect::<Vec<_>>() })
 }

@@ -72,8 +72,8 @@ pub(crate) fn cluster(family: Family, nodes: usize, instances: usize, seed: u64)
     for index in 0..instances {
         let group = index % groups;
         let first = nodes * group / groups;
-        let hosts = &mut machines[first..nodes * (group + 1) / groups];
-        lines.push(instance(family, index, first, hosts, &mut random));
+        let group_nodes = &mut machines[first..nodes * (group + 1) / groups];
+        lines.push(instance(family, index, first, group_nodes, &mut random));
     }
     let offline = |index: usize| family == Family::Offline && index % 20 == 7;
     let machine = |(index, machine): (usize, &Machine)| {
@@ -120,8 +120,8 @@ fn instance(
     machines: &mut [Machine],
     random: &mut Random,
 ) -> String {
-    let (memory, disk, cpus) = SIZES[random.below(SIZES.len())];
-    let template = match (family, random.below(4)) {
+    let (memory, disk, cpus) = SIZES[random.draw_below(SIZES.len())];
+    let template = match (family, random.draw_below(4)) {
         (Family::Shared, _) | (Family::Mixed, 0) => "rbd",
         (Family::Mixed | Family::Located, 1) => "plain",
         _ => "drbd",
@@ -129,8 +129,8 @@ fn instance(
     let (mut primary, mut secondary) = (0, 1);
     // Few attempts suffice, because the nodes have about twice the required capacity.
     for _ in 0..1000 {
-        primary = random.below(machines.len());
-        secondary = (primary + 1 + random.below(machines.len() - 1)) % machines.len();
+        primary = random.draw_below(machines.len());
+        secondary = (primary + 1 + random.draw_below(machines.len() - 1)) % machines.len();
         if machines[primary].memory_free > memory
             && machines[primary].disk_free.min(machines[secondary].disk_free) > disk
         {
@@ -152,9 +152,9 @@ fn instance(
     };
     let tag = match family {
         Family::Tagged | Family::Located if index.is_multiple_of(4) => {
-            format!("service:{}", random.below(1 + machines.len() / 4))
+            format!("service:{}", random.draw_below(1 + machines.len() / 4))
         }
-        Family::Located if index % 4 == 1 => format!("rack:{}", random.below(8)),
+        Family::Located if index % 4 == 1 => format!("rack:{}", random.draw_below(8)),
         Family::Replicated
         | Family::Shared
         | Family::Mixed

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 struct Numbers(u64);
 
 impl Numbers {
-    fn below(&mut self, bound: u64) -> u64 {
+    fn draw_below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
@@ -34,13 +34,13 @@ pub(crate) fn cluster(nodes: u64, services: u64, memory: &str) -> View {
             is_desired: true,
             movable: true,
             exclusive: true,
-            priority: i32::try_from(numbers.below(3)).unwrap_or(0),
+            priority: i32::try_from(numbers.draw_below(3)).unwrap_or(0),
             ..ServiceFacts::default()
         };
-        service.requests.memory = format!("{}Gi", 1 + numbers.below(4)).parse().ok();
+        service.requests.memory = format!("{}Gi", 1 + numbers.draw_below(4)).parse().ok();
         service.requests.cpu = "1".parse().ok();
-        if numbers.below(10) == 0 {
-            let other = name(numbers.below(nodes));
+        if numbers.draw_below(10) == 0 {
+            let other = name(numbers.draw_below(nodes));
             service.storage_nodes =
                 service.node.iter().cloned().chain([other]).collect::<BTreeSet<_>>().into();
         }

@@ -5,39 +5,41 @@ use std::collections::BTreeSet;
 
 /// Computes the cost of an assignment: load, balance, moves of processes, moves per service, and moves between machines,
 /// each with its weight.
-pub(crate) fn cost(instance: &Instance, places: &[usize]) -> i64 {
-    let used = used(instance, places, |_| false);
+pub(crate) fn cost(instance: &Instance, machine_of: &[usize]) -> i64 {
+    let used = used(instance, machine_of, |_| false);
     let mut total = 0;
     for (machine, used) in instance.machines.iter().zip(&used) {
-        for (resource, facts) in instance.resources.iter().enumerate() {
-            total += facts.weight * (used[resource] - machine.safety[resource]).max(0);
+        for (resource, resource_facts) in instance.resources.iter().enumerate() {
+            total += resource_facts.weight * (used[resource] - machine.safety[resource]).max(0);
         }
         for balance in &instance.balances {
             let free = |resource: usize| machine.capacity[resource] - used[resource];
             total += balance.weight * (balance.target * free(balance.first) - free(balance.second)).max(0);
         }
     }
-    let moved: Vec<usize> =
-        (0..places.len()).filter(|process| places[*process] != instance.start[*process]).collect();
-    let mut of_service = vec![0; instance.services.len()];
+    let moved: Vec<usize> = (0..machine_of.len())
+        .filter(|process| machine_of[*process] != instance.initial_machines[*process])
+        .collect();
+    let mut moves_of_service = vec![0; instance.services.len()];
     for process in moved {
-        let facts = &instance.processes[process];
-        of_service[facts.service] += 1;
-        total += instance.weights[0] * facts.move_cost;
-        total += instance.weights[2] * instance.machines[instance.start[process]].move_costs[places[process]];
+        let process_facts = &instance.processes[process];
+        moves_of_service[process_facts.service] += 1;
+        total += instance.move_weights.process * process_facts.move_cost;
+        total += instance.move_weights.machine
+            * instance.machines[instance.initial_machines[process]].move_costs[machine_of[process]];
     }
-    total + instance.weights[1] * of_service.into_iter().max().unwrap_or(0)
+    total + instance.move_weights.service * moves_of_service.into_iter().max().unwrap_or(0)
 }
 
-/// Computes the use of each resource of each machine. If `also` returns `true` for a resource, moved processes also use
-/// it on their initial machine.
-fn used(instance: &Instance, places: &[usize], also: impl Fn(usize) -> bool) -> Vec<Vec<i64>> {
+/// Computes the use of each resource of each machine. If `counts_twice` returns `true` for a resource, moved
+/// processes also use it on their initial machine.
+fn used(instance: &Instance, machine_of: &[usize], counts_twice: impl Fn(usize) -> bool) -> Vec<Vec<i64>> {
     let mut used = vec![vec![0; instance.resources.len()]; instance.machines.len()];
-    for (process, facts) in instance.processes.iter().enumerate() {
-        for (resource, need) in facts.needs.iter().enumerate() {
-            used[places[process]][resource] += need;
-            if places[process] != instance.start[process] && also(resource) {
-                used[instance.start[process]][resource] += need;
+    for (process, process_facts) in instance.processes.iter().enumerate() {
+        for (resource, need) in process_facts.needs.iter().enumerate() {
+            used[machine_of[process]][resource] += need;
+            if machine_of[process] != instance.initial_machines[process] && counts_twice(resource) {
+                used[instance.initial_machines[process]][resource] += need;
             }
         }
     }
@@ -45,24 +47,27 @@ fn used(instance: &Instance, places: &[usize], also: impl Fn(usize) -> bool) -> 
 }
 
 /// Returns the first fault of an assignment.
-pub(crate) fn fault(instance: &Instance, places: &[usize]) -> Option<String> {
-    let used = used(instance, places, |resource| instance.resources[resource].transient);
+pub(crate) fn fault(instance: &Instance, machine_of: &[usize]) -> Option<String> {
+    let used = used(instance, machine_of, |resource| instance.resources[resource].transient);
     for (at, (machine, used)) in instance.machines.iter().zip(&used).enumerate() {
         if let Some(resource) = (0..used.len()).find(|resource| used[*resource] > machine.capacity[*resource])
         {
             return Some(format!("machine {at} has too little of resource {resource}"));
         }
     }
-    let mut of_service = vec![Vec::new(); instance.services.len()];
-    for (process, facts) in instance.processes.iter().enumerate() {
-        of_service[facts.service].push(places[process]);
+    let mut machines_of_service = vec![Vec::new(); instance.services.len()];
+    for (process, process_facts) in instance.processes.iter().enumerate() {
+        machines_of_service[process_facts.service].push(machine_of[process]);
     }
     let neighborhoods = |service: usize| -> BTreeSet<usize> {
-        of_service[service].iter().map(|machine: &usize| instance.machines[*machine].neighborhood).collect()
+        machines_of_service[service]
+            .iter()
+            .map(|machine: &usize| instance.machines[*machine].neighborhood)
+            .collect()
     };
     for (at, service) in instance.services.iter().enumerate() {
-        let machines: BTreeSet<usize> = of_service[at].iter().copied().collect();
-        if machines.len() < of_service[at].len() {
+        let machines: BTreeSet<usize> = machines_of_service[at].iter().copied().collect();
+        if machines.len() < machines_of_service[at].len() {
             return Some(format!("two processes of service {at} share a machine"));
         }
         let locations: BTreeSet<usize> =

@@ -6,17 +6,17 @@ use ha_scheduler::balance::random::Random;
 use std::collections::HashMap;
 
 /// An assignment of processes to machines.
-pub(crate) struct Places<'a> {
+pub(crate) struct Assignment<'a> {
     instance: &'a Instance,
     /// The machine of each process.
-    at: Vec<usize>,
+    machine_of: Vec<usize>,
     /// The processes of each machine.
-    on: Vec<Vec<usize>>,
+    processes_on: Vec<Vec<usize>>,
     /// The position of each process among those of its machine.
     position: Vec<usize>,
     used: Vec<Vec<i64>>,
     /// Transient resources that moved processes still use on their initial machines.
-    left: Vec<Vec<i64>>,
+    transient_use: Vec<Vec<i64>>,
     /// Number of processes of a service on a machine. The next two maps have the number in a location and in a
     /// neighborhood.
     on_machine: HashMap<(usize, usize), usize>,
@@ -34,8 +34,8 @@ pub(crate) struct Places<'a> {
     touched: Vec<usize>,
 }
 
-impl<'a> Places<'a> {
-    pub(crate) fn new(instance: &'a Instance) -> Places<'a> {
+impl<'a> Assignment<'a> {
+    pub(crate) fn new(instance: &'a Instance) -> Assignment<'a> {
         let (machines, resources) = (instance.machines.len(), instance.resources.len());
         let mut dependents = vec![Vec::new(); instance.services.len()];
         for (service, facts) in instance.services.iter().enumerate() {
@@ -45,13 +45,13 @@ impl<'a> Places<'a> {
         }
         let mut services_with = vec![0; instance.processes.len() + 1];
         services_with[0] = instance.services.len();
-        let mut places = Places {
+        let mut assignment = Assignment {
             instance,
-            at: instance.start.clone(),
-            on: vec![Vec::new(); machines],
+            machine_of: instance.initial_machines.clone(),
+            processes_on: vec![Vec::new(); machines],
             position: vec![0; instance.processes.len()],
             used: vec![vec![0; resources]; machines],
-            left: vec![vec![0; resources]; machines],
+            transient_use: vec![vec![0; resources]; machines],
             on_machine: HashMap::new(),
             in_location: HashMap::new(),
             in_neighborhood: HashMap::new(),
@@ -60,16 +60,16 @@ impl<'a> Places<'a> {
             moved: vec![0; instance.services.len()],
             services_with,
             cost: 0,
-            best: (i64::MAX, instance.start.clone()),
+            best: (i64::MAX, instance.initial_machines.clone()),
             changes: Vec::new(),
             touched: Vec::new(),
         };
         for process in 0..instance.processes.len() {
-            places.enter(process, instance.start[process]);
+            assignment.enter(process, instance.initial_machines[process]);
         }
-        places.cost = (0..machines).map(|machine| places.machine_cost(machine)).sum();
-        places.best.0 = places.cost;
-        places
+        assignment.cost = (0..machines).map(|machine| assignment.machine_cost(machine)).sum();
+        assignment.best.0 = assignment.cost;
+        assignment
     }
 
     /// Returns the best assignment so far and its cost.
@@ -78,44 +78,44 @@ impl<'a> Places<'a> {
     }
 
     fn enter(&mut self, process: usize, machine: usize) {
-        let facts = &self.instance.processes[process];
-        let home = self.instance.start[process];
-        self.at[process] = machine;
-        self.position[process] = self.on[machine].len();
-        self.on[machine].push(process);
-        for (resource, need) in facts.needs.iter().enumerate() {
+        let process_facts = &self.instance.processes[process];
+        let initial_machine = self.instance.initial_machines[process];
+        self.machine_of[process] = machine;
+        self.position[process] = self.processes_on[machine].len();
+        self.processes_on[machine].push(process);
+        for (resource, need) in process_facts.needs.iter().enumerate() {
             self.used[machine][resource] += need;
-            if machine != home && self.instance.resources[resource].transient {
-                self.left[home][resource] += need;
+            if machine != initial_machine && self.instance.resources[resource].transient {
+                self.transient_use[initial_machine][resource] += need;
             }
         }
-        let place = &self.instance.machines[machine];
-        *self.on_machine.entry((facts.service, machine)).or_default() += 1;
-        *self.in_neighborhood.entry((facts.service, place.neighborhood)).or_default() += 1;
-        let there = self.in_location.entry((facts.service, place.location)).or_default();
+        let machine_facts = &self.instance.machines[machine];
+        *self.on_machine.entry((process_facts.service, machine)).or_default() += 1;
+        *self.in_neighborhood.entry((process_facts.service, machine_facts.neighborhood)).or_default() += 1;
+        let there = self.in_location.entry((process_facts.service, machine_facts.location)).or_default();
         *there += 1;
-        self.locations[facts.service] += usize::from(*there == 1);
-        if machine != home {
-            self.count_moved(facts.service, true);
+        self.locations[process_facts.service] += usize::from(*there == 1);
+        if machine != initial_machine {
+            self.count_moved(process_facts.service, true);
         }
     }
 
     fn leave(&mut self, process: usize) {
-        let facts = &self.instance.processes[process];
-        let (home, machine) = (self.instance.start[process], self.at[process]);
+        let process_facts = &self.instance.processes[process];
+        let (initial_machine, machine) = (self.instance.initial_machines[process], self.machine_of[process]);
         let position = self.position[process];
-        self.on[machine].swap_remove(position);
-        if let Some(other) = self.on[machine].get(position) {
+        self.processes_on[machine].swap_remove(position);
+        if let Some(other) = self.processes_on[machine].get(position) {
             self.position[*other] = position;
         }
-        for (resource, need) in facts.needs.iter().enumerate() {
+        for (resource, need) in process_facts.needs.iter().enumerate() {
             self.used[machine][resource] -= need;
-            if machine != home && self.instance.resources[resource].transient {
-                self.left[home][resource] -= need;
+            if machine != initial_machine && self.instance.resources[resource].transient {
+                self.transient_use[initial_machine][resource] -= need;
             }
         }
-        let place = &self.instance.machines[machine];
-        let gone = |counts: &mut HashMap<(usize, usize), usize>, key| {
+        let machine_facts = &self.instance.machines[machine];
+        let remove_one = |counts: &mut HashMap<(usize, usize), usize>, key| {
             let count = counts.get_mut(&key).expect("it was counted");
             *count -= 1;
             let is_last = *count == 0;
@@ -124,12 +124,12 @@ impl<'a> Places<'a> {
             }
             is_last
         };
-        gone(&mut self.on_machine, (facts.service, machine));
-        gone(&mut self.in_neighborhood, (facts.service, place.neighborhood));
-        self.locations[facts.service] -=
-            usize::from(gone(&mut self.in_location, (facts.service, place.location)));
-        if machine != home {
-            self.count_moved(facts.service, false);
+        remove_one(&mut self.on_machine, (process_facts.service, machine));
+        remove_one(&mut self.in_neighborhood, (process_facts.service, machine_facts.neighborhood));
+        self.locations[process_facts.service] -=
+            usize::from(remove_one(&mut self.in_location, (process_facts.service, machine_facts.location)));
+        if machine != initial_machine {
+            self.count_moved(process_facts.service, false);
         }
     }
 
@@ -140,46 +140,46 @@ impl<'a> Places<'a> {
     }
 
     fn machine_cost(&self, machine: usize) -> i64 {
-        let (facts, used) = (&self.instance.machines[machine], &self.used[machine]);
-        let over = self.instance.resources.iter().enumerate().map(|(resource, about)| {
-            if about.weight == 0 {
+        let (machine_facts, used) = (&self.instance.machines[machine], &self.used[machine]);
+        let overload_costs = self.instance.resources.iter().enumerate().map(|(resource, resource_facts)| {
+            if resource_facts.weight == 0 {
                 0
             } else {
-                about.weight * (used[resource] - facts.safety[resource]).max(0)
+                resource_facts.weight * (used[resource] - machine_facts.safety[resource]).max(0)
             }
         });
-        let free = |resource: usize| facts.capacity[resource] - used[resource];
-        let uneven = self.instance.balances.iter().map(|balance| {
+        let free = |resource: usize| machine_facts.capacity[resource] - used[resource];
+        let balance_costs = self.instance.balances.iter().map(|balance| {
             balance.weight * (balance.target * free(balance.first) - free(balance.second)).max(0)
         });
-        over.sum::<i64>() + uneven.sum::<i64>()
+        overload_costs.sum::<i64>() + balance_costs.sum::<i64>()
     }
 
     /// Returns the cost of the current machine of a process.
     fn move_cost(&self, process: usize) -> i64 {
-        let (home, machine) = (self.instance.start[process], self.at[process]);
-        if home == machine {
+        let (initial_machine, machine) = (self.instance.initial_machines[process], self.machine_of[process]);
+        if initial_machine == machine {
             return 0;
         }
-        let [of_process, _, of_machines] = self.instance.weights;
-        of_process * self.instance.processes[process].move_cost
-            + of_machines * self.instance.machines[home].move_costs[machine]
+        let weights = self.instance.move_weights;
+        weights.process * self.instance.processes[process].move_cost
+            + weights.machine * self.instance.machines[initial_machine].move_costs[machine]
     }
 
-    fn most_moved(&self) -> i64 {
+    fn service_move_cost(&self) -> i64 {
         // Few processes of a service move, so a scan from the smallest number is short.
-        let mut seen = 0;
-        let mut most = 0;
+        let mut counted_services = 0;
+        let mut max_moved = 0;
         for (moved, services) in self.services_with.iter().enumerate() {
-            seen += services;
+            counted_services += services;
             if *services > 0 {
-                most = moved;
+                max_moved = moved;
             }
-            if seen == self.instance.services.len() {
+            if counted_services == self.instance.services.len() {
                 break;
             }
         }
-        self.instance.weights[1] * i64::try_from(most).unwrap_or(i64::MAX)
+        self.instance.move_weights.service * i64::try_from(max_moved).unwrap_or(i64::MAX)
     }
 
     /// Returns `true` if no constraint is violated on the current and the previous machines of these processes.
@@ -187,22 +187,26 @@ impl<'a> Places<'a> {
         before.iter().all(|&(process, from)| {
             let service = self.instance.processes[process].service;
             let facts = &self.instance.services[service];
-            let (to, left) = (self.at[process], self.instance.machines[from].neighborhood);
+            let (to, left_neighborhood) =
+                (self.machine_of[process], self.instance.machines[from].neighborhood);
             let fits = |machine: usize| {
                 let capacity = &self.instance.machines[machine].capacity;
-                (0..capacity.len())
-                    .all(|kind| self.used[machine][kind] + self.left[machine][kind] <= capacity[kind])
+                (0..capacity.len()).all(|kind| {
+                    self.used[machine][kind] + self.transient_use[machine][kind] <= capacity[kind]
+                })
             };
-            let near =
+            let has_process_in =
                 |other: usize, neighborhood: usize| self.in_neighborhood.contains_key(&(other, neighborhood));
             let neighborhood = self.instance.machines[to].neighborhood;
             fits(to)
                 && fits(from)
                 && self.on_machine[&(service, to)] == 1
                 && self.locations[service] >= facts.spread
-                && facts.depends_on.iter().all(|other| near(*other, neighborhood))
-                && (near(service, left)
-                    || self.dependents[service].iter().all(|dependent| !near(*dependent, left)))
+                && facts.depends_on.iter().all(|other| has_process_in(*other, neighborhood))
+                && (has_process_in(service, left_neighborhood)
+                    || self.dependents[service]
+                        .iter()
+                        .all(|dependent| !has_process_in(*dependent, left_neighborhood)))
         })
     }
 
@@ -211,32 +215,33 @@ impl<'a> Places<'a> {
     fn change(&mut self) -> Option<(Vec<(usize, usize)>, i64)> {
         let changes = std::mem::take(&mut self.changes);
         let before: Vec<(usize, usize)> =
-            changes.iter().map(|(process, _)| (*process, self.at[*process])).collect();
+            changes.iter().map(|(process, _)| (*process, self.machine_of[*process])).collect();
         self.touched.clear();
         self.touched.extend(changes.iter().chain(&before).map(|(_, machine)| *machine));
         self.touched.sort_unstable();
         self.touched.dedup();
-        let cost = |places: &Places<'_>| -> i64 {
-            let machines: i64 = places.touched.iter().map(|machine| places.machine_cost(*machine)).sum();
-            let moves: i64 = changes.iter().map(|(process, _)| places.move_cost(*process)).sum();
-            machines + moves + places.most_moved()
+        let cost = |assignment: &Assignment<'_>| -> i64 {
+            let machines: i64 =
+                assignment.touched.iter().map(|machine| assignment.machine_cost(*machine)).sum();
+            let moves: i64 = changes.iter().map(|(process, _)| assignment.move_cost(*process)).sum();
+            machines + moves + assignment.service_move_cost()
         };
-        let was = cost(self);
-        self.place(&changes);
-        let allowed = self.is_allowed(&before);
-        let more = if allowed { cost(self) - was } else { 0 };
+        let cost_before = cost(self);
+        self.move_all(&changes);
+        let is_allowed = self.is_allowed(&before);
+        let added_cost = if is_allowed { cost(self) - cost_before } else { 0 };
         self.changes = changes;
-        if !allowed {
-            self.place(&before);
+        if !is_allowed {
+            self.move_all(&before);
         }
-        allowed.then_some((before, more))
+        is_allowed.then_some((before, added_cost))
     }
 
-    fn place(&mut self, places: &[(usize, usize)]) {
-        for (process, _) in places {
+    fn move_all(&mut self, new_machines: &[(usize, usize)]) {
+        for (process, _) in new_machines {
             self.leave(*process);
         }
-        for (process, machine) in places {
+        for (process, machine) in new_machines {
             self.enter(*process, *machine);
         }
     }
@@ -244,21 +249,21 @@ impl<'a> Places<'a> {
     /// Proposes a random move, exchange, chain of three, or return.
     fn propose(&mut self, random: &mut Random) {
         self.changes.clear();
-        let (processes, machines) = (self.at.len(), self.on.len());
-        let one = random.below(processes);
-        match random.below(8) {
-            0 => self.changes.push((one, self.instance.start[one])),
+        let (processes, machines) = (self.machine_of.len(), self.processes_on.len());
+        let one = random.draw_below(processes);
+        match random.draw_below(8) {
+            0 => self.changes.push((one, self.instance.initial_machines[one])),
             1..4 => {
-                let other = random.below(processes);
-                self.changes.extend([(one, self.at[other]), (other, self.at[one])]);
+                let other = random.draw_below(processes);
+                self.changes.extend([(one, self.machine_of[other]), (other, self.machine_of[one])]);
             }
             4 => {
-                let other = random.below(processes);
-                self.changes.extend([(one, self.at[other]), (other, random.below(machines))]);
+                let other = random.draw_below(processes);
+                self.changes.extend([(one, self.machine_of[other]), (other, random.draw_below(machines))]);
             }
-            _ => self.changes.push((one, random.below(machines))),
+            _ => self.changes.push((one, random.draw_below(machines))),
         }
-        let stays = self.changes.iter().any(|(process, to)| self.at[*process] == *to);
+        let stays = self.changes.iter().any(|(process, to)| self.machine_of[*process] == *to);
         let twice = self.changes.len() == 2 && self.changes[0].0 == self.changes[1].0;
         if stays || twice {
             self.changes.clear();
@@ -266,8 +271,8 @@ impl<'a> Places<'a> {
     }
 }
 
-impl Landscape for Places<'_> {
-    fn typical_change(&mut self, random: &mut Random) -> f64 {
+impl Landscape for Assignment<'_> {
+    fn estimate_typical_increase(&mut self, random: &mut Random) -> f64 {
         let mut worse = Vec::new();
         for _ in 0..1000 {
             self.propose(random);
@@ -275,7 +280,7 @@ impl Landscape for Places<'_> {
                 continue;
             }
             if let Some((before, more)) = self.change() {
-                self.place(&before);
+                self.move_all(&before);
                 if more > 0 {
                     worse.push(more);
                 }
@@ -285,20 +290,20 @@ impl Landscape for Places<'_> {
         worse.get(worse.len() / 10).map_or(1.0, |more| *more as f64)
     }
 
-    fn trial(&mut self, temperature: f64, random: &mut Random) {
+    fn try_change(&mut self, temperature: f64, random: &mut Random) {
         self.propose(random);
         if self.changes.is_empty() {
             return;
         }
         let Some((before, more)) = self.change() else { return };
-        if more > 0 && random.unit_f64() >= (-(more as f64) / temperature).exp() {
-            self.place(&before);
+        if more > 0 && random.draw_unit_f64() >= (-(more as f64) / temperature).exp() {
+            self.move_all(&before);
             return;
         }
         self.cost += more;
         if self.cost < self.best.0 {
             self.best.0 = self.cost;
-            self.best.1.clone_from(&self.at);
+            self.best.1.clone_from(&self.machine_of);
         }
     }
 }

@@ -58,14 +58,14 @@ impl SearchLimits {
     pub(super) fn cost(self, plan: &Plan) -> f64 {
         let move_cost =
             MoveCost { copies: plan.copies(), migrations: plan.migrations(), steps: plan.steps.len() };
-        plan.end() + move_cost.required_gain(self)
+        plan.end_score() + move_cost.required_gain(self)
     }
 }
 
 /// Returns the cost of moving an instance from its start to a placement.
-fn cost(problem: &Problem, guest: usize, to: Placement) -> MoveCost {
-    let start = problem.start[guest];
-    match StepKind::between(problem, guest, start, to) {
+fn cost(problem: &Problem, service: usize, to: Placement) -> MoveCost {
+    let start = problem.start_placements[service];
+    match StepKind::between(problem, service, start, to) {
         _ if start == to => MoveCost::default(),
         Some(kind) => MoveCost { copies: kind.copies(), migrations: kind.migrations(), steps: 1 },
         // Two steps through an intermediate placement.
@@ -92,9 +92,9 @@ pub(super) fn anneal(
     let PlacementLandscape { search, state } = landscape;
     let cost = search.cost();
     if cost > cost_before {
-        for (guest, placement) in placements.into_iter().enumerate() {
-            if state.placement(guest) != placement {
-                state.restore(guest, placement);
+        for (service, placement) in placements.into_iter().enumerate() {
+            if state.placement(service) != placement {
+                state.restore(service, placement);
             }
         }
     }
@@ -112,12 +112,12 @@ struct PlacementLandscape<'w, 's, 'a> {
 }
 
 impl Landscape for PlacementLandscape<'_, '_, '_> {
-    fn typical_change(&mut self, random: &mut Random) -> f64 {
-        self.search.typical_change(self.state, random)
+    fn estimate_typical_increase(&mut self, random: &mut Random) -> f64 {
+        self.search.estimate_typical_increase(self.state, random)
     }
 
-    fn trial(&mut self, temperature: f64, random: &mut Random) {
-        self.search.trial(self.state, temperature, random);
+    fn try_change(&mut self, temperature: f64, random: &mut Random) {
+        self.search.try_change(self.state, temperature, random);
     }
 }
 
@@ -147,8 +147,8 @@ impl<'a> Search<'a> {
             changes: Changes::new(),
             before: Changes::new(),
         };
-        for guest in 0..problem.guests.len() {
-            search.move_cost.replace(MoveCost::default(), cost(problem, guest, state.placement(guest)));
+        for service in 0..problem.services.len() {
+            search.move_cost.replace(MoveCost::default(), cost(problem, service, state.placement(service)));
         }
         search
     }
@@ -159,13 +159,13 @@ impl<'a> Search<'a> {
     }
 
     /// Returns by how much a change that worsens the score typically worsens it: the lowest decile of 1000 samples.
-    fn typical_change(&mut self, state: &State<'_>, random: &mut Random) -> f64 {
+    fn estimate_typical_increase(&mut self, state: &State<'_>, random: &mut Random) -> f64 {
         let mut worse = Vec::new();
         for _ in 0..1000 {
-            let kind = random.below(KIND_COUNT);
+            let kind = random.draw_below(KIND_COUNT);
             if self.proposals.propose(kind, state, random, &mut self.changes) {
                 let change = self.probe.score_after(state, &self.changes) - self.score;
-                if change > 0.0 && self.probe.counted_delta() == 0 {
+                if change > 0.0 && self.probe.count_score_delta() == 0 {
                     worse.push(change);
                 }
             }
@@ -175,17 +175,17 @@ impl<'a> Search<'a> {
     }
 
     /// Tries a change, and keeps it if the score is good enough for this temperature.
-    fn trial(&mut self, state: &mut State<'_>, temperature: f64, random: &mut Random) {
-        let kind = self.kind_selector.next(random);
+    fn try_change(&mut self, state: &mut State<'_>, temperature: f64, random: &mut Random) {
+        let kind = self.kind_selector.draw_kind(random);
         if !self.proposals.propose(kind, state, random, &mut self.changes) {
             return;
         }
         let mut move_cost = self.move_cost;
         self.before.clear();
-        for &(guest, to) in &self.changes {
-            let from = state.placement(guest);
-            self.before.push((guest, from));
-            move_cost.replace(cost(self.problem, guest, from), cost(self.problem, guest, to));
+        for &(service, to) in &self.changes {
+            let from = state.placement(service);
+            self.before.push((service, from));
+            move_cost.replace(cost(self.problem, service, from), cost(self.problem, service, to));
         }
         if self.before == self.changes {
             return;
@@ -193,7 +193,8 @@ impl<'a> Search<'a> {
         let worse =
             self.probe.score_after(state, &self.changes) + move_cost.required_gain(self.limits) - self.cost();
         let is_accepted = worse <= 0.0
-            || (worse < MAX_INCREASE * temperature && random.unit_f64() < exponential(-worse / temperature));
+            || (worse < MAX_INCREASE * temperature
+                && random.draw_unit_f64() < exponential(-worse / temperature));
         // Limits are checked last because the check is expensive and few changes reach it.
         if !is_accepted || !state.change(&self.changes) {
             return;
@@ -202,8 +203,8 @@ impl<'a> Search<'a> {
         self.probe.refresh(state);
         self.score = self.probe.score();
         self.move_cost = move_cost;
-        for &(guest, to) in &self.changes {
-            self.proposals.record_placement(guest, to);
+        for &(service, to) in &self.changes {
+            self.proposals.record_placement(service, to);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! its forthcoming counterpart.
 
 use super::model::LOAD_UNIT;
-use super::problem::{Guest, Host, Problem};
+use super::problem::{Problem, ProblemNode, ProblemService};
 
 /// Number of units in a share of 1. Shares are integers, so that sums of them and of their squares are exact.
 pub(super) const SHARE_UNIT: f64 = (1_u64 << 36) as f64;
@@ -16,7 +16,6 @@ const MAX_SHARE: f64 = (1_u64 << 50) as f64;
 /// All columns, for all instances and nodes.
 #[derive(Clone, Debug)]
 pub(super) struct Columns {
-    /// Weight of each column.
     pub(super) weights: Vec<f64>,
     /// Amounts that instances add to nodes, in rows of columns. Instance i has four rows from `i * 4`: for its primary
     /// without and with exclusive spindles, then for its secondary.
@@ -30,7 +29,7 @@ pub(super) struct Columns {
 /// One column before equal columns are merged.
 #[derive(PartialEq)]
 struct Column {
-    guests: Vec<[i64; 4]>,
+    services: Vec<[i64; 4]>,
     base: Vec<i64>,
     scale: Vec<f64>,
 }
@@ -40,7 +39,7 @@ impl Columns {
     pub(super) fn new(problem: &Problem) -> Columns {
         let mut merged: Vec<(Column, f64)> = Vec::new();
         for (index, weight) in DEVIATION_WEIGHTS.iter().copied().enumerate() {
-            let column = column(problem, index);
+            let column = build_column(problem, index);
             match merged.iter_mut().find(|(merged_column, _)| *merged_column == column) {
                 Some((_, sum)) => *sum += weight,
                 None => merged.push((column, weight)),
@@ -52,15 +51,15 @@ impl Columns {
             base: Vec::new(),
             scale: Vec::new(),
         };
-        for guest in 0..problem.guests.len() {
+        for service in 0..problem.services.len() {
             for role in 0..4 {
-                columns.added.extend(merged.iter().map(|(column, _)| column.guests[guest][role]));
+                columns.added.extend(merged.iter().map(|(column, _)| column.services[service][role]));
             }
         }
-        for host in 0..problem.hosts.len() {
+        for node in 0..problem.nodes.len() {
             for (column, _) in &merged {
-                columns.base.push(column.base[host]);
-                columns.scale.push(column.scale[host]);
+                columns.base.push(column.base[node]);
+                columns.scale.push(column.scale[node]);
             }
         }
         columns
@@ -72,70 +71,70 @@ impl Columns {
     }
 
     /// Returns the amounts that an instance adds to the columns of its primary or secondary.
-    pub(super) fn added(&self, guest: usize, primary: bool, exclusive: bool) -> &[i64] {
-        let row = guest * 4 + usize::from(!primary) * 2 + usize::from(exclusive);
+    pub(super) fn added(&self, service: usize, is_primary: bool, has_exclusive_spindles: bool) -> &[i64] {
+        let row = service * 4 + usize::from(!is_primary) * 2 + usize::from(has_exclusive_spindles);
         &self.added[row * self.len()..(row + 1) * self.len()]
     }
 
     /// Converts an amount on a node to a share, in units.
     #[expect(clippy::cast_possible_truncation, reason = "clamped")]
-    pub(super) fn share(&self, host: usize, column: usize, amount: i64) -> i64 {
-        (amount as f64 * self.scale[host * self.len() + column]).clamp(-MAX_SHARE, MAX_SHARE) as i64
+    pub(super) fn share(&self, node: usize, column: usize, amount: i64) -> i64 {
+        (amount as f64 * self.scale[node * self.len() + column]).clamp(-MAX_SHARE, MAX_SHARE) as i64
     }
 
     /// Returns the units of share per unit of amount of a node, by column.
-    pub(super) fn scales(&self, host: usize) -> &[f64] {
-        &self.scale[host * self.len()..(host + 1) * self.len()]
+    pub(super) fn scales(&self, node: usize) -> &[f64] {
+        &self.scale[node * self.len()..(node + 1) * self.len()]
     }
 }
 
-/// Weights of the deviations, in the order of [`column`]: memory, disk, cpus and spindles, each without and with
+/// Weights of the deviations, in the order of [`added_amounts`]: memory, disk, cpus and spindles, each without and with
 /// forthcoming instances, then the four loads. Reserved memory is not a sum over instances and has no column.
 const DEVIATION_WEIGHTS: [f64; 12] = [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0];
 
-fn column(problem: &Problem, index: usize) -> Column {
-    let guests = problem.guests.iter().map(|guest| added(guest, index)).collect();
-    let (base, scale) = problem.hosts.iter().map(|host| base_and_scale(host, index)).unzip();
-    Column { guests, base, scale }
+fn build_column(problem: &Problem, index: usize) -> Column {
+    let services = problem.services.iter().map(|service| added_amounts(service, index)).collect();
+    let (base, scale) = problem.nodes.iter().map(|node| base_and_scale(node, index)).unzip();
+    Column { services, base, scale }
 }
 
 /// Returns the amounts that an instance adds to its primary and to its secondary, each without and with exclusive
 /// spindles.
-fn added(guest: &Guest, index: usize) -> [i64; 4] {
-    let present = i64::from(guest.present);
-    let [shared, exclusive] = guest.spindles;
+fn added_amounts(service: &ProblemService, index: usize) -> [i64; 4] {
+    let present = i64::from(service.is_created);
+    let [shared, exclusive] = service.spindles;
     match index {
-        0 => [-guest.memory_used, -guest.memory_used, 0, 0],
-        1 => [-guest.memory_forthcoming, -guest.memory_forthcoming, 0, 0],
+        0 => [-service.memory_used, -service.memory_used, 0, 0],
+        1 => [-service.memory_forthcoming, -service.memory_forthcoming, 0, 0],
         2 => {
-            let (disk, spindles) = (-guest.disk_used, -exclusive * present);
+            let (disk, spindles) = (-service.disk_used, -exclusive * present);
             [disk, spindles, disk, spindles]
         }
         3 => {
-            let (disk, spindles) = (-guest.disk_forthcoming, -exclusive);
+            let (disk, spindles) = (-service.disk_forthcoming, -exclusive);
             [disk, spindles, disk, spindles]
         }
-        4 => [guest.vcpus, guest.vcpus, 0, 0],
-        5 => [guest.vcpus_forthcoming, guest.vcpus_forthcoming, 0, 0],
+        4 => [service.vcpus, service.vcpus, 0, 0],
+        5 => [service.vcpus_forthcoming, service.vcpus_forthcoming, 0, 0],
         6 => [shared * present, 0, shared * present, 0],
         7 => [shared, 0, shared, 0],
-        10 => [guest.load[2]; 4],
+        10 => [service.load[2]; 4],
         load => {
-            let load = guest.load[load - 8];
+            let load = service.load[load - 8];
             [load, load, 0, 0]
         }
     }
 }
 
 /// Returns the amount of a node without instances, and the units of share per unit of amount.
-fn base_and_scale(host: &Host, index: usize) -> (i64, f64) {
+fn base_and_scale(node: &ProblemNode, index: usize) -> (i64, f64) {
     let (base, total) = match index {
-        0 => (host.memory_base, host.memory_total),
-        1 => (host.memory_base_forthcoming, host.memory_total),
-        2 | 3 if host.exclusive => (host.spindles_free_base(), host.spindles_total),
-        2 | 3 => (host.disk_base, host.disk_total),
-        4 | 5 => (host.cpus_own, host.cpus * host.cpu_speed),
-        6 | 7 => (0, host.spindles),
+        0 => (node.memory_base, node.memory_total),
+        1 => (node.memory_base_forthcoming, node.memory_total),
+        2 | 3 if node.has_exclusive_spindles => (node.spindles_free_base(), node.spindles_total),
+        2 | 3 => (node.disk_base, node.disk_total),
+        4 | 5 => (node.cpus_own, node.cpus * node.cpu_speed),
+        6 | 7 => (0, node.spindles),
         _ => (0, LOAD_UNIT as f64),
     };
     (base, SHARE_UNIT / total)

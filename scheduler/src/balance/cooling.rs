@@ -7,11 +7,11 @@ use super::time_limit::TimeLimit;
 /// A search space, which proposes changes of its current state, and keeps or reverts them.
 pub trait Landscape {
     /// Returns a typical increase of the minimized function by a change: one of the smaller increases.
-    fn typical_change(&mut self, random: &mut Random) -> f64;
+    fn estimate_typical_increase(&mut self, random: &mut Random) -> f64;
 
     /// Tries a change, and keeps it if it is good enough for this temperature. At temperature 0 only changes that do
     /// not worsen the result are kept.
-    fn trial(&mut self, temperature: f64, random: &mut Random);
+    fn try_change(&mut self, temperature: f64, random: &mut Random);
 }
 
 /// Initial temperature in multiples of the typical increase of the score by one change.
@@ -32,25 +32,25 @@ const IMPROVEMENTS_ONLY_SHARE: f64 = 0.1;
 /// Tries this number of changes while the temperature decreases. If the time is too short for them, the used time
 /// determines the temperature, and the search ends early.
 pub fn cool(landscape: &mut impl Landscape, evaluations: usize, random: &mut Random, time: &TimeLimit<'_>) {
-    let started = time.used_share();
-    let initial_temperature = INITIAL_TEMPERATURE * landscape.typical_change(random);
+    let share_at_start = time.used_share();
+    let initial_temperature = INITIAL_TEMPERATURE * landscape.estimate_typical_increase(random);
     let (mut time_progress, mut temperature) = (None, initial_temperature);
-    for trial in 0..evaluations {
-        let progress = trial as f64 / evaluations as f64;
-        if trial % 512 == 0 {
-            if time.cut_after(SEARCH_TIME_SHARE) {
+    for evaluation in 0..evaluations {
+        let progress = evaluation as f64 / evaluations as f64;
+        if evaluation % 512 == 0 {
+            if time.stop_after(SEARCH_TIME_SHARE) {
                 break;
             }
-            let now = time.used_share();
-            let elapsed = (now - started) / (SEARCH_TIME_SHARE - started);
+            let used_share = time.used_share();
+            let elapsed = (used_share - share_at_start) / (SEARCH_TIME_SHARE - share_at_start);
             let is_too_slow =
-                now > MEASURED_TIME_SHARE && elapsed > MEASURED_TIME_SHARE && elapsed > progress;
+                used_share > MEASURED_TIME_SHARE && elapsed > MEASURED_TIME_SHARE && elapsed > progress;
             if is_too_slow || time_progress.is_some() {
-                time.record_cut();
+                time.record_limit_reached();
                 time_progress = Some(elapsed);
             }
         }
-        if trial % 64 == 0 {
+        if evaluation % 64 == 0 {
             let progress = time_progress.map_or(progress, |elapsed| progress.max(elapsed));
             temperature = if progress > 1.0 - IMPROVEMENTS_ONLY_SHARE {
                 0.0
@@ -58,7 +58,7 @@ pub fn cool(landscape: &mut impl Landscape, evaluations: usize, random: &mut Ran
                 initial_temperature * exponential(FINAL_TEMPERATURE_LOGARITHM * progress)
             };
         }
-        landscape.trial(temperature, random);
+        landscape.try_change(temperature, random);
     }
 }
 

@@ -57,9 +57,9 @@ impl Defects {
 /// Returns the instances that move, in an order with few defects; `None` if too many instances move.
 ///
 /// The order is found from its end, where the score is lowest. Limits are not considered.
-pub(super) fn gentle_guests(start: &State<'_>, targets: &[Placement]) -> Option<Vec<usize>> {
+pub(super) fn gentle_services(start: &State<'_>, targets: &[Placement]) -> Option<Vec<usize>> {
     let moving: Vec<usize> =
-        (0..targets.len()).filter(|&guest| targets[guest] != start.placement(guest)).collect();
+        (0..targets.len()).filter(|&service| targets[service] != start.placement(service)).collect();
     let width = (CONTINUED_MOVES / moving.len().max(1)).min(MAX_WIDTH);
     let (length, start_score) = (moving.len(), start.score());
     let end = State::new(start.problem(), targets);
@@ -67,28 +67,28 @@ pub(super) fn gentle_guests(start: &State<'_>, targets: &[Placement]) -> Option<
     let defects = Defects { peak: end.score(), ..Defects::default() };
     let mut endings = vec![Ending { state: end, backwards: Vec::new(), remaining: moving, defects }];
     for _ in 0..length {
-        let mut longer = Vec::new();
+        let mut extended = Vec::new();
         for ending in &endings {
             probe.refresh(&ending.state);
-            for &guest in &ending.remaining {
-                let score = probe.score_after(&ending.state, &[(guest, start.placement(guest))]);
-                longer.push((ending.defects.before(score, start_score), guest, ending));
+            for &service in &ending.remaining {
+                let score = probe.score_after(&ending.state, &[(service, start.placement(service))]);
+                extended.push((ending.defects.before(score, start_score), service, ending));
             }
         }
-        longer.sort_by(|one, other| one.0.compare(&other.0));
-        let mut known = BTreeSet::new();
+        extended.sort_by(|one, other| one.0.compare(&other.0));
+        let mut seen_remaining = BTreeSet::new();
         let mut next = Vec::new();
-        for (defects, guest, ending) in longer {
+        for (defects, service, ending) in extended {
             if next.len() == width {
                 break;
             }
             let mut remaining = ending.remaining.clone();
-            remaining.retain(|&other| other != guest);
+            remaining.retain(|&other| other != service);
             // Endings with the same instances lead to the same state; the first one has the fewest defects.
-            if known.insert(remaining.clone()) {
+            if seen_remaining.insert(remaining.clone()) {
                 let mut ending = Ending { remaining, defects, ..ending.clone() };
-                ending.state.restore(guest, start.placement(guest));
-                ending.backwards.push(guest);
+                ending.state.restore(service, start.placement(service));
+                ending.backwards.push(service);
                 next.push(ending);
             }
         }

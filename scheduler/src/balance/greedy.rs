@@ -2,7 +2,7 @@
 
 use super::known_gain::KnownGain;
 use super::moves::{destinations, execute};
-use super::plan::{Step, step};
+use super::plan::{Step, make_step};
 use super::problem::Placement;
 use super::random::Random;
 use super::state::{Probe, State};
@@ -22,14 +22,18 @@ pub(super) const MIN_GAIN: f64 = 1e-9;
 pub fn steepest(state: &mut State<'_>, max_steps: usize, time: &TimeLimit<'_>) -> Vec<Step> {
     let mut probe = Probe::new(state);
     let mut steps = Vec::new();
-    while steps.len() < max_steps && !time.cut_after(1.0) {
-        let mut better = better_steps(state, &probe);
+    while steps.len() < max_steps && !time.stop_after(1.0) {
+        let mut improving = improving_steps(state, &probe);
         // Scores that differ by rounding only are equal, so that the first step is made, as in hbal.
         let rounded = |score: f64| (score / MIN_GAIN).round();
-        better.sort_by(|one, other| rounded(one.0).total_cmp(&rounded(other.0)));
+        improving.sort_by(|one, other| rounded(one.0).total_cmp(&rounded(other.0)));
         // In the order of final scores, the first step whose operations are all possible is made.
-        let Some(done) = better.into_iter().find_map(|(_, guest, to)| step(state, guest, to)) else { break };
-        steps.push(done);
+        let Some(made_step) =
+            improving.into_iter().find_map(|(_, service, to)| make_step(state, service, to))
+        else {
+            break;
+        };
+        steps.push(made_step);
         probe.refresh(state);
     }
     steps
@@ -39,50 +43,51 @@ pub fn steepest(state: &mut State<'_>, max_steps: usize, time: &TimeLimit<'_>) -
 const MIN_PARALLEL_INSTANCES: usize = 100;
 
 /// Returns every step that lowers the score, with the score after it, in the order of instances.
-fn better_steps(state: &State<'_>, probe: &Probe) -> Vec<(f64, usize, Placement)> {
-    let hosts: Vec<usize> = (0..state.problem().hosts.len()).collect();
-    let examine = |guests: Range<usize>| {
-        let (mut probe, mut better, mut placements) = (probe.clone(), Vec::new(), Vec::new());
-        for guest in guests.filter(|&guest| state.problem().guests[guest].movable) {
-            destinations(state.problem(), guest, state.placement(guest), &hosts, &mut placements);
+fn improving_steps(state: &State<'_>, probe: &Probe) -> Vec<(f64, usize, Placement)> {
+    let nodes: Vec<usize> = (0..state.problem().nodes.len()).collect();
+    let examine = |services: Range<usize>| {
+        let (mut probe, mut improving, mut placements) = (probe.clone(), Vec::new(), Vec::new());
+        for service in services.filter(|&service| state.problem().services[service].is_movable) {
+            destinations(state.problem(), service, state.placement(service), &nodes, &mut placements);
             for &to in &placements {
-                let score = probe.score_after(state, &[(guest, to)]);
+                let score = probe.score_after(state, &[(service, to)]);
                 if score < probe.score() - MIN_GAIN {
-                    better.push((score, guest, to));
+                    improving.push((score, service, to));
                 }
             }
         }
-        better
+        improving
     };
-    let count = state.problem().guests.len();
+    let count = state.problem().services.len();
     if count < MIN_PARALLEL_INSTANCES || cores() < 2 {
         return examine(0..count);
     }
     // The result does not depend on the split into two halves.
-    let (mut better, second_half) = run_in_parallel(|| examine(0..count / 2), || examine(count / 2..count));
-    better.extend(second_half);
-    better
+    let (mut improving, second_half) =
+        run_in_parallel(|| examine(0..count / 2), || examine(count / 2..count));
+    improving.extend(second_half);
+    improving
 }
 
 /// Returns the best step of an instance through these nodes, and the score after it.
 pub(super) fn best_step(
     state: &mut State<'_>,
     probe: &mut Probe,
-    guest: usize,
-    via: &[usize],
+    service: usize,
+    allowed_nodes: &[usize],
 ) -> Option<(f64, Placement)> {
-    if !state.problem().guests[guest].movable {
+    if !state.problem().services[service].is_movable {
         return None;
     }
-    let from = state.placement(guest);
+    let from = state.placement(service);
     let mut placements = Vec::new();
-    destinations(state.problem(), guest, from, via, &mut placements);
+    destinations(state.problem(), service, from, allowed_nodes, &mut placements);
     let mut best: Option<(f64, Placement)> = None;
     for to in placements {
         // The final score is compared first; only a step that would be the best so far is tried operation by operation.
-        let score = probe.score_after(state, &[(guest, to)]);
-        if best.is_none_or(|(best_score, _)| score < best_score) && execute(state, guest, to).is_some() {
-            state.restore(guest, from);
+        let score = probe.score_after(state, &[(service, to)]);
+        if best.is_none_or(|(best_score, _)| score < best_score) && execute(state, service, to).is_some() {
+            state.restore(service, from);
             best = Some((score, to));
         }
     }
@@ -107,34 +112,35 @@ pub fn approximate_steepest(
     max_steps: usize,
     time: &TimeLimit<'_>,
 ) -> Vec<Step> {
-    let guests: Vec<usize> =
-        (0..state.problem().guests.len()).filter(|&guest| state.problem().guests[guest].movable).collect();
+    let services: Vec<usize> = (0..state.problem().services.len())
+        .filter(|&service| state.problem().services[service].is_movable)
+        .collect();
     let mut probe = Probe::new(state);
-    let mut best_moves: Vec<(f64, Option<Placement>)> = vec![(f64::INFINITY, None); guests.len()];
-    let mut evaluated_at = vec![usize::MAX; guests.len()];
+    let mut best_moves: Vec<(f64, Option<Placement>)> = vec![(f64::INFINITY, None); services.len()];
+    let mut evaluated_at = vec![usize::MAX; services.len()];
     let (mut steps, mut round_robin_position) = (Vec::new(), 0);
     while steps.len() < max_steps {
-        let mut round_robin = ROUND_ROBIN_INSTANCES.min(guests.len());
+        let mut round_robin = ROUND_ROBIN_INSTANCES.min(services.len());
         let best = loop {
-            if time.cut_after(SEARCH_TIME_SHARE) {
+            if time.stop_after(SEARCH_TIME_SHARE) {
                 return steps;
             }
             let position = if round_robin > 0 {
                 round_robin -= 1;
-                round_robin_position = (round_robin_position + 1) % guests.len();
+                round_robin_position = (round_robin_position + 1) % services.len();
                 round_robin_position
             } else {
-                let greatest =
+                let by_gain =
                     |one: &usize, other: &usize| best_moves[*one].0.total_cmp(&best_moves[*other].0);
-                let Some(position) = (0..guests.len()).max_by(greatest) else { return steps };
+                let Some(position) = (0..services.len()).max_by(by_gain) else { return steps };
                 if evaluated_at[position] == steps.len() {
                     break position;
                 }
                 position
             };
             if evaluated_at[position] != steps.len() {
-                let via = targets(state, random, SEARCH_TARGETS);
-                let best = best_step(state, &mut probe, guests[position], &via);
+                let allowed_nodes = draw_target_nodes(state, random, SEARCH_TARGETS);
+                let best = best_step(state, &mut probe, services[position], &allowed_nodes);
                 best_moves[position] =
                     best.map_or((0.0, None), |(score, to)| (probe.score() - score, Some(to)));
                 evaluated_at[position] = steps.len();
@@ -144,8 +150,8 @@ pub fn approximate_steepest(
         if gain <= MIN_GAIN {
             break;
         }
-        let Some(done) = step(state, guests[best], to) else { break };
-        steps.push(done);
+        let Some(made_step) = make_step(state, services[best], to) else { break };
+        steps.push(made_step);
         probe.refresh(state);
     }
     steps
@@ -154,49 +160,52 @@ pub fn approximate_steepest(
 /// Share of the available time after which polishing stops.
 const POLISH_TIME_SHARE: f64 = 0.97;
 
-/// Makes final steps, each of which gains more than `price`, until no such step is left.
+/// Makes final steps, each of which gains more than `min_gain`, until no such step is left.
 pub(super) fn polish(
     state: &mut State<'_>,
-    price: f64,
+    min_gain: f64,
     random: &mut Random,
     time: &TimeLimit<'_>,
 ) -> Vec<Step> {
-    let guests: Vec<usize> =
-        (0..state.problem().guests.len()).filter(|&guest| state.problem().guests[guest].movable).collect();
+    let services: Vec<usize> = (0..state.problem().services.len())
+        .filter(|&service| state.problem().services[service].is_movable)
+        .collect();
     let mut probe = Probe::new(state);
     let mut steps = Vec::new();
     loop {
-        let mut heap: BinaryHeap<KnownGain> = guests.iter().copied().map(KnownGain::unknown).collect();
-        let done = steps.len();
+        let mut heap: BinaryHeap<KnownGain> = services.iter().copied().map(KnownGain::unknown).collect();
+        let steps_before = steps.len();
         while let Some(candidate) = heap.pop() {
-            if time.cut_after(POLISH_TIME_SHARE) {
+            if time.stop_after(POLISH_TIME_SHARE) {
                 return steps;
             }
-            let before = state.score();
-            let via = targets(state, random, POLISH_TARGETS);
-            let Some((score, to)) = best_step(state, &mut probe, candidate.guest, &via) else { continue };
-            let gain = before - score;
-            if gain <= price {
+            let score_before = state.score();
+            let allowed_nodes = draw_target_nodes(state, random, POLISH_TARGETS);
+            let Some((score, to)) = best_step(state, &mut probe, candidate.service, &allowed_nodes) else {
+                continue;
+            };
+            let gain = score_before - score;
+            if gain <= min_gain {
                 continue;
             }
             if heap.peek().is_some_and(|next| next.gain > gain) {
-                heap.push(KnownGain { gain, guest: candidate.guest });
-            } else if let Some(done) = step(state, candidate.guest, to) {
-                steps.push(done);
+                heap.push(KnownGain { gain, service: candidate.service });
+            } else if let Some(made_step) = make_step(state, candidate.service, to) {
+                steps.push(made_step);
                 probe.refresh(state);
-                heap.push(KnownGain { gain, guest: candidate.guest });
+                heap.push(KnownGain { gain, service: candidate.service });
             }
         }
-        if steps.len() == done {
+        if steps.len() == steps_before {
             return steps;
         }
     }
 }
 
-fn targets(state: &State<'_>, random: &mut Random, max_count: usize) -> Vec<usize> {
-    let count = state.problem().hosts.len();
+fn draw_target_nodes(state: &State<'_>, random: &mut Random, max_count: usize) -> Vec<usize> {
+    let count = state.problem().nodes.len();
     if count <= max_count {
         return (0..count).collect();
     }
-    (0..max_count).map(|_| random.below(count)).collect()
+    (0..max_count).map(|_| random.draw_below(count)).collect()
 }

@@ -6,13 +6,13 @@ use std::cmp::Ordering;
 #[derive(PartialEq)]
 pub(super) struct KnownGain {
     pub(super) gain: f64,
-    pub(super) guest: usize,
+    pub(super) service: usize,
 }
 
 impl KnownGain {
     /// Returns an instance without a known gain, which comes before all others.
-    pub(super) fn unknown(guest: usize) -> KnownGain {
-        KnownGain { gain: f64::INFINITY, guest }
+    pub(super) fn unknown(service: usize) -> KnownGain {
+        KnownGain { gain: f64::INFINITY, service }
     }
 }
 
@@ -26,6 +26,6 @@ impl PartialOrd for KnownGain {
 
 impl Ord for KnownGain {
     fn cmp(&self, other: &KnownGain) -> Ordering {
-        self.gain.total_cmp(&other.gain).then(other.guest.cmp(&self.guest))
+        self.gain.total_cmp(&other.gain).then(other.service.cmp(&self.service))
     }
 }

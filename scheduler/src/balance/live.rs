@@ -28,7 +28,7 @@ const MIB: i128 = 1000 << 20;
 const MAX_AMOUNT: i128 = 1 << 40;
 
 /// Prefix of the tags that keep services apart. As tags, these constraints survive in the text format.
-pub const APART_TAG_PREFIX: &str = "hactl-apart";
+pub const ANTI_AFFINITY_TAG_PREFIX: &str = "hactl-apart";
 
 /// Builds the model of the live cluster. Nodes, groups and services are ordered by name; cpus are in thousandths.
 ///
@@ -61,7 +61,7 @@ pub fn cluster(view: &View, usage: &UsageOverview) -> Cluster {
         groups,
         nodes,
         instances,
-        tags: vec![format!("htools:iextags:{APART_TAG_PREFIX}")],
+        tags: vec![format!("htools:iextags:{ANTI_AFFINITY_TAG_PREFIX}")],
         policies: vec![policy(view)],
         live_constraints,
         has_forthcoming_field: false,
@@ -70,14 +70,14 @@ pub fn cluster(view: &View, usage: &UsageOverview) -> Cluster {
 }
 
 /// Returns the nodes that are to be emptied as if they were offline: in maintenance, or not `schedulable`.
-pub fn drained(view: &View) -> BTreeSet<String> {
+pub fn drained_nodes(view: &View) -> BTreeSet<String> {
     let leaves = |facts: &NodeFacts| facts.maintenance || !facts.schedulable;
     view.nodes.iter().filter(|(_, facts)| leaves(facts)).map(|(name, _)| name.to_string()).collect()
 }
 
 /// Returns the name of the group that the nodes without a group form: `default`, unless a group has this name.
-pub fn ungrouped_name<'a>(mut named: impl Iterator<Item = &'a str>) -> &'static str {
-    if named.any(|name| name == "default") { "without-group" } else { "default" }
+pub fn ungrouped_name<'a>(mut group_names: impl Iterator<Item = &'a str>) -> &'static str {
+    if group_names.any(|name| name == "default") { "without-group" } else { "default" }
 }
 
 /// Returns the groups of all nodes, and the position of each node's group. Nodes without a group form a group of their own.

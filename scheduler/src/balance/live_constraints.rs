@@ -1,7 +1,7 @@
 //! Constraints of instances on a live cluster that the text format cannot express.
 
 use super::model::Instance;
-use super::problem::{Guest, Placement, Problem};
+use super::problem::{Placement, Problem, ProblemService};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The constraints of one instance.
@@ -25,71 +25,73 @@ pub struct LiveConstraints {
 }
 
 impl LiveConstraints {
-    /// Applies the constraints to a guest. `nodes` are the positions of the problem's hosts in the cluster. `leaves` is
-    /// `true` if the guest's node is to be emptied.
+    /// Applies the constraints to a service. `nodes` are the positions of the problem's nodes in the cluster. `is_leaving`
+    /// is `true` if the node of the service is to be emptied.
     pub(super) fn apply_to(
         &self,
-        guest: &mut Guest,
+        service: &mut ProblemService,
         instance: &Instance,
         nodes: impl Iterator<Item = usize>,
-        leaves: bool,
+        is_leaving: bool,
     ) {
         let is_eligible =
-            |node: &usize| self.nodes.contains(node) || (leaves && self.less_preferred.contains(node));
-        guest.hosts = Some(nodes.map(|node| is_eligible(&node)).collect());
-        guest.movable &= self.immovable_reason.is_none();
-        guest.can_copy_disk = self.can_copy_disk;
+            |node: &usize| self.nodes.contains(node) || (is_leaving && self.less_preferred.contains(node));
+        service.eligible_nodes = Some(nodes.map(|node| is_eligible(&node)).collect());
+        service.is_movable &= self.immovable_reason.is_none();
+        service.can_copy_disk = self.can_copy_disk;
         // The disk request of a service counts on its node, wherever its data is stored.
         if instance.status.is_running() && !instance.forthcoming {
-            guest.disk_used = instance.disk;
-            guest.disk_forthcoming = instance.disk;
+            service.disk_used = instance.disk;
+            service.disk_forthcoming = instance.disk;
         }
     }
 }
 
 impl Problem {
-    /// Merges the members of each unit into one guest. A unit stays on its nodes if not all members are movable, or if
+    /// Merges the members of each unit into one service. A unit stays on its nodes if not all members are movable, or if
     /// they differ in placement or eligible nodes.
     pub(super) fn merge_units(&mut self, live_constraints: &BTreeMap<usize, LiveConstraints>) {
         let mut units: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for (position, guest) in self.guests.iter().enumerate() {
-            if let Some(unit) = live_constraints.get(&guest.instance).and_then(|constraints| constraints.unit)
+        for (position, service) in self.services.iter().enumerate() {
+            if let Some(unit) =
+                live_constraints.get(&service.instance).and_then(|constraints| constraints.unit)
             {
                 units.entry(unit).or_default().push(position);
             }
         }
-        let mut merged = vec![false; self.guests.len()];
+        let mut merged = vec![false; self.services.len()];
         for members in units.values() {
             let [first, others @ ..] = members.as_slice() else { continue };
-            let placement_and_reach = |at: usize| (self.start[at], self.guests[at].reach);
-            let can_move_as_one = members
-                .iter()
-                .all(|&at| self.guests[at].movable && placement_and_reach(at) == placement_and_reach(*first));
+            let placement_and_reach = |at: usize| (self.start_placements[at], self.services[at].reach);
+            let can_move_as_one = members.iter().all(|&at| {
+                self.services[at].is_movable && placement_and_reach(at) == placement_and_reach(*first)
+            });
             if !can_move_as_one {
                 for &member in members {
-                    self.guests[member].movable = false;
+                    self.services[member].is_movable = false;
                 }
                 continue;
             }
             for &other in others {
-                let partner = self.guests[other].clone();
-                self.guests[*first].merge(&partner);
+                let partner = self.services[other].clone();
+                self.services[*first].merge(&partner);
                 merged[other] = true;
             }
         }
         if !merged.contains(&true) {
             return;
         }
-        let guests = std::mem::take(&mut self.guests).into_iter().zip(std::mem::take(&mut self.start));
-        let remaining: Vec<(Guest, Placement)> =
-            guests.zip(merged).filter(|(_, merged)| !merged).map(|(guest, _)| guest).collect();
-        (self.guests, self.start) = remaining.into_iter().unzip();
+        let services =
+            std::mem::take(&mut self.services).into_iter().zip(std::mem::take(&mut self.start_placements));
+        let remaining: Vec<(ProblemService, Placement)> =
+            services.zip(merged).filter(|(_, merged)| !merged).map(|(service, _)| service).collect();
+        (self.services, self.start_placements) = remaining.into_iter().unzip();
     }
 }
 
-impl Guest {
+impl ProblemService {
     /// Merges the constraints of a service that moves together with this service.
-    fn merge(&mut self, other: &Guest) {
+    fn merge(&mut self, other: &ProblemService) {
         self.memory += other.memory;
         self.memory_used += other.memory_used;
         self.memory_forthcoming += other.memory_forthcoming;
@@ -110,8 +112,8 @@ impl Guest {
         self.exclusion.dedup();
         self.desired.extend(&other.desired);
         self.can_copy_disk &= other.can_copy_disk;
-        if let (Some(hosts), Some(others)) = (&mut self.hosts, &other.hosts) {
-            hosts.iter_mut().zip(others).for_each(|(host, other)| *host &= other);
+        if let (Some(own), Some(others)) = (&mut self.eligible_nodes, &other.eligible_nodes) {
+            own.iter_mut().zip(others).for_each(|(is_eligible, other)| *is_eligible &= other);
         }
         self.partners.push(other.instance);
         self.partners.extend(&other.partners);

@@ -35,9 +35,9 @@ pub enum StepKind {
 
 impl StepKind {
     /// Returns the kind of step from one placement to another; `None` if there is none or the settings prohibit it.
-    pub fn between(problem: &Problem, guest: usize, from: Placement, to: Placement) -> Option<StepKind> {
+    pub fn between(problem: &Problem, service: usize, from: Placement, to: Placement) -> Option<StepKind> {
         let settings = &problem.settings;
-        let kind = match (problem.guests[guest].reach, from.secondary, to.secondary) {
+        let kind = match (problem.services[service].reach, from.secondary, to.secondary) {
             (Reach::Replicated, Some(old), Some(new)) => match (from.primary == to.primary, old == new) {
                 (true, false) => Some(StepKind::ReplaceSecondary),
                 (false, true) => Some(StepKind::ReplacePrimary),
@@ -62,11 +62,12 @@ impl StepKind {
         };
         // The node that runs the instance makes the copy.
         let copies_first = matches!(kind, StepKind::ReplaceSecondary | StepKind::ReplaceAndFailover);
-        let can_copy = !copies_first || !problem.hosts[from.primary].down || settings.copies_from_down_nodes;
-        let host = |node: usize| &problem.hosts[node];
-        let migrates = |from: usize, to: usize| host(from).migrates_to(host(to));
+        let can_copy =
+            !copies_first || !problem.nodes[from.primary].is_down || settings.copies_from_down_nodes;
+        let problem_node = |node: usize| &problem.nodes[node];
+        let migrates = |from: usize, to: usize| problem_node(from).migrates_to(problem_node(to));
         // As in hbal, an instance of a node that is off does not migrate: it is started again.
-        let can_migrate = host(from.primary).down
+        let can_migrate = problem_node(from.primary).is_down
             || match kind {
                 StepKind::ReplaceSecondary => true,
                 StepKind::Failover
@@ -77,9 +78,9 @@ impl StepKind {
                     migrates(from.primary, secondary) && migrates(secondary, to.primary)
                 }),
             };
-        let guest = &problem.guests[guest];
-        let can_copy = can_copy && (guest.can_copy_disk || kind.copies() == 0);
-        (permitted && can_copy && can_migrate && guest.movable).then_some(kind)
+        let service = &problem.services[service];
+        let can_copy = can_copy && (service.can_copy_disk || kind.copies() == 0);
+        (permitted && can_copy && can_migrate && service.is_movable).then_some(kind)
     }
 
     /// Returns the operations of a step between these placements.
@@ -139,18 +140,19 @@ impl StepKind {
 /// hbal. Of equally good steps, the first one is made.
 pub fn destinations(
     problem: &Problem,
-    guest: usize,
+    service: usize,
     from: Placement,
     via: &[usize],
     found: &mut Vec<Placement>,
 ) {
     found.clear();
     let mut add_if_possible = |to: Placement| {
-        if StepKind::between(problem, guest, from, to).is_some() {
+        if StepKind::between(problem, service, from, to).is_some() {
             found.push(to);
         }
     };
-    let new_nodes = via.iter().copied().filter(|&node| !from.contains(node) && !problem.hosts[node].offline);
+    let new_nodes =
+        via.iter().copied().filter(|&node| !from.contains(node) && !problem.nodes[node].is_offline);
     match from.secondary {
         None => new_nodes.for_each(|node| add_if_possible(Placement { primary: node, secondary: None })),
         Some(secondary) => {
@@ -168,14 +170,14 @@ pub fn destinations(
 /// Returns the intermediate placements of two-step routes to a placement.
 pub(super) fn intermediate_placements(
     problem: &Problem,
-    guest: usize,
+    service: usize,
     from: Placement,
     to: Placement,
 ) -> Vec<Placement> {
     if from.secondary.is_none() || to.secondary.is_none() {
         return Vec::new();
     }
-    let is_step = |from, to| StepKind::between(problem, guest, from, to).is_some();
+    let is_step = |from, to| StepKind::between(problem, service, from, to).is_some();
     let mut found = Vec::new();
     for unchanged_node in from.nodes() {
         for new_node in to.nodes().filter(|&new_node| !from.contains(new_node)) {
@@ -192,12 +194,12 @@ pub(super) fn intermediate_placements(
 
 /// Executes a step on a placement, each operation within the hard limits. Returns `None` and leaves the placement unchanged
 /// if an operation exceeds a limit.
-pub fn execute(state: &mut State<'_>, guest: usize, to: Placement) -> Option<StepKind> {
-    let from = state.placement(guest);
-    let kind = StepKind::between(state.problem(), guest, from, to)?;
+pub fn execute(state: &mut State<'_>, service: usize, to: Placement) -> Option<StepKind> {
+    let from = state.placement(service);
+    let kind = StepKind::between(state.problem(), service, from, to)?;
     for placement in kind.placements(from, to) {
-        if !state.change_within(guest, placement, from) {
-            state.restore(guest, from);
+        if !state.change_within(service, placement, from) {
+            state.restore(service, from);
             return None;
         }
     }

@@ -1,10 +1,10 @@
 //! The conversion of final placements to a sequence of steps in which each step keeps every hard limit.
 
-use super::gentle_order::gentle_guests;
+use super::gentle_order::gentle_services;
 use super::greedy::{MIN_GAIN, best_step};
 use super::known_gain::KnownGain;
 use super::moves::{StepKind, intermediate_placements};
-use super::plan::{Step, step};
+use super::plan::{Step, make_step};
 use super::problem::Placement;
 use super::state::{Probe, State};
 use std::collections::BinaryHeap;
@@ -19,7 +19,7 @@ pub(super) struct Order {
 impl Order {
     /// Returns the order in which most steps lower the score, and large gains come first.
     pub(super) fn descending(state: &State<'_>, targets: &[Placement]) -> Order {
-        Order { phases: vec![descending_guests(state, targets)] }
+        Order { phases: vec![descending_services(state, targets)] }
     }
 
     /// Returns an order in which the score hardly rises, or `None` if too many instances move for the search.
@@ -28,8 +28,8 @@ impl Order {
     /// interrupted at the lower score cannot make the exchange, because no step may end above the initial score. If one of
     /// the nodes has an instance too many before, the exchange need not raise the score.
     pub(super) fn gentle(state: &State<'_>, targets: &[Placement]) -> Option<Order> {
-        let guests = gentle_guests(state, targets)?;
-        Some(Order { phases: guests.into_iter().map(|guest| vec![guest]).collect() })
+        let services = gentle_services(state, targets)?;
+        Some(Order { phases: services.into_iter().map(|service| vec![service]).collect() })
     }
 
     /// Moves instances to these placements, as far as possible.
@@ -37,19 +37,21 @@ impl Order {
     /// A blocked instance is tried again after other steps. If blocked instances wait for each other in a cycle, one makes its
     /// best possible step instead, or stays.
     pub(super) fn run(&self, state: &mut State<'_>, targets: &[Placement]) -> Vec<Step> {
-        let hosts: Vec<usize> = (0..state.problem().hosts.len()).collect();
+        let nodes: Vec<usize> = (0..state.problem().nodes.len()).collect();
         let (mut steps, mut pending) = (Vec::new(), Vec::new());
         for (index, phase) in self.phases.iter().enumerate() {
             pending.extend(phase);
             let is_last = index + 1 == self.phases.len();
             loop {
                 let first_pending = &pending[..pending.len().min(MAX_RETRIES)];
-                let next = next_step(state, targets, first_pending, |score, before| score <= before)
-                    .or_else(|| next_step(state, targets, &pending, |_, _| true))
-                    .or_else(|| is_last.then(|| detour(state, targets, &mut pending, &hosts))?);
-                let Some(done) = next else { break };
-                pending.retain(|&guest| guest != done.guest || targets[guest] != state.placement(guest));
-                steps.push(done);
+                let next = make_next_step(state, targets, first_pending, |score, before| score <= before)
+                    .or_else(|| make_next_step(state, targets, &pending, |_, _| true))
+                    .or_else(|| is_last.then(|| make_detour(state, targets, &mut pending, &nodes))?);
+                let Some(made_step) = next else { break };
+                pending.retain(|&service| {
+                    service != made_step.service || targets[service] != state.placement(service)
+                });
+                steps.push(made_step);
             }
         }
         steps
@@ -60,34 +62,34 @@ impl Order {
 ///
 /// The order is found from its end: the last step is the one that gains least, given that all others are made. Thus an
 /// instance moves before others that depend on it, and steps with large gains come first.
-fn descending_guests(state: &State<'_>, targets: &[Placement]) -> Vec<usize> {
+fn descending_services(state: &State<'_>, targets: &[Placement]) -> Vec<usize> {
     let mut end = State::new(state.problem(), targets);
     let mut probe = Probe::new(&end);
-    let moving = (0..targets.len()).filter(|&guest| targets[guest] != state.placement(guest));
+    let moving = (0..targets.len()).filter(|&service| targets[service] != state.placement(service));
     // The heap returns the largest gain first, so the gains are negated.
     let mut heap: BinaryHeap<KnownGain> = moving.map(KnownGain::unknown).collect();
     let mut without_gain: Vec<KnownGain> = Vec::new();
     let mut backwards = Vec::new();
     loop {
-        let Some(KnownGain { gain: known, guest }) = heap.pop() else {
+        let Some(KnownGain { gain: known, service }) = heap.pop() else {
             // None of the remaining steps gains in this context.
             let Some(next) = without_gain.pop() else { break };
-            end.restore(next.guest, state.placement(next.guest));
+            end.restore(next.service, state.placement(next.service));
             probe.refresh(&end);
-            backwards.push(next.guest);
-            retry(&mut heap, &mut without_gain);
+            backwards.push(next.service);
+            return_to_heap(&mut heap, &mut without_gain);
             continue;
         };
-        let loss = probe.score() - probe.score_after(&end, &[(guest, state.placement(guest))]);
+        let loss = probe.score() - probe.score_after(&end, &[(service, state.placement(service))]);
         if loss >= 0.0 {
-            without_gain.push(KnownGain { gain: loss, guest });
+            without_gain.push(KnownGain { gain: loss, service });
         } else if loss < known && heap.peek().is_some_and(|next| next.gain > loss) {
-            heap.push(KnownGain { gain: loss, guest });
+            heap.push(KnownGain { gain: loss, service });
         } else {
-            end.restore(guest, state.placement(guest));
+            end.restore(service, state.placement(service));
             probe.refresh(&end);
-            backwards.push(guest);
-            retry(&mut heap, &mut without_gain);
+            backwards.push(service);
+            return_to_heap(&mut heap, &mut without_gain);
         }
     }
     backwards.reverse();
@@ -99,59 +101,60 @@ fn descending_guests(state: &State<'_>, targets: &[Placement]) -> Vec<usize> {
 const MAX_RETRIES: usize = 64;
 
 /// Moves the last instances of a list back to the heap.
-fn retry(heap: &mut BinaryHeap<KnownGain>, list: &mut Vec<KnownGain>) {
+fn return_to_heap(heap: &mut BinaryHeap<KnownGain>, list: &mut Vec<KnownGain>) {
     heap.extend(list.drain(list.len().saturating_sub(MAX_RETRIES)..));
 }
 
-/// Makes the first possible step of the pending instances for which `is_wanted` accepts the scores before and after the
+/// Makes the first possible step of the pending instances for which `is_accepted` returns `true` for the scores before and after the
 /// step.
-fn next_step(
+fn make_next_step(
     state: &mut State<'_>,
     targets: &[Placement],
     pending: &[usize],
-    is_wanted: impl Fn(f64, f64) -> bool,
+    is_accepted: impl Fn(f64, f64) -> bool,
 ) -> Option<Step> {
     let before = state.score();
-    pending.iter().find_map(|&guest| {
-        let from = state.placement(guest);
-        let done =
-            step(state, guest, targets[guest]).or_else(|| start_route(state, guest, targets[guest]))?;
-        if is_wanted(done.score, before) {
-            return Some(done);
+    pending.iter().find_map(|&service| {
+        let from = state.placement(service);
+        let made_step = make_step(state, service, targets[service])
+            .or_else(|| start_route(state, service, targets[service]))?;
+        if is_accepted(made_step.score, before) {
+            return Some(made_step);
         }
-        state.restore(guest, from);
+        state.restore(service, from);
         None
     })
 }
 
 /// Makes the first step of a two-step route to a target that one step cannot reach.
-fn start_route(state: &mut State<'_>, guest: usize, target: Placement) -> Option<Step> {
-    let (problem, from) = (state.problem(), state.placement(guest));
-    if StepKind::between(problem, guest, from, target).is_some() {
+fn start_route(state: &mut State<'_>, service: usize, target: Placement) -> Option<Step> {
+    let (problem, from) = (state.problem(), state.placement(service));
+    if StepKind::between(problem, service, from, target).is_some() {
         return None;
     }
-    intermediate_placements(problem, guest, from, target)
+    intermediate_placements(problem, service, from, target)
         .into_iter()
-        .find_map(|middle| step(state, guest, middle))
+        .find_map(|middle| make_step(state, service, middle))
 }
 
 /// Makes the best step of a blocked instance, which is then no longer pending.
-fn detour(
+fn make_detour(
     state: &mut State<'_>,
     targets: &[Placement],
     pending: &mut Vec<usize>,
-    hosts: &[usize],
+    nodes: &[usize],
 ) -> Option<Step> {
     let mut probe = Probe::new(state);
     let before = probe.score();
-    while let Some(guest) = pending.pop() {
-        let Some((score, to)) = best_step(state, &mut probe, guest, hosts) else { continue };
+    while let Some(service) = pending.pop() {
+        let Some((score, to)) = best_step(state, &mut probe, service, nodes) else { continue };
         if score < before - MIN_GAIN {
-            let from = state.placement(guest);
-            let copies = |to| StepKind::between(state.problem(), guest, from, to).map_or(0, StepKind::copies);
+            let from = state.placement(service);
+            let copies =
+                |to| StepKind::between(state.problem(), service, from, to).map_or(0, StepKind::copies);
             // The step must not copy more disks than the step to the target.
-            if copies(to) <= copies(targets[guest]) {
-                return step(state, guest, to);
+            if copies(to) <= copies(targets[service]) {
+                return make_step(state, service, to);
             }
         }
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// Index of the instance in the problem.
-    pub guest: usize,
+    pub service: usize,
     /// Placement before the step.
     pub from: Placement,
     /// Placement after the step.
@@ -25,15 +25,15 @@ pub struct Step {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Score at the start.
-    pub start: f64,
+    pub start_score: f64,
     /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
 impl Plan {
     /// Returns the score at the end.
-    pub fn end(&self) -> f64 {
-        self.steps.last().map_or(self.start, |step| step.score)
+    pub fn end_score(&self) -> f64 {
+        self.steps.last().map_or(self.start_score, |step| step.score)
     }
 
     /// Returns the number of copied disks.
@@ -50,7 +50,7 @@ impl Plan {
     pub fn copied_mib(&self, problem: &Problem) -> i64 {
         let copied = |step: &Step| match step.kind.copies() {
             0 => 0,
-            _ => problem.guests[step.guest].disk_used,
+            _ => problem.services[step.service].disk_used,
         };
         self.steps.iter().map(copied).sum()
     }
@@ -58,25 +58,25 @@ impl Plan {
     /// Returns the cluster after the plan, with the new placements of instances and the free amounts of nodes.
     pub fn applied(&self, cluster: &Cluster, problem: &Problem) -> Cluster {
         let mut cluster = cluster.clone();
-        let node = |host: usize| problem.hosts[host].node;
+        let cluster_node = |problem_node: usize| problem.nodes[problem_node].cluster_node;
         for step in &self.steps {
-            let guest = &problem.guests[step.guest];
-            for index in guest.instances() {
+            let service = &problem.services[step.service];
+            for index in service.instances() {
                 let instance = &mut cluster.instances[index];
                 let memory =
                     if instance.status.is_running() && !instance.forthcoming { instance.memory } else { 0 };
-                instance.primary = node(step.to.primary);
-                instance.secondary = step.to.secondary.map(node);
+                instance.primary = cluster_node(step.to.primary);
+                instance.secondary = step.to.secondary.map(cluster_node);
                 for (placement, sign) in [(step.from, 1), (step.to, -1)] {
-                    cluster.nodes[node(placement.primary)].memory_free += memory * sign;
+                    cluster.nodes[cluster_node(placement.primary)].memory_free += memory * sign;
                 }
             }
             for (placement, sign) in [(step.from, 1), (step.to, -1)] {
-                for host in placement.nodes() {
-                    let node = &mut cluster.nodes[node(host)];
-                    node.disk_free += guest.disk_used * sign;
-                    if node.exclusive_storage && guest.present {
-                        node.spindles_free += guest.spindles[1] * sign;
+                for problem_node in placement.nodes() {
+                    let node = &mut cluster.nodes[cluster_node(problem_node)];
+                    node.disk_free += service.disk_used * sign;
+                    if node.exclusive_storage && service.is_created {
+                        node.spindles_free += service.spindles[1] * sign;
                     }
                 }
             }
@@ -86,33 +86,33 @@ impl Plan {
 
     /// Returns the placements of all instances after the plan.
     pub fn placements(&self, problem: &Problem) -> Vec<Placement> {
-        let mut placements = problem.start.clone();
+        let mut placements = problem.start_placements.clone();
         for step in &self.steps {
-            placements[step.guest] = step.to;
+            placements[step.service] = step.to;
         }
         placements
     }
 }
 
 /// Makes a step and returns its record; `None` if a hard limit prohibits it.
-pub(super) fn step(state: &mut State<'_>, guest: usize, to: Placement) -> Option<Step> {
-    let from = state.placement(guest);
-    let kind = execute(state, guest, to)?;
-    Some(Step { guest, from, to, kind, score: state.score() })
+pub(super) fn make_step(state: &mut State<'_>, service: usize, to: Placement) -> Option<Step> {
+    let from = state.placement(service);
+    let kind = execute(state, service, to)?;
+    Some(Step { service, from, to, kind, score: state.score() })
 }
 
 /// Splits the steps into job sets, in their order: the steps of a set share no node, so that they can be executed in
 /// parallel. A set ends before the first step that uses a node of an earlier step in the set.
 pub fn job_sets(steps: &[Step]) -> Vec<Vec<Step>> {
     let mut sets: Vec<Vec<Step>> = Vec::new();
-    let mut touched = BTreeSet::new();
+    let mut used_nodes = BTreeSet::new();
     for step in steps {
         let nodes = nodes(step);
-        if sets.is_empty() || nodes.iter().any(|node| touched.contains(node)) {
+        if sets.is_empty() || nodes.iter().any(|node| used_nodes.contains(node)) {
             sets.push(Vec::new());
-            touched.clear();
+            used_nodes.clear();
         }
-        touched.extend(nodes);
+        used_nodes.extend(nodes);
         if let Some(set) = sets.last_mut() {
             set.push(*step);
         }

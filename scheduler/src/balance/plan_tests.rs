@@ -40,63 +40,72 @@ fn settings(bits: u16) -> Settings {
 }
 
 /// Counts the instances beyond the first with the same exclusion tag on a node, by the plain definition.
-fn clashes(problem: &Problem, placements: &[Placement], host: usize) -> usize {
+fn clashes(problem: &Problem, placements: &[Placement], node: usize) -> usize {
     let tags: Vec<usize> = problem
-        .guests
+        .services
         .iter()
         .zip(placements)
-        .filter(|(_, placement)| placement.primary == host)
-        .flat_map(|(guest, _)| guest.exclusion.clone())
+        .filter(|(_, placement)| placement.primary == node)
+        .flat_map(|(service, _)| service.exclusion.clone())
         .collect();
     tags.len() - tags.iter().collect::<BTreeSet<_>>().len()
 }
 
 /// Checks that a change from one placement to the next, in a step that began on `from`, violates no limit that held before.
-fn check_step(problem: &Problem, before: &[Placement], after: &[Placement], guest: usize, from: Placement) {
-    let (old, new) = (before[guest], after[guest]);
-    for (host, (was, is)) in usages(problem, before).iter().zip(usages(problem, after)).enumerate() {
-        let facts = &problem.hosts[host];
-        let starts_here = new.primary == host && old.primary != host;
-        let arrives = new.contains(host) && !old.contains(host);
-        assert!(!(facts.offline && (starts_here || arrives)), "offline node touched");
-        if facts.offline {
+fn check_step(problem: &Problem, before: &[Placement], after: &[Placement], service: usize, from: Placement) {
+    let (old, new) = (before[service], after[service]);
+    for (node, (was, is)) in usages(problem, before).iter().zip(usages(problem, after)).enumerate() {
+        let problem_node = &problem.nodes[node];
+        let starts_here = new.primary == node && old.primary != node;
+        let arrives = new.contains(node) && !old.contains(node);
+        assert!(!(problem_node.is_offline && (starts_here || arrives)), "offline node touched");
+        if problem_node.is_offline {
             continue;
         }
-        let is_forced = new.contains(host) && (problem.must_leave(old) || problem.must_leave(from));
+        let is_forced = new.contains(node) && (problem.must_leave(old) || problem.must_leave(from));
         assert!(is_forced || was.fails_n1() || !is.fails_n1(), "N+1 newly fails");
         assert!(!starts_here || is.memory_free > 0 || is.memory_free == was.memory_free, "memory");
-        let least = if is_forced { 1 } else { facts.disk_least };
-        assert!(!arrives || is.disk_free == was.disk_free || is.disk_free >= least, "disk");
-        assert!(is_forced || !starts_here || is.vcpus == was.vcpus || is.vcpus <= facts.vcpus_most, "vcpus");
-        assert!(clashes(problem, after, host) <= clashes(problem, before, host), "exclusion tags");
+        let min_disk_free = if is_forced { 1 } else { problem_node.disk_min };
+        assert!(!arrives || is.disk_free == was.disk_free || is.disk_free >= min_disk_free, "disk");
+        assert!(
+            is_forced || !starts_here || is.vcpus == was.vcpus || is.vcpus <= problem_node.vcpus_max,
+            "vcpus"
+        );
+        assert!(clashes(problem, after, node) <= clashes(problem, before, node), "exclusion tags");
     }
 }
 
 fn check_plan(problem: &Problem, plan: &Plan) {
-    let mut placements = problem.start.clone();
+    let mut placements = problem.start_placements.clone();
     let mut last = score(problem, &placements);
-    assert!((plan.start - last).abs() < 1e-9);
+    assert!((plan.start_score - last).abs() < 1e-9);
     for step in &plan.steps {
-        assert_eq!(placements[step.guest], step.from);
-        assert!(problem.guests[step.guest].movable);
-        assert_eq!(StepKind::between(problem, step.guest, step.from, step.to), Some(step.kind));
+        assert_eq!(placements[step.service], step.from);
+        assert!(problem.services[step.service].is_movable);
+        assert_eq!(StepKind::between(problem, step.service, step.from, step.to), Some(step.kind));
         assert!(
             !matches!(step.kind, StepKind::ReplaceSecondary | StepKind::ReplaceAndFailover)
-                || !problem.hosts[step.from.primary].down
+                || !problem.nodes[step.from.primary].is_down
         );
         for passed in step.kind.placements(step.from, step.to) {
-            let (facts, was) = (&problem.guests[step.guest], placements[step.guest]);
-            assert!(passed.primary == was.primary || facts.is_eligible_on(passed.primary), "a tie broken");
-            assert!(facts.can_copy_disk || step.kind.copies() == 0, "a copy of what is not copied");
+            let (problem_service, was) = (&problem.services[step.service], placements[step.service]);
+            assert!(
+                passed.primary == was.primary || problem_service.is_eligible_on(passed.primary),
+                "a tie broken"
+            );
+            assert!(problem_service.can_copy_disk || step.kind.copies() == 0, "a copy of what is not copied");
             let before = placements.clone();
-            placements[step.guest] = passed;
-            check_step(problem, &before, &placements, step.guest, step.from);
+            placements[step.service] = passed;
+            check_step(problem, &before, &placements, step.service, step.from);
         }
-        assert_eq!(placements[step.guest], step.to);
+        assert_eq!(placements[step.service], step.to);
         last = score(problem, &placements);
         assert!((step.score - last).abs() < 1e-9, "announced {} but is {last}", step.score);
     }
-    assert!(plan.steps.is_empty() || last < score(problem, &problem.start), "no better than before");
+    assert!(
+        plan.steps.is_empty() || last < score(problem, &problem.start_placements),
+        "no better than before"
+    );
     assert_eq!(placements, plan.placements(problem));
 }
 
@@ -121,7 +130,7 @@ proptest! {
         after.live_constraints = cluster.live_constraints.clone();
         let after = Problem::new(&after, 0, &problem.settings);
         let before = Problem::new(&plain(cluster), 0, &problem.settings);
-        prop_assert!((score(&after, &after.start) - score(&before, &plan.placements(&problem))).abs() < 1e-9);
+        prop_assert!((score(&after, &after.start_placements) - score(&before, &plan.placements(&problem))).abs() < 1e-9);
         // The same search must give the same plan.
         prop_assert_eq!(&search(&problem, &goal, &TimeLimit::unlimited()), &plan);
     }
@@ -135,7 +144,7 @@ proptest! {
             f64::from(reads_so_far.fetch_add(1, Ordering::Relaxed)) / f64::from(reads)
         });
         let limited = search(&problem, &quick(), &time);
-        prop_assert!(time.has_cut() || limited == plan(&problem, &quick()));
+        prop_assert!(time.has_reached_limit() || limited == plan(&problem, &quick()));
         check_plan(&problem, &limited);
     }
 
@@ -143,10 +152,10 @@ proptest! {
     fn the_single_step_search_keeps_the_limits(seed in any::<u64>(), bits in any::<u16>()) {
         let cluster = sample(seed);
         let problem = Problem::new(&cluster, 0, &settings(bits));
-        let mut state = State::new(&problem, &problem.start);
+        let mut state = State::new(&problem, &problem.start_placements);
         let start = state.score();
         let steps = steepest(&mut state, usize::MAX, &TimeLimit::unlimited());
-        check_plan(&problem, &Plan { start, steps });
+        check_plan(&problem, &Plan { start_score: start, steps });
     }
 
     #[test]
@@ -156,10 +165,10 @@ proptest! {
         let cluster = sample(seed);
         let problem = Problem::new(&cluster, 0, &settings(bits));
         let plan = plan(&problem, &Goal { min_gain, min_gain_limit, ..quick() });
-        let mut before = plan.start;
+        let mut before = plan.start_score;
         for step in &plan.steps {
             prop_assert!(before >= min_gain_limit || before - step.score >= min_gain);
-            prop_assert!(step.score <= plan.start + 1e-9);
+            prop_assert!(step.score <= plan.start_score + 1e-9);
             before = step.score;
         }
     }
@@ -168,17 +177,17 @@ proptest! {
     fn a_plan_is_no_worse_than_the_best_single_steps(seed in any::<u64>(), bits in any::<u16>()) {
         let cluster = sample(seed);
         let problem = Problem::new(&cluster, 0, &settings(bits));
-        let mut state = State::new(&problem, &problem.start);
+        let mut state = State::new(&problem, &problem.start_placements);
         let start = state.score();
-        let single = Plan { start, steps: steepest(&mut state, usize::MAX, &TimeLimit::unlimited()) };
+        let single = Plan { start_score: start, steps: steepest(&mut state, usize::MAX, &TimeLimit::unlimited()) };
         let goal = Goal { min_gain: 0.0, ..quick() };
         let plan = plan(&problem, &goal);
         // If almost nothing can be gained, moves must be worth their cost.
-        prop_assert!(plan.end() <= single.end() + 1e-9 || plan.end() <= start && single.end() > 0.99 * start);
-        let is_left = |placement: &Placement| placement.nodes().any(|host| problem.hosts[host].offline);
+        prop_assert!(plan.end_score() <= single.end_score() + 1e-9 || plan.end_score() <= start && single.end_score() > 0.99 * start);
+        let is_left = |placement: &Placement| placement.nodes().any(|node| problem.nodes[node].is_offline);
         let placements = plan.placements(&problem).into_iter().zip(single.placements(&problem));
-        for (guest, (ours, other)) in placements.enumerate() {
-            prop_assert!(!is_left(&ours) || is_left(&other), "instance {guest} left on an offline node");
+        for (service, (ours, other)) in placements.enumerate() {
+            prop_assert!(!is_left(&ours) || is_left(&other), "instance {service} left on an offline node");
         }
     }
 
@@ -194,7 +203,7 @@ proptest! {
             let mut nodes = BTreeSet::new();
             let mut instances = BTreeSet::new();
             for step in set {
-                prop_assert!(instances.insert(step.guest));
+                prop_assert!(instances.insert(step.service));
                 let own: BTreeSet<usize> = step.from.nodes().chain(step.to.nodes()).collect();
                 prop_assert!(own.iter().all(|node| nodes.insert(*node)));
             }
@@ -212,8 +221,8 @@ const SEEDS_PER_KIND: u64 = 4;
 
 /// Returns the problem after some steps.
 fn after(problem: &Problem, steps: &[Step]) -> Problem {
-    let done = Plan { start: 0.0, steps: steps.to_vec() };
-    Problem { start: done.placements(problem), ..problem.clone() }
+    let done = Plan { start_score: 0.0, steps: steps.to_vec() };
+    Problem { start_placements: done.placements(problem), ..problem.clone() }
 }
 
 #[test]
@@ -221,7 +230,11 @@ fn a_second_run_gains_less_than_the_minimum_gain() {
     for (kind, seed, problem) in problems() {
         let goal = quick();
         let second = plan(&after(&problem, &plan(&problem, &goal).steps), &goal);
-        assert!(second.start - second.end() < goal.min_gain, "{kind:?} {seed}: {} steps", second.steps.len());
+        assert!(
+            second.start_score - second.end_score() < goal.min_gain,
+            "{kind:?} {seed}: {} steps",
+            second.steps.len()
+        );
     }
 }
 
@@ -231,7 +244,7 @@ fn few_steps_raise_the_score() {
     let mut rises = Vec::new();
     for (kind, seed, problem) in problems() {
         let plan = plan(&problem, &quick());
-        let mut before = plan.start;
+        let mut before = plan.start_score;
         for step in &plan.steps {
             if step.score > before + 1e-9 {
                 rises.push((kind, seed, before, step.score));
@@ -252,11 +265,11 @@ fn an_interrupted_plan_is_continued() {
         for done in (1..whole.steps.len()).step_by(5) {
             let rest = plan(&after(&problem, &whole.steps[..done]), &quick());
             count += 1;
-            if rest.end() > whole.end() * 1.02 {
-                above.push((kind, seed, done, whole.steps.len(), rest.end() / whole.end()));
+            if rest.end_score() > whole.end_score() * 1.02 {
+                above.push((kind, seed, done, whole.steps.len(), rest.end_score() / whole.end_score()));
             }
             for step in &rest.steps {
-                let left = whole.steps[..done].iter().filter(|earlier| earlier.guest == step.guest);
+                let left = whole.steps[..done].iter().filter(|earlier| earlier.service == step.service);
                 let mut left = left.flat_map(|earlier| earlier.from.nodes());
                 let mut entered = step.to.nodes().filter(|node| !step.from.contains(*node));
                 assert!(!entered.any(|node| left.any(|other| other == node)), "{kind:?} {seed}: moved back");
@@ -278,8 +291,8 @@ fn zero_time_limit_moves_no_instance() {
     let problem = Problem::new(&cluster, 0, &Settings::default());
     let time = TimeLimit::new(|| 1.0);
     assert_eq!(search(&problem, &Goal::default(), &time).steps, Vec::new());
-    assert!(time.has_cut());
+    assert!(time.has_reached_limit());
     let plan = plan(&problem, &Goal::default());
     assert_eq!((plan.steps.len(), plan.copies(), plan.migrations()), (2, 0, 2));
-    assert!(plan.end() < 1e-9);
+    assert!(plan.end_score() < 1e-9);
 }

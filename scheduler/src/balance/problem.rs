@@ -66,15 +66,15 @@ impl Placement {
     }
 }
 
-/// A node as the host of instances.
+/// A node of the problem, with the base values to which the services add their use.
 #[derive(Clone, Debug)]
-pub struct Host {
+pub struct ProblemNode {
     /// Position of the node in the cluster.
-    pub node: usize,
+    pub cluster_node: usize,
     /// `true` if no instance may move here and all should leave, because the node is off or drained.
-    pub offline: bool,
+    pub is_offline: bool,
     /// `true` if the node is off, so that it can neither copy disks nor send memory.
-    pub down: bool,
+    pub is_down: bool,
     /// Total memory in MiB.
     pub memory_total: f64,
     /// Free memory in MiB without the instances of the group.
@@ -93,7 +93,7 @@ pub struct Host {
     /// Virtual cpus that the node itself uses.
     pub cpus_own: i64,
     /// `true` if instances have their own spindles here, so that free spindles count as free disk.
-    pub exclusive: bool,
+    pub has_exclusive_spindles: bool,
     /// Number of spindles.
     pub spindles_total: f64,
     /// Number of spindle uses within the policy's ratio.
@@ -101,9 +101,9 @@ pub struct Host {
     /// Number of spindles in use without the instances of the group.
     pub spindles_base: i64,
     /// Maximum number of virtual cpus.
-    pub vcpus_most: i64,
+    pub vcpus_max: i64,
     /// Disk in MiB that must stay free.
-    pub disk_least: i64,
+    pub disk_min: i64,
     /// Numbers of the failure domains of the node.
     pub locations: Vec<usize>,
     /// Migration tags of the node, with the prefixes that the cluster tags `htools:migration:` declare: a running instance
@@ -113,16 +113,16 @@ pub struct Host {
     pub accepted_migration_tags: BTreeSet<String>,
 }
 
-/// An instance to be placed on nodes, with its sizes and constraints.
+/// A service of the problem, with its sizes and constraints: one instance of the cluster, or several that move as one.
 #[derive(Clone, Debug)]
-pub struct Guest {
-    /// Position of the instance in the cluster.
+pub struct ProblemService {
+    /// Position of the first instance in the cluster.
     pub instance: usize,
     /// Nodes that reach the disk of the instance.
     pub reach: Reach,
     /// `true` if the instance may move.
-    pub movable: bool,
-    /// Memory in MiB of the running instance, which the next host must have free.
+    pub is_movable: bool,
+    /// Memory in MiB of the running instance, which the next primary must have free.
     pub memory: i64,
     /// Memory in MiB that the instance uses on its primary now.
     pub memory_used: i64,
@@ -143,20 +143,20 @@ pub struct Guest {
     /// Measured use: cpu, memory, disk, network.
     pub load: [i64; 4],
     /// `true` if the instance exists. Forthcoming instances count only in the values that include them.
-    pub present: bool,
+    pub is_created: bool,
     /// Numbers of the exclusion tags.
     pub exclusion: Vec<usize>,
     /// Failure domains in which the instance should run; `None` for a domain without nodes.
     pub desired: Vec<Option<usize>>,
     /// Other instances that move with it and whose sizes are included, by position in the cluster.
     pub partners: Vec<usize>,
-    /// Eligibility of each host; `None` if all are eligible.
-    pub hosts: Option<Vec<bool>>,
+    /// Eligibility of each node; `None` if all are eligible.
+    pub eligible_nodes: Option<Vec<bool>>,
     /// `true` if the disk can be copied to another node.
     pub can_copy_disk: bool,
 }
 
-impl Host {
+impl ProblemNode {
     /// Returns the number of free spindles without the instances of the group.
     #[expect(clippy::cast_possible_truncation, reason = "spindles are bounded where they are read")]
     pub fn spindles_free_base(&self) -> i64 {
@@ -164,37 +164,37 @@ impl Host {
     }
 }
 
-impl Host {
+impl ProblemNode {
     /// Returns `true` if a running instance can migrate from this node to another one.
-    pub fn migrates_to(&self, other: &Host) -> bool {
+    pub fn migrates_to(&self, other: &ProblemNode) -> bool {
         self.migration_tags.is_empty() || self.migration_tags.is_subset(&other.accepted_migration_tags)
     }
 
     /// Returns `true` if this number of uses exceeds the policy's ratio of shared spindles.
     pub fn lacks_spindles(&self, uses: i64) -> bool {
-        !self.exclusive && uses as f64 > self.spindles
+        !self.has_exclusive_spindles && uses as f64 > self.spindles
     }
 }
 
-impl Guest {
-    /// Returns the number of instances of the guest; 0 if it does not exist yet.
+impl ProblemService {
+    /// Returns the number of instances of the service; 0 if it does not exist yet.
     pub fn count(&self) -> usize {
-        usize::from(self.present) * (1 + self.partners.len())
+        usize::from(self.is_created) * (1 + self.partners.len())
     }
 
-    /// Returns the instances of the guest, by position in the cluster.
+    /// Returns the instances of the service, by position in the cluster.
     pub fn instances(&self) -> impl Iterator<Item = usize> {
         std::iter::once(self.instance).chain(self.partners.iter().copied())
     }
 
-    /// Returns `true` if a host is eligible, without regard to its other instances.
-    pub fn is_eligible_on(&self, host: usize) -> bool {
-        self.hosts.as_ref().is_none_or(|hosts| hosts[host])
+    /// Returns `true` if a node is eligible, without regard to its other instances.
+    pub fn is_eligible_on(&self, problem_node: usize) -> bool {
+        self.eligible_nodes.as_ref().is_none_or(|is_eligible| is_eligible[problem_node])
     }
 
-    /// Returns the number of spindles that the guest uses on a host.
-    pub fn spindles_on(&self, host: &Host) -> i64 {
-        self.spindles[usize::from(host.exclusive)]
+    /// Returns the number of spindles that the service uses on a node.
+    pub fn spindles_on(&self, problem_node: &ProblemNode) -> i64 {
+        self.spindles[usize::from(problem_node.has_exclusive_spindles)]
     }
 }
 
@@ -202,11 +202,11 @@ impl Guest {
 #[derive(Clone, Debug)]
 pub struct Problem {
     /// The nodes of the group.
-    pub hosts: Vec<Host>,
+    pub nodes: Vec<ProblemNode>,
     /// The instances of the group.
-    pub guests: Vec<Guest>,
-    /// Current placement of each guest.
-    pub start: Vec<Placement>,
+    pub services: Vec<ProblemService>,
+    /// Current placement of each service.
+    pub start_placements: Vec<Placement>,
     /// Number of exclusion tags.
     pub exclusion_tags: usize,
     /// Number of failure domains.
@@ -219,7 +219,7 @@ impl Problem {
     /// Returns `true` if an instance is on a node that is down. As in hbal, the limits of N+1, of disk that stays free and of
     /// virtual cpus do not keep it there (`Cluster.applyMoveEx`: forced if the old node is offline).
     pub fn must_leave(&self, placement: Placement) -> bool {
-        placement.nodes().any(|host| self.hosts[host].down)
+        placement.nodes().any(|problem_node| self.nodes[problem_node].is_down)
     }
 
     /// Builds the problem of one group of a cluster.
@@ -232,8 +232,8 @@ impl Problem {
         Problem::with_new_instance(cluster, groups, settings, None)
     }
 
-    /// Builds the problem with an additional instance that has no placement yet. It becomes the last guest, without an
-    /// entry in `start`.
+    /// Builds the problem with an additional instance that has no placement yet. It becomes the last service of the
+    /// problem, without an entry in `start_placements`.
     pub fn with_new_instance<'a>(
         cluster: &'a Cluster,
         groups: &[usize],
@@ -251,108 +251,117 @@ impl Problem {
         let location_prefixes = prefixes(cluster, "htools:nlocation:");
         let desired_prefixes = prefixes(cluster, "htools:desiredlocation:");
 
-        let mut exclusion = Numbers::default();
-        let mut locations = Numbers::default();
-        let hosts: Vec<Host> = positions
+        let mut exclusion = NameNumbers::default();
+        let mut locations = NameNumbers::default();
+        let problem_nodes: Vec<ProblemNode> = positions
             .keys()
             .map(|&index| {
                 let node = &cluster.nodes[index];
-                let tags = matching(&node.tags, &location_prefixes);
+                let tags = tags_with_prefix(&node.tags, &location_prefixes);
                 let drained = settings.drained.contains(&node.name);
-                host(cluster, settings, index, drained, tags.map(|tag| locations.of(tag)).collect())
+                build_node(
+                    cluster,
+                    settings,
+                    index,
+                    drained,
+                    tags.map(|tag| locations.get_or_insert(tag)).collect(),
+                )
             })
             .collect();
         let mut problem = Problem {
-            hosts,
-            guests: Vec::new(),
-            start: Vec::new(),
+            nodes: problem_nodes,
+            services: Vec::new(),
+            start_placements: Vec::new(),
             exclusion_tags: 0,
             locations: locations.0.len(),
             settings: settings.clone(),
         };
-        let mut tagged = |instance: &'a Instance, index: usize| {
-            let mut guest = guest(instance, index, settings);
-            guest.exclusion =
-                matching(&instance.tags, &exclusion_prefixes).map(|tag| exclusion.of(tag)).collect();
-            guest.desired = matching(&instance.tags, &desired_prefixes)
+        let mut build_tagged_service = |instance: &'a Instance, index: usize| {
+            let mut service = build_service(instance, index, settings);
+            service.exclusion = tags_with_prefix(&instance.tags, &exclusion_prefixes)
+                .map(|tag| exclusion.get_or_insert(tag))
+                .collect();
+            service.desired = tags_with_prefix(&instance.tags, &desired_prefixes)
                 .map(|tag| locations.0.get(tag).copied())
                 .collect();
-            guest
+            service
         };
         for (index, instance) in cluster.instances.iter().enumerate() {
             let Some(&primary) = positions.get(&instance.primary) else { continue };
             let secondary = instance.secondary.and_then(|node| positions.get(&node).copied());
             // An instance with its second copy in another group cannot move.
-            let split = instance.secondary.is_some() && secondary.is_none();
-            let mut guest = tagged(instance, index);
+            let is_split = instance.secondary.is_some() && secondary.is_none();
+            let mut service = build_tagged_service(instance, index);
             let placement = Placement { primary, secondary };
-            guest.movable = !split && may_move(instance, &guest, placement, &problem.hosts, settings);
+            service.is_movable =
+                !is_split && may_move(instance, &service, placement, &problem.nodes, settings);
             if let Some(constraints) = cluster.live_constraints.get(&index) {
-                let nodes = problem.hosts.iter().map(|host| host.node);
-                constraints.apply_to(&mut guest, instance, nodes, problem.hosts[primary].offline);
+                let nodes = problem.nodes.iter().map(|problem_node| problem_node.cluster_node);
+                constraints.apply_to(&mut service, instance, nodes, problem.nodes[primary].is_offline);
             }
-            problem.add_to_bases(instance, &guest, placement);
-            problem.guests.push(guest);
-            problem.start.push(placement);
+            problem.add_to_bases(instance, &service, placement);
+            problem.services.push(service);
+            problem.start_placements.push(placement);
         }
-        for host in &mut problem.hosts {
+        for problem_node in &mut problem.nodes {
             // If the reported free memory exceeds the total, the two were reported at different times, and the excess
             // is ignored. Used memory that no instance accounts for stays subtracted.
-            let node = &cluster.nodes[host.node];
-            host.memory_base = host.memory_base.min(node.memory_total - node.memory_own);
+            let node = &cluster.nodes[problem_node.cluster_node];
+            problem_node.memory_base = problem_node.memory_base.min(node.memory_total - node.memory_own);
         }
         let new_instance = new_instance.map(|(new_instance, constraints)| {
-            let mut guest = tagged(new_instance, cluster.instances.len());
+            let mut service = build_tagged_service(new_instance, cluster.instances.len());
             if let Some(constraints) = constraints {
                 constraints.apply_to(
-                    &mut guest,
+                    &mut service,
                     new_instance,
-                    problem.hosts.iter().map(|host| host.node),
+                    problem.nodes.iter().map(|problem_node| problem_node.cluster_node),
                     false,
                 );
             }
-            guest
+            service
         });
         problem.exclusion_tags = exclusion.0.len();
         problem.merge_units(&cluster.live_constraints);
-        problem.guests.extend(new_instance);
+        problem.services.extend(new_instance);
         problem
     }
 
     /// Begins at other placements, with the instances that may still move there.
     pub(super) fn restart_at(&mut self, placements: Vec<Placement>) {
         if self.settings.evacuate {
-            for (guest, placement) in self.guests.iter_mut().zip(&placements) {
-                guest.movable &= placement.nodes().any(|host| self.hosts[host].offline);
+            for (service, placement) in self.services.iter_mut().zip(&placements) {
+                service.is_movable &=
+                    placement.nodes().any(|problem_node| self.nodes[problem_node].is_offline);
             }
         }
-        self.start = placements;
+        self.start_placements = placements;
     }
 
-    /// Returns the name of a host's node.
-    pub fn node_name<'c>(&self, cluster: &'c Cluster, host: usize) -> &'c str {
-        &cluster.nodes[self.hosts[host].node].name
+    /// Returns the name of a node of the problem.
+    pub fn node_name<'c>(&self, cluster: &'c Cluster, problem_node: usize) -> &'c str {
+        &cluster.nodes[self.nodes[problem_node].cluster_node].name
     }
 
     /// Returns the name of an instance, followed after plus signs by the names of the instances that move with it.
-    pub fn instance_name(&self, cluster: &Cluster, guest: usize) -> String {
-        let names = self.guests[guest].instances().map(|at| cluster.instances[at].name.as_str());
+    pub fn instance_name(&self, cluster: &Cluster, service: usize) -> String {
+        let names = self.services[service].instances().map(|at| cluster.instances[at].name.as_str());
         names.collect::<Vec<_>>().join("+")
     }
 
-    /// Adds the use of an instance back to the bases of its hosts. A file contains free amounts with all instances
+    /// Adds the use of an instance back to the bases of its nodes. A file contains free amounts with all instances
     /// subtracted.
-    fn add_to_bases(&mut self, instance: &Instance, guest: &Guest, placement: Placement) {
+    fn add_to_bases(&mut self, instance: &Instance, service: &ProblemService, placement: Placement) {
         // In a file, the memory of stopped instances counts as free, regardless of the settings.
         if instance.status.is_running() && !instance.forthcoming {
-            self.hosts[placement.primary].memory_base += instance.memory;
-            self.hosts[placement.primary].memory_base_forthcoming += instance.memory;
+            self.nodes[placement.primary].memory_base += instance.memory;
+            self.nodes[placement.primary].memory_base_forthcoming += instance.memory;
         }
         for node in placement.nodes() {
-            let host = &mut self.hosts[node];
-            host.disk_base += guest.disk_used;
-            if host.exclusive && guest.present {
-                host.spindles_base -= guest.spindles_on(host);
+            let problem_node = &mut self.nodes[node];
+            problem_node.disk_base += service.disk_used;
+            if problem_node.has_exclusive_spindles && service.is_created {
+                problem_node.spindles_base -= service.spindles_on(problem_node);
             }
         }
     }
@@ -360,10 +369,11 @@ impl Problem {
 
 /// Numbers for names, in the order of their first use.
 #[derive(Default)]
-struct Numbers<'a>(BTreeMap<&'a str, usize>);
+struct NameNumbers<'a>(BTreeMap<&'a str, usize>);
 
-impl<'a> Numbers<'a> {
-    fn of(&mut self, name: &'a str) -> usize {
+impl<'a> NameNumbers<'a> {
+    /// Returns the number of a name, and assigns the next one to a new name.
+    fn get_or_insert(&mut self, name: &'a str) -> usize {
         let next = self.0.len();
         *self.0.entry(name).or_insert(next)
     }
@@ -380,7 +390,7 @@ fn prefixes(cluster: &Cluster, marker: &str) -> Vec<String> {
 }
 
 /// Returns the tags with one of these prefixes, without duplicates.
-fn matching<'a>(tags: &'a [String], prefixes: &[String]) -> impl Iterator<Item = &'a str> {
+fn tags_with_prefix<'a>(tags: &'a [String], prefixes: &[String]) -> impl Iterator<Item = &'a str> {
     let chosen: BTreeSet<&str> = tags
         .iter()
         .map(String::as_str)
@@ -390,7 +400,13 @@ fn matching<'a>(tags: &'a [String], prefixes: &[String]) -> impl Iterator<Item =
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "sizes and ratios are bounded where they are read")]
-fn host(cluster: &Cluster, settings: &Settings, index: usize, drained: bool, locations: Vec<usize>) -> Host {
+fn build_node(
+    cluster: &Cluster,
+    settings: &Settings,
+    index: usize,
+    drained: bool,
+    locations: Vec<usize>,
+) -> ProblemNode {
     let node: &Node = &cluster.nodes[index];
     let policy = cluster.policy(node.group);
     let vcpu_ratio = policy.map_or(DEFAULT_VCPU_RATIO, |policy| policy.vcpu_ratio);
@@ -398,11 +414,11 @@ fn host(cluster: &Cluster, settings: &Settings, index: usize, drained: bool, loc
     let positive = |size: i64| size.max(1) as f64;
     let spindles = positive(node.spindles);
     let prefixes = prefixes(cluster, "htools:migration:");
-    let migration_tags = matching(&node.tags, &prefixes).map(str::to_owned).collect();
-    Host {
-        node: index,
-        offline: node.role == Role::Offline || drained,
-        down: node.role == Role::Offline,
+    let migration_tags = tags_with_prefix(&node.tags, &prefixes).map(str::to_owned).collect();
+    ProblemNode {
+        cluster_node: index,
+        is_offline: node.role == Role::Offline || drained,
+        is_down: node.role == Role::Offline,
         memory_total: positive(node.memory_total),
         memory_base: node.memory_free,
         memory_base_forthcoming: node.memory_free,
@@ -411,14 +427,14 @@ fn host(cluster: &Cluster, settings: &Settings, index: usize, drained: bool, loc
         cpus: positive(node.cpus),
         cpu_speed: node.cpu_speed,
         cpus_own: node.cpus_own,
-        exclusive: node.exclusive_storage,
+        has_exclusive_spindles: node.exclusive_storage,
         spindles_total: spindles,
         spindles: spindles * spindle_ratio,
         spindles_base: if node.exclusive_storage { node.spindles - node.spindles_free } else { 0 },
         accepted_migration_tags: accepted_migrations(cluster, &migration_tags),
         migration_tags,
-        vcpus_most: (positive(node.cpus) * settings.max_cpu.unwrap_or(vcpu_ratio)).floor() as i64,
-        disk_least: (positive(node.disk_total) * settings.min_disk).ceil() as i64,
+        vcpus_max: (positive(node.cpus) * settings.max_cpu.unwrap_or(vcpu_ratio)).floor() as i64,
+        disk_min: (positive(node.disk_total) * settings.min_disk).ceil() as i64,
         locations,
     }
 }
@@ -432,16 +448,16 @@ fn accepted_migrations(cluster: &Cluster, own: &BTreeSet<String>) -> BTreeSet<St
     own.iter().cloned().chain(allowed).collect()
 }
 
-fn guest(instance: &Instance, index: usize, settings: &Settings) -> Guest {
+fn build_service(instance: &Instance, index: usize, settings: &Settings) -> ProblemService {
     let present = i64::from(!instance.forthcoming);
     let online = i64::from(!instance.status.is_offline());
     let running = i64::from(instance.status.is_running() || (settings.count_down_memory && online == 1));
     let on_disk = i64::from(instance.template.uses_node_disk());
     let reserves = i64::from(instance.auto_balance && instance.template.reach() == Reach::Replicated);
-    Guest {
+    ProblemService {
         instance: index,
         reach: instance.template.reach(),
-        movable: true,
+        is_movable: true,
         memory: instance.memory * online,
         memory_used: instance.memory * running * present,
         memory_forthcoming: instance.memory,
@@ -452,11 +468,11 @@ fn guest(instance: &Instance, index: usize, settings: &Settings) -> Guest {
         vcpus_forthcoming: instance.vcpus * online,
         spindles: [instance.spindle_use * on_disk, instance.disk_spindles.unwrap_or(0) * on_disk],
         load: if settings.ignore_load || instance.forthcoming { [0; 4] } else { instance.load },
-        present: !instance.forthcoming,
+        is_created: !instance.forthcoming,
         exclusion: Vec::new(),
         desired: Vec::new(),
         partners: Vec::new(),
-        hosts: None,
+        eligible_nodes: None,
         can_copy_disk: true,
     }
 }
@@ -464,15 +480,15 @@ fn guest(instance: &Instance, index: usize, settings: &Settings) -> Guest {
 /// Returns `true` if the settings allow an instance to move.
 fn may_move(
     instance: &Instance,
-    guest: &Guest,
+    service: &ProblemService,
     placement: Placement,
-    hosts: &[Host],
+    problem_nodes: &[ProblemNode],
     settings: &Settings,
 ) -> bool {
-    let leaves = |node: usize| hosts[node].offline;
-    let named = |names: &BTreeSet<String>| names.contains(&instance.name);
-    guest.reach != Reach::Local
-        && settings.selected.as_ref().is_none_or(named)
-        && !named(&settings.excluded)
-        && (!settings.evacuate || placement.nodes().any(leaves))
+    let is_to_be_emptied = |node: usize| problem_nodes[node].is_offline;
+    let is_named_in = |names: &BTreeSet<String>| names.contains(&instance.name);
+    service.reach != Reach::Local
+        && settings.selected.as_ref().is_none_or(is_named_in)
+        && !is_named_in(&settings.excluded)
+        && (!settings.evacuate || placement.nodes().any(is_to_be_emptied))
 }

@@ -10,11 +10,11 @@ use super::random::Random;
 /// Returns a cluster, determined by the seed.
 pub(super) fn sample(seed: u64) -> Cluster {
     let mut random = Random::new(seed);
-    let count = 2 + random.below(7);
-    let memory = [4096, 8192, 20000][random.below(3)];
-    let offline = random.below(3) == 0 && count > 3;
-    let domains = random.below(2) == 0;
-    let tagged = random.below(2) == 0;
+    let count = 2 + random.draw_below(7);
+    let memory = [4096, 8192, 20000][random.draw_below(3)];
+    let offline = random.draw_below(3) == 0 && count > 3;
+    let domains = random.draw_below(2) == 0;
+    let tagged = random.draw_below(2) == 0;
     let exclusive = seed.is_multiple_of(3);
     let node = |index: usize| Node {
         name: format!("n{index}"),
@@ -51,7 +51,7 @@ pub(super) fn sample(seed: u64) -> Cluster {
     if domains {
         cluster.tags.extend(["htools:nlocation:rack".to_owned(), "htools:desiredlocation:rack".to_owned()]);
     }
-    for index in 0..random.below(6 * count) {
+    for index in 0..random.draw_below(6 * count) {
         let instance = instance(index, count, tagged, domains, &mut random);
         let primary = &mut cluster.nodes[instance.primary];
         if primary.memory_free <= instance.memory || primary.disk_free <= instance.disk {
@@ -95,9 +95,9 @@ pub(super) fn sample_of_kind(kind: Kind, seed: u64) -> Cluster {
         (0..8).map(|node| if kind == Kind::Uneven && node % 3 == 0 { 65_536 } else { 32_768 }).collect();
     let (mut memory_free, mut disk_free) = (memory.clone(), vec![1_000_000; 8]);
     for index in 0..32 {
-        let (primary, size) = (random.below(8), [512, 1024, 2048][random.below(3)]);
-        let secondary = (primary + 1 + random.below(7)) % 8;
-        let replicated = kind != Kind::Shared && (kind != Kind::Mixed || random.below(2) == 0);
+        let (primary, size) = (random.draw_below(8), [512, 1024, 2048][random.draw_below(3)]);
+        let secondary = (primary + 1 + random.draw_below(7)) % 8;
+        let replicated = kind != Kind::Shared && (kind != Kind::Mixed || random.draw_below(2) == 0);
         memory_free[primary] -= size;
         let (second, template) = if replicated {
             disk_free[primary] -= 4 * size;
@@ -123,13 +123,13 @@ pub(super) fn sample_of_kind(kind: Kind, seed: u64) -> Cluster {
 fn bind(cluster: &mut Cluster, random: &mut Random) {
     let count = cluster.nodes.len();
     for (at, instance) in cluster.instances.iter().enumerate() {
-        let avoided = random.below(count);
+        let avoided = random.draw_below(count);
         let unit = instance.primary * count + instance.secondary.unwrap_or(instance.primary);
         let constraints = LiveConstraints {
             nodes: (0..count).filter(|node| *node != avoided).collect(),
-            immovable_reason: (random.below(8) == 0).then_some("of a reason"),
-            unit: (random.below(3) == 0).then_some(unit),
-            can_copy_disk: random.below(3) > 0,
+            immovable_reason: (random.draw_below(8) == 0).then_some("of a reason"),
+            unit: (random.draw_below(3) == 0).then_some(unit),
+            can_copy_disk: random.draw_below(3) > 0,
             ..LiveConstraints::default()
         };
         cluster.live_constraints.insert(at, constraints);
@@ -138,23 +138,23 @@ fn bind(cluster: &mut Cluster, random: &mut Random) {
 
 fn instance(index: usize, count: usize, tagged: bool, domains: bool, random: &mut Random) -> Instance {
     let templates = [Template::Drbd, Template::Drbd, Template::Drbd, Template::External, Template::Plain];
-    let template = templates[random.below(templates.len())];
-    let size = [128, 256, 512, 1024][random.below(4)];
-    let primary = random.below(count);
-    let other = (primary + 1 + random.below(count - 1)) % count;
+    let template = templates[random.draw_below(templates.len())];
+    let size = [128, 256, 512, 1024][random.draw_below(4)];
+    let primary = random.draw_below(count);
+    let other = (primary + 1 + random.draw_below(count - 1)) % count;
     let statuses =
         [Status::Running, Status::Running, Status::Running, Status::AdminDown, Status::AdminOffline];
     let mut tags = Vec::new();
-    if tagged && random.below(3) == 0 {
-        tags.push(format!("web:{}", random.below(4)));
+    if tagged && random.draw_below(3) == 0 {
+        tags.push(format!("web:{}", random.draw_below(4)));
     }
-    if domains && random.below(4) == 0 {
-        tags.push(format!("rack:{}", random.below(3)));
+    if domains && random.draw_below(4) == 0 {
+        tags.push(format!("rack:{}", random.draw_below(3)));
     }
     let mut load = DEFAULT_LOAD;
-    if random.below(3) == 0 {
+    if random.draw_below(3) == 0 {
         for part in &mut load {
-            *part = LOAD_UNIT / 100 * i64::try_from(random.below(100)).unwrap();
+            *part = LOAD_UNIT / 100 * i64::try_from(random.draw_below(100)).unwrap();
         }
     }
     Instance {
@@ -162,15 +162,15 @@ fn instance(index: usize, count: usize, tagged: bool, domains: bool, random: &mu
         memory: size,
         disk: size * 4,
         vcpus: 1 + size / 512,
-        status: statuses[random.below(statuses.len())],
-        auto_balance: random.below(5) > 0,
+        status: statuses[random.draw_below(statuses.len())],
+        auto_balance: random.draw_below(5) > 0,
         primary,
         secondary: (template == Template::Drbd).then_some(other),
         template,
         tags,
         spindle_use: 1,
         disk_spindles: Some(i64::from(size > 256)),
-        forthcoming: random.below(15) == 0,
+        forthcoming: random.draw_below(15) == 0,
         load,
     }
 }

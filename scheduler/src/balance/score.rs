@@ -1,7 +1,7 @@
 //! The score of a placement by its definition: the plain function against which all faster ones are checked.
 
 use super::model::LOAD_UNIT;
-use super::problem::{Guest, Host, Placement, Problem};
+use super::problem::{Placement, Problem, ProblemNode, ProblemService};
 use std::collections::BTreeMap;
 
 /// A value in the score, with its weight.
@@ -79,15 +79,15 @@ pub struct Usage {
 /// Returns the least possible part of the score for the memory that nodes reserve for their peers (`optimalCVScore` of
 /// hbal): if every node reserves an equal part of what the failure of one node brings.
 pub fn optimum(problem: &Problem) -> f64 {
-    let peers = problem.hosts.len().saturating_sub(1).max(1) as f64;
-    let memory: f64 = problem.hosts.iter().map(|host| host.memory_total).sum();
-    let reserved: i64 = problem.guests.iter().map(|guest| guest.memory_reserved).sum();
+    let peers = problem.nodes.len().saturating_sub(1).max(1) as f64;
+    let memory: f64 = problem.nodes.iter().map(|node| node.memory_total).sum();
+    let reserved: i64 = problem.services.iter().map(|service| service.memory_reserved).sum();
     if memory > 0.0 { 0.25 * reserved as f64 / peers / memory } else { 0.0 }
 }
 
 /// Returns `true` if a node exceeds its policy: the ratio of virtual cpus, or of uses of its spindles.
-pub fn violates_policy(host: &Host, usage: &Usage) -> bool {
-    usage.vcpus > host.vcpus_most || host.lacks_spindles(usage.spindles)
+pub fn violates_policy(node: &ProblemNode, usage: &Usage) -> bool {
+    usage.vcpus > node.vcpus_max || node.lacks_spindles(usage.spindles)
 }
 
 impl Usage {
@@ -100,46 +100,46 @@ impl Usage {
 /// Computes the usage of each node.
 pub fn usages(problem: &Problem, placements: &[Placement]) -> Vec<Usage> {
     let mut usages: Vec<Usage> = problem
-        .hosts
+        .nodes
         .iter()
-        .map(|host| Usage {
-            memory_free: host.memory_base,
-            memory_free_forthcoming: host.memory_base_forthcoming,
-            disk_free: host.disk_base,
-            disk_free_forthcoming: host.disk_base,
-            vcpus: host.cpus_own,
-            vcpus_forthcoming: host.cpus_own,
-            spindles: host.spindles_base,
-            spindles_forthcoming: host.spindles_base,
+        .map(|node| Usage {
+            memory_free: node.memory_base,
+            memory_free_forthcoming: node.memory_base_forthcoming,
+            disk_free: node.disk_base,
+            disk_free_forthcoming: node.disk_base,
+            vcpus: node.cpus_own,
+            vcpus_forthcoming: node.cpus_own,
+            spindles: node.spindles_base,
+            spindles_forthcoming: node.spindles_base,
             ..Usage::default()
         })
         .collect();
-    let mut sent: BTreeMap<(usize, usize), i64> = BTreeMap::new();
-    for (guest, placement) in problem.guests.iter().zip(placements) {
+    let mut memory_sent: BTreeMap<(usize, usize), i64> = BTreeMap::new();
+    for (service, placement) in problem.services.iter().zip(placements) {
         let usage = &mut usages[placement.primary];
-        usage.memory_free -= guest.memory_used;
-        usage.memory_free_forthcoming -= guest.memory_forthcoming;
-        usage.vcpus += guest.vcpus;
-        usage.vcpus_forthcoming += guest.vcpus_forthcoming;
-        for (sum, load) in usage.load.iter_mut().zip(guest.load) {
+        usage.memory_free -= service.memory_used;
+        usage.memory_free_forthcoming -= service.memory_forthcoming;
+        usage.vcpus += service.vcpus;
+        usage.vcpus_forthcoming += service.vcpus_forthcoming;
+        for (sum, load) in usage.load.iter_mut().zip(service.load) {
             *sum += load;
         }
-        usage.primaries += guest.count();
+        usage.primaries += service.count();
         for node in placement.nodes() {
             let usage = &mut usages[node];
-            usage.disk_free -= guest.disk_used;
-            usage.disk_free_forthcoming -= guest.disk_forthcoming;
-            let spindles = guest.spindles_on(&problem.hosts[node]);
-            usage.spindles += if guest.present { spindles } else { 0 };
+            usage.disk_free -= service.disk_used;
+            usage.disk_free_forthcoming -= service.disk_forthcoming;
+            let spindles = service.spindles_on(&problem.nodes[node]);
+            usage.spindles += if service.is_created { spindles } else { 0 };
             usage.spindles_forthcoming += spindles;
         }
         if let Some(secondary) = placement.secondary {
-            usages[secondary].load[2] += guest.load[2];
-            usages[secondary].secondaries += guest.count();
-            *sent.entry((secondary, placement.primary)).or_default() += guest.memory_reserved;
+            usages[secondary].load[2] += service.load[2];
+            usages[secondary].secondaries += service.count();
+            *memory_sent.entry((secondary, placement.primary)).or_default() += service.memory_reserved;
         }
     }
-    for ((secondary, _), memory) in sent {
+    for ((secondary, _), memory) in memory_sent {
         let reserved = &mut usages[secondary].memory_reserved;
         *reserved = memory.max(*reserved);
     }
@@ -149,36 +149,39 @@ pub fn usages(problem: &Problem, placements: &[Placement]) -> Vec<Usage> {
 /// Computes the values of a placement, in the order of [`VALUES`].
 pub fn values(problem: &Problem, placements: &[Placement]) -> [f64; 20] {
     let usages = usages(problem, placements);
-    let online: Vec<_> = problem.hosts.iter().zip(&usages).filter(|(host, _)| !host.offline).collect();
-    let offline: Vec<_> = problem.hosts.iter().zip(&usages).filter(|(host, _)| host.offline).collect();
-    let over = |share: &dyn Fn(&Host, &Usage) -> f64| {
-        let shares: Vec<f64> = online.iter().map(|(host, usage)| share(host, usage)).collect();
+    let online: Vec<_> = problem.nodes.iter().zip(&usages).filter(|(node, _)| !node.is_offline).collect();
+    let offline: Vec<_> = problem.nodes.iter().zip(&usages).filter(|(node, _)| node.is_offline).collect();
+    let deviation_and_sum = |share: &dyn Fn(&ProblemNode, &Usage) -> f64| {
+        let shares: Vec<f64> = online.iter().map(|(node, usage)| share(node, usage)).collect();
         (deviation(&shares), shares.iter().sum::<f64>())
     };
-    let sd = |share: &dyn Fn(&Host, &Usage) -> f64| over(share).0;
-    let load = |kind: usize| sd(&|_, usage| usage.load[kind] as f64 / LOAD_UNIT as f64);
-    let instances = |(_, usage): &(&Host, &Usage)| usage.primaries + usage.secondaries;
-    let failing = online.iter().filter(|(_, usage): &&(&Host, &Usage)| usage.fails_n1());
-    let (reserved, reserved_total) = over(&|host, usage| usage.memory_reserved as f64 / host.memory_total);
+    let deviation_of = |share: &dyn Fn(&ProblemNode, &Usage) -> f64| deviation_and_sum(share).0;
+    let load = |kind: usize| deviation_of(&|_, usage| usage.load[kind] as f64 / LOAD_UNIT as f64);
+    let instances = |(_, usage): &(&ProblemNode, &Usage)| usage.primaries + usage.secondaries;
+    let failing = online.iter().filter(|(_, usage): &&(&ProblemNode, &Usage)| usage.fails_n1());
+    let (reserved, reserved_total) =
+        deviation_and_sum(&|node, usage| usage.memory_reserved as f64 / node.memory_total);
     let (clashes, location_clashes) = clashes(problem, placements);
     [
-        sd(&|host, usage| usage.memory_free as f64 / host.memory_total),
-        sd(&|host, usage| free_disk_share(host, usage.disk_free, usage.spindles)),
+        deviation_of(&|node, usage| usage.memory_free as f64 / node.memory_total),
+        deviation_of(&|node, usage| free_disk_share(node, usage.disk_free, usage.spindles)),
         failing.map(instances).sum::<usize>() as f64,
         reserved,
         offline.iter().map(instances).sum::<usize>() as f64,
         offline.iter().map(|(_, usage)| usage.primaries).sum::<usize>() as f64,
-        sd(&|host, usage| usage.vcpus as f64 / (host.cpus * host.cpu_speed)),
+        deviation_of(&|node, usage| usage.vcpus as f64 / (node.cpus * node.cpu_speed)),
         load(0),
         load(1),
         load(2),
         load(3),
         clashes as f64,
-        sd(&|host, usage| spindle_share(host, usage.spindles)),
-        sd(&|host, usage| usage.memory_free_forthcoming as f64 / host.memory_total),
-        sd(&|host, usage| free_disk_share(host, usage.disk_free_forthcoming, usage.spindles_forthcoming)),
-        sd(&|host, usage| usage.vcpus_forthcoming as f64 / (host.cpus * host.cpu_speed)),
-        sd(&|host, usage| spindle_share(host, usage.spindles_forthcoming)),
+        deviation_of(&|node, usage| spindle_share(node, usage.spindles)),
+        deviation_of(&|node, usage| usage.memory_free_forthcoming as f64 / node.memory_total),
+        deviation_of(&|node, usage| {
+            free_disk_share(node, usage.disk_free_forthcoming, usage.spindles_forthcoming)
+        }),
+        deviation_of(&|node, usage| usage.vcpus_forthcoming as f64 / (node.cpus * node.cpu_speed)),
+        deviation_of(&|node, usage| spindle_share(node, usage.spindles_forthcoming)),
         misplaced(problem, placements) as f64,
         location_clashes as f64,
         reserved_total,
@@ -186,17 +189,17 @@ pub fn values(problem: &Problem, placements: &[Placement]) -> [f64; 20] {
 }
 
 /// Returns the free share of a node's disk, or of its spindles if they are exclusive.
-fn free_disk_share(host: &Host, disk_free: i64, spindles_used: i64) -> f64 {
-    if host.exclusive {
-        (host.spindles_total - spindles_used as f64) / host.spindles_total
+fn free_disk_share(node: &ProblemNode, disk_free: i64, spindles_used: i64) -> f64 {
+    if node.has_exclusive_spindles {
+        (node.spindles_total - spindles_used as f64) / node.spindles_total
     } else {
-        disk_free as f64 / host.disk_total
+        disk_free as f64 / node.disk_total
     }
 }
 
 /// Returns the used share of a node's spindle uses; exclusive spindles count as disk instead.
-fn spindle_share(host: &Host, used: i64) -> f64 {
-    if host.exclusive { 0.0 } else { used as f64 / host.spindles }
+fn spindle_share(node: &ProblemNode, used: i64) -> f64 {
+    if node.has_exclusive_spindles { 0.0 } else { used as f64 / node.spindles }
 }
 
 /// Computes the population standard deviation.
@@ -213,14 +216,14 @@ fn deviation(numbers: &[f64]) -> f64 {
 fn clashes(problem: &Problem, placements: &[Placement]) -> (usize, usize) {
     let mut on_node: BTreeMap<(usize, usize), usize> = BTreeMap::new();
     let mut in_domain: BTreeMap<(usize, usize), usize> = BTreeMap::new();
-    for (guest, placement) in problem.guests.iter().zip(placements) {
-        let host = &problem.hosts[placement.primary];
-        if host.offline {
+    for (service, placement) in problem.services.iter().zip(placements) {
+        let node = &problem.nodes[placement.primary];
+        if node.is_offline {
             continue;
         }
-        for &tag in &guest.exclusion {
+        for &tag in &service.exclusion {
             *on_node.entry((placement.primary, tag)).or_default() += 1;
-            for &location in &host.locations {
+            for &location in &node.locations {
                 *in_domain.entry((location, tag)).or_default() += 1;
             }
         }
@@ -232,16 +235,20 @@ fn clashes(problem: &Problem, placements: &[Placement]) -> (usize, usize) {
 /// Counts the failure domains that contain both copies of an instance, and the desired domains in which an instance does
 /// not run. As in hbal, instances with an offline primary do not count.
 fn misplaced(problem: &Problem, placements: &[Placement]) -> usize {
-    let locations = |node: usize| &problem.hosts[node].locations;
-    let instance = |(guest, placement): (&Guest, &Placement)| {
+    let locations = |node: usize| &problem.nodes[node].locations;
+    let misplaced_count = |(service, placement): (&ProblemService, &Placement)| {
         let primary = locations(placement.primary);
         let shared = placement.secondary.map_or(0, |secondary| {
             locations(secondary).iter().filter(|location| primary.contains(location)).count()
         });
-        let missed =
-            guest.desired.iter().filter(|wish| !wish.is_some_and(|wish| primary.contains(&wish))).count();
-        shared + missed
+        let missed_domains = service
+            .desired
+            .iter()
+            .filter(|domain| !domain.is_some_and(|domain| primary.contains(&domain)))
+            .count();
+        shared + missed_domains
     };
-    let online = |(_, placement): &(&Guest, &Placement)| !problem.hosts[placement.primary].offline;
-    problem.guests.iter().zip(placements).filter(online).map(instance).sum()
+    let has_online_primary =
+        |(_, placement): &(&ProblemService, &Placement)| !problem.nodes[placement.primary].is_offline;
+    problem.services.iter().zip(placements).filter(has_online_primary).map(misplaced_count).sum()
 }

@@ -4,7 +4,7 @@
 use super::anneal::{SearchLimits, anneal};
 use super::greedy::{MIN_GAIN, approximate_steepest, polish, steepest};
 use super::order::Order;
-use super::plan::{Plan, Step, step};
+use super::plan::{Plan, Step, make_step};
 use super::problem::{Placement, Problem};
 use super::random::Random;
 use super::state::State;
@@ -87,12 +87,12 @@ const BALANCED_GAIN_SHARE: f64 = 0.01;
 /// result gains less.
 pub fn search(problem: &Problem, goal: &Goal, time: &TimeLimit<'_>) -> Plan {
     let mut plan = search_once(problem, goal, time);
-    let mut from = problem.clone();
-    while !plan.steps.is_empty() && plan.steps.len() < goal.max_length && !time.has_cut() {
-        from.restart_at(plan.placements(problem));
-        let rest = Goal { max_length: goal.max_length - plan.steps.len(), ..*goal };
-        let next = search_once(&from, &rest, time);
-        if next.start - next.end() < goal.min_gain.max(MIN_GAIN) {
+    let mut remaining_problem = problem.clone();
+    while !plan.steps.is_empty() && plan.steps.len() < goal.max_length && !time.has_reached_limit() {
+        remaining_problem.restart_at(plan.placements(problem));
+        let remaining_goal = Goal { max_length: goal.max_length - plan.steps.len(), ..*goal };
+        let next = search_once(&remaining_problem, &remaining_goal, time);
+        if next.start_score - next.end_score() < goal.min_gain.max(MIN_GAIN) {
             break;
         }
         plan.steps.extend(next.steps);
@@ -103,40 +103,40 @@ pub fn search(problem: &Problem, goal: &Goal, time: &TimeLimit<'_>) -> Plan {
 /// Searches once, by single steps and beyond them.
 fn search_once(problem: &Problem, goal: &Goal, time: &TimeLimit<'_>) -> Plan {
     let mut random = Random::new(goal.seed);
-    let mut state = State::new(problem, &problem.start);
+    let mut state = State::new(problem, &problem.start_placements);
     let start = state.score();
     if start < goal.min_score || goal.max_length == 0 {
-        return Plan { start, steps: Vec::new() };
+        return Plan { start_score: start, steps: Vec::new() };
     }
-    let greedy = by_single_steps(&mut state, goal, &mut random, time);
-    let online = problem.hosts.iter().filter(|host| !host.offline).count();
+    let greedy = search_by_single_steps(&mut state, goal, &mut random, time);
+    let online = problem.nodes.iter().filter(|node| !node.is_offline).count();
     let limits = SearchLimits {
         min_gain_per_copy: COPY_PRICE / online.max(1) as f64,
-        evaluations: goal.evaluations.unwrap_or_else(|| default_evaluations(problem.guests.len())),
+        evaluations: goal.evaluations.unwrap_or_else(|| default_evaluations(problem.services.len())),
     };
     let final_search = FinalPlacementSearch { problem, start_placements: state.placements(), limits, goal };
-    let annealed = if problem.guests.len() <= MAX_INSTANCES_FOR_TWO_THREADS {
+    let annealed = if problem.services.len() <= MAX_INSTANCES_FOR_TWO_THREADS {
         final_search.search_in_two_threads(&mut random, time)
     } else {
         final_search.search_once(&mut random, time)
     };
     let greedy = finish(problem, greedy, goal);
-    let balanced = start - greedy.end() < BALANCED_GAIN_SHARE * start;
-    let better = if balanced {
+    let was_balanced = start - greedy.end_score() < BALANCED_GAIN_SHARE * start;
+    let is_better = if was_balanced {
         limits.cost(&annealed) <= limits.cost(&greedy)
     } else {
-        annealed.end() <= greedy.end()
+        annealed.end_score() <= greedy.end_score()
     };
     let is_kept = goal.keeps_single_steps
-        && annealed.end() >= greedy.end() - MIN_GAIN
+        && annealed.end_score() >= greedy.end_score() - MIN_GAIN
         && greedy.steps.len() <= annealed.steps.len();
-    let is_chosen = better && !is_kept && !leaves_other_instances(problem, &annealed, &greedy);
+    let is_chosen = is_better && !is_kept && !leaves_other_instances(problem, &annealed, &greedy);
     if is_chosen { annealed } else { greedy }
 }
 
 /// Returns `true` if the plan leaves an instance on an offline node that the other plan moves away.
 fn leaves_other_instances(problem: &Problem, plan: &Plan, other: &Plan) -> bool {
-    let is_left = |placement: Placement| placement.nodes().any(|host| problem.hosts[host].offline);
+    let is_left = |placement: Placement| placement.nodes().any(|node| problem.nodes[node].is_offline);
     let mut placements = plan.placements(problem).into_iter().zip(other.placements(problem));
     placements.any(|(one, other)| is_left(one) && !is_left(other))
 }
@@ -173,12 +173,12 @@ impl FinalPlacementSearch<'_> {
     /// Returns the plan that leads to these placements.
     fn plan_to(self, targets: &[Placement], random: &mut Random, time: &TimeLimit<'_>) -> Plan {
         let FinalPlacementSearch { problem, limits, goal, .. } = self;
-        let begin = State::new(problem, &problem.start);
+        let begin = State::new(problem, &problem.start_placements);
         let start = begin.score();
         let run = |order: &Order| {
             let steps = order.run(&mut begin.clone(), targets);
-            let plan = finish(problem, Plan { start, steps: steps.clone() }, goal);
-            let is_small = problem.guests.len() <= MAX_INSTANCES_WITHOUT_RISES;
+            let plan = finish(problem, Plan { start_score: start, steps: steps.clone() }, goal);
+            let is_small = problem.services.len() <= MAX_INSTANCES_WITHOUT_RISES;
             (if is_small { truncate_before_rise(plan) } else { plan }, steps)
         };
         let (mut plan, steps) = run(&Order::descending(&begin, targets));
@@ -186,7 +186,7 @@ impl FinalPlacementSearch<'_> {
         let rises = scores().zip(scores().skip(1)).any(|(before, after)| after > before + MIN_GAIN);
         if let Some(gentle) = rises.then(|| Order::gentle(&begin, targets)).flatten() {
             let (other, _) = run(&gentle);
-            if other.end() <= plan.end() + MIN_GAIN {
+            if other.end_score() <= plan.end_score() + MIN_GAIN {
                 plan = other;
             }
         }
@@ -198,14 +198,14 @@ impl FinalPlacementSearch<'_> {
     /// Returns the best plan of several searches with different random numbers.
     fn search_repeatedly(self, random: &mut Random, time: &TimeLimit<'_>) -> Plan {
         let mut best = self.search_once(random, time);
-        for _ in 1..(REPEATED_INSTANCES / self.problem.guests.len().max(1)).clamp(1, MAX_REPETITIONS) {
-            if time.has_cut() {
+        for _ in 1..(REPEATED_INSTANCES / self.problem.services.len().max(1)).clamp(1, MAX_REPETITIONS) {
+            if time.has_reached_limit() {
                 break;
             }
             // The steps to placements of a higher cost cannot be a better plan.
             let (targets, cost) = self.find_targets(random, time);
             if cost < self.limits.cost(&best) - MIN_GAIN {
-                best = self.better(best, self.plan_to(&targets, random, time));
+                best = self.cheaper_plan(best, self.plan_to(&targets, random, time));
             }
         }
         best
@@ -213,43 +213,48 @@ impl FinalPlacementSearch<'_> {
 
     /// Returns the better plan of searches in two threads. The result does not depend on the number of cores.
     fn search_in_two_threads(self, random: &mut Random, time: &TimeLimit<'_>) -> Plan {
-        let mut other_random = Random::new(random.next_bits());
+        let mut other_random = Random::new(random.draw_bits());
         let (one, other) = run_in_parallel(
             || self.search_repeatedly(random, time),
             || self.search_repeatedly(&mut other_random, time),
         );
-        self.better(one, other)
+        self.cheaper_plan(one, other)
     }
 
     /// Returns the plan with the lower cost; the first of equal ones.
-    fn better(self, one: Plan, other: Plan) -> Plan {
+    fn cheaper_plan(self, one: Plan, other: Plan) -> Plan {
         if self.limits.cost(&other) < self.limits.cost(&one) { other } else { one }
     }
 }
 
 /// Returns the plan by single steps. Takes the best step each time if the cluster is small enough.
-fn by_single_steps(state: &mut State<'_>, goal: &Goal, random: &mut Random, time: &TimeLimit<'_>) -> Plan {
+fn search_by_single_steps(
+    state: &mut State<'_>,
+    goal: &Goal,
+    random: &mut Random,
+    time: &TimeLimit<'_>,
+) -> Plan {
     let start = state.score();
-    let (guests, hosts) = (state.problem().guests.len(), state.problem().hosts.len());
+    let (services, nodes) = (state.problem().services.len(), state.problem().nodes.len());
     // About half of the instances move. Before each step, every instance could move in four ways through every node.
-    let steps = if (guests * guests * 2).saturating_mul(hosts) <= MAX_EXAMINED_STEPS {
+    let steps = if (services * services * 2).saturating_mul(nodes) <= MAX_EXAMINED_STEPS {
         steepest(state, goal.max_length, time)
     } else {
         approximate_steepest(state, random, goal.max_length, time)
     };
-    Plan { start, steps }
+    Plan { start_score: start, steps }
 }
 
 /// Truncates a plan before a score that is exceeded later, unless the plan could as well end there. A plan that is
 /// interrupted at that score cannot be continued, because no step may end above the initial score.
 fn truncate_before_rise(mut plan: Plan) -> Plan {
-    let (mut later, end) = (plan.end(), plan.end());
+    let (mut max_later_score, end_score) = (plan.end_score(), plan.end_score());
     let mut length = plan.steps.len();
     for (index, step) in plan.steps.iter().enumerate().rev() {
-        if later > step.score + MIN_GAIN && step.score > end * CONTINUED_RATIO {
+        if max_later_score > step.score + MIN_GAIN && step.score > end_score * CONTINUED_RATIO {
             length = index + 1;
         }
-        later = later.max(step.score);
+        max_later_score = max_later_score.max(step.score);
     }
     plan.steps.truncate(length);
     plan
@@ -266,24 +271,24 @@ fn without_small_gains(problem: &Problem, mut plan: Plan, goal: &Goal) -> Plan {
     let gains_enough =
         |before: f64, after: f64| before >= goal.min_gain_limit || before - after >= goal.min_gain;
     let scores = plan.steps.iter().map(|step| step.score);
-    if std::iter::once(plan.start)
+    if std::iter::once(plan.start_score)
         .chain(scores.clone())
         .zip(scores)
         .all(|(before, after)| gains_enough(before, after))
     {
         return plan;
     }
-    let mut state = State::new(problem, &problem.start);
-    let made = plan.steps.iter().filter_map(|Step { guest, to, .. }| {
-        let (before, from) = (state.score(), state.placement(*guest));
-        let done = step(&mut state, *guest, *to)?;
-        if gains_enough(before, done.score) {
-            return Some(done);
+    let mut state = State::new(problem, &problem.start_placements);
+    let kept_steps = plan.steps.iter().filter_map(|Step { service, to, .. }| {
+        let (before, from) = (state.score(), state.placement(*service));
+        let made_step = make_step(&mut state, *service, *to)?;
+        if gains_enough(before, made_step.score) {
+            return Some(made_step);
         }
-        state.restore(*guest, from);
+        state.restore(*service, from);
         None
     });
-    plan.steps = made.collect();
+    plan.steps = kept_steps.collect();
     plan
 }
 
@@ -291,13 +296,13 @@ fn without_small_gains(problem: &Problem, mut plan: Plan, goal: &Goal) -> Plan {
 /// So a plan can be interrupted after any step without harm.
 fn truncate_at_best(mut plan: Plan, goal: &Goal) -> Plan {
     plan.steps.truncate(goal.max_length);
-    if let Some(worse) = plan.steps.iter().position(|step| step.score > plan.start + MIN_GAIN) {
-        plan.steps.truncate(worse);
+    if let Some(first_worse) = plan.steps.iter().position(|step| step.score > plan.start_score + MIN_GAIN) {
+        plan.steps.truncate(first_worse);
     }
-    if let Some(enough) = plan.steps.iter().position(|step| step.score < goal.min_score) {
-        plan.steps.truncate(enough + 1);
+    if let Some(first_good_enough) = plan.steps.iter().position(|step| step.score < goal.min_score) {
+        plan.steps.truncate(first_good_enough + 1);
     }
-    let mut best = (plan.start, 0);
+    let mut best = (plan.start_score, 0);
     for (index, step) in plan.steps.iter().enumerate() {
         if step.score < best.0 - MIN_GAIN {
             best = (step.score, index + 1);
@@ -319,8 +324,10 @@ mod tests {
         let length = |scores: &[f64]| {
             let at = |primary| Placement { primary, secondary: None };
             let step =
-                |&score: &f64| Step { guest: 0, from: at(0), to: at(1), kind: StepKind::MoveTo, score };
-            truncate_before_rise(Plan { start: 10.0, steps: scores.iter().map(step).collect() }).steps.len()
+                |&score: &f64| Step { service: 0, from: at(0), to: at(1), kind: StepKind::MoveTo, score };
+            truncate_before_rise(Plan { start_score: 10.0, steps: scores.iter().map(step).collect() })
+                .steps
+                .len()
         };
         for (scores, expected) in [
             (vec![], 0),

@@ -18,21 +18,21 @@ pub struct State<'a> {
     problem: &'a Problem,
     columns: Columns,
     placements: Vec<Placement>,
-    host_states: Vec<HostState>,
+    node_states: Vec<NodeState>,
     /// Amounts of each node, at `node * columns + column`; `shares` has the same layout.
     amounts: Vec<i64>,
     shares: Vec<i64>,
     sums: Vec<Sums>,
     reserved: Sums,
-    online: i64,
+    online_count: i64,
     counts: Counts,
     /// Number of primaries with an exclusion tag in a failure domain, at `location * tags + tag`.
-    in_domain: Vec<u32>,
+    primaries_in_domain: Vec<u32>,
 }
 
 /// Current state of a node.
 #[derive(Clone, Debug, Default)]
-struct HostState {
+struct NodeState {
     memory_free: i64,
     disk_free: i64,
     vcpus: i64,
@@ -47,7 +47,7 @@ struct HostState {
     tags: Vec<(usize, u32)>,
 }
 
-impl HostState {
+impl NodeState {
     fn fails_n1(&self) -> bool {
         self.memory_free <= self.memory_reserved
     }
@@ -121,15 +121,15 @@ impl<'a> State<'a> {
     /// Builds the state of a placement.
     pub fn new(problem: &'a Problem, placements: &[Placement]) -> State<'a> {
         let columns = Columns::new(problem);
-        let host_states = problem.hosts.iter().map(|host| HostState {
-            memory_free: host.memory_base,
-            disk_free: host.disk_base,
-            vcpus: host.cpus_own,
-            ..HostState::default()
+        let node_states = problem.nodes.iter().map(|node| NodeState {
+            memory_free: node.memory_base,
+            disk_free: node.disk_base,
+            vcpus: node.cpus_own,
+            ..NodeState::default()
         });
-        let host_states: Vec<HostState> = host_states.collect();
+        let node_states: Vec<NodeState> = node_states.collect();
         let online: Vec<usize> =
-            (0..problem.hosts.len()).filter(|&host| !problem.hosts[host].offline).collect();
+            (0..problem.nodes.len()).filter(|&node| !problem.nodes[node].is_offline).collect();
         let amounts = columns.base.clone();
         let share = |position: usize| {
             columns.share(position / columns.len(), position % columns.len(), amounts[position])
@@ -138,27 +138,27 @@ impl<'a> State<'a> {
         let sums = |shares: &[i64]| -> Vec<Sums> {
             let count = columns.len();
             (0..count)
-                .map(|column| Sums::new(online.iter().map(|host| shares[host * count + column])))
+                .map(|column| Sums::new(online.iter().map(|node| shares[node * count + column])))
                 .collect()
         };
         let mut state = State {
             problem,
             placements: placements.to_vec(),
-            host_states,
+            node_states,
             sums: sums(&shares),
             reserved: Sums::new(online.iter().map(|_| 0)),
             amounts,
             shares,
-            online: i64::try_from(online.len().max(1)).unwrap_or(i64::MAX),
+            online_count: i64::try_from(online.len().max(1)).unwrap_or(i64::MAX),
             counts: Counts::default(),
-            in_domain: vec![0; problem.locations * problem.exclusion_tags],
+            primaries_in_domain: vec![0; problem.locations * problem.exclusion_tags],
             columns: columns.clone(),
         };
-        for host in 0..state.host_states.len() {
-            state.count_failing(host, 1);
+        for node in 0..state.node_states.len() {
+            state.update_failing_count(node, 1);
         }
-        for (guest, placement) in placements.iter().enumerate() {
-            state.add_or_remove(guest, *placement, 1);
+        for (service, placement) in placements.iter().enumerate() {
+            state.add_or_remove(service, *placement, 1);
         }
         state
     }
@@ -174,8 +174,8 @@ impl<'a> State<'a> {
     }
 
     /// Returns the placement of an instance.
-    pub fn placement(&self, guest: usize) -> Placement {
-        self.placements[guest]
+    pub fn placement(&self, service: usize) -> Placement {
+        self.placements[service]
     }
 
     /// Returns the score, equal to [`super::score::score`] except for rounding.
@@ -186,14 +186,14 @@ impl<'a> State<'a> {
     /// Returns the part of the score without the counts: deviations and shares.
     pub fn smooth_score(&self) -> f64 {
         let deviations = self.sums.iter().zip(&self.columns.weights);
-        deviations.map(|(sums, weight)| weight * sums.deviation(self.online)).sum::<f64>()
-            + self.reserved.deviation(self.online)
+        deviations.map(|(sums, weight)| weight * sums.deviation(self.online_count)).sum::<f64>()
+            + self.reserved.deviation(self.online_count)
             + 0.25 * self.reserved.total()
     }
 
     /// Returns `true` if the node is not offline and does not survive the failure of a peer.
-    pub fn fails_n1(&self, host: usize) -> bool {
-        !self.problem.hosts[host].offline && self.host_states[host].fails_n1()
+    pub fn fails_n1(&self, node: usize) -> bool {
+        !self.problem.nodes[node].is_offline && self.node_states[node].fails_n1()
     }
 
     /// Moves instances if every hard limit then holds. Returns `false` and changes nothing otherwise.
@@ -206,16 +206,16 @@ impl<'a> State<'a> {
     /// # Errors
     /// Returns the shortage on the target of an instance; the placement is then unchanged.
     pub fn try_change(&mut self, changes: &[(usize, Placement)]) -> Result<(), BlockingReason> {
-        let before: Vec<Placement> = changes.iter().map(|&(guest, _)| self.placements[guest]).collect();
+        let before: Vec<Placement> = changes.iter().map(|&(service, _)| self.placements[service]).collect();
         let forced: Vec<bool> = before.iter().map(|old| self.problem.must_leave(*old)).collect();
         self.change_from(changes, &before, &forced)
     }
 
     /// Makes one operation of a step that began on `from`: an instance that had to leave at the beginning is not held back
     /// halfway. Returns `false` and changes nothing if a hard limit then does not hold.
-    pub fn change_within(&mut self, guest: usize, placement: Placement, from: Placement) -> bool {
-        let forced = self.problem.must_leave(from) || self.problem.must_leave(self.placements[guest]);
-        self.change_from(&[(guest, placement)], &[self.placements[guest]], &[forced]).is_ok()
+    pub fn change_within(&mut self, service: usize, placement: Placement, from: Placement) -> bool {
+        let forced = self.problem.must_leave(from) || self.problem.must_leave(self.placements[service]);
+        self.change_from(&[(service, placement)], &[self.placements[service]], &[forced]).is_ok()
     }
 
     fn change_from(
@@ -224,180 +224,184 @@ impl<'a> State<'a> {
         before: &[Placement],
         forced: &[bool],
     ) -> Result<(), BlockingReason> {
-        let touched = || {
+        let used_nodes = || {
             changes
                 .iter()
                 .map(|(_, placement)| placement)
                 .chain(before)
                 .flat_map(|placement| placement.nodes())
         };
-        let mut may_fail: Vec<usize> = touched().filter(|&host| self.fails_n1(host)).collect();
+        let mut may_fail_n1: Vec<usize> = used_nodes().filter(|&node| self.fails_n1(node)).collect();
         for ((_, placement), forced) in changes.iter().zip(forced) {
             if *forced {
-                may_fail.extend(placement.nodes());
+                may_fail_n1.extend(placement.nodes());
             }
         }
         // A clash is checked after all leaving instances have been removed, so that an exchange is possible.
-        for (&(guest, _), old) in changes.iter().zip(before) {
-            self.add_or_remove(guest, *old, -1);
+        for (&(service, _), old) in changes.iter().zip(before) {
+            self.add_or_remove(service, *old, -1);
         }
         let mut blocked = None;
-        for (&(guest, placement), old) in changes.iter().zip(before) {
-            if placement.primary != old.primary && self.would_clash(guest, placement.primary) {
+        for (&(service, placement), old) in changes.iter().zip(before) {
+            if placement.primary != old.primary && self.would_clash(service, placement.primary) {
                 blocked = Some(BlockingReason::ExclusionTag);
             }
-            self.add_or_remove(guest, placement, 1);
-            self.placements[guest] = placement;
+            self.add_or_remove(service, placement, 1);
+            self.placements[service] = placement;
         }
         let newly_failing = |state: &State<'_>| {
             // As in hbal, a node that already failed N+1 must at least have room for each new secondary alone.
             let mut each = changes.iter().zip(before).zip(forced);
-            let lacks_room = each.any(|((&(guest, placement), old), forced)| {
-                let needed = state.problem.guests[guest].memory_reserved;
-                let is_full = |host| !old.contains(host) && state.host_states[host].memory_free <= needed;
+            let lacks_room = each.any(|((&(service, placement), old), forced)| {
+                let needed = state.problem.services[service].memory_reserved;
+                let is_full = |node| !old.contains(node) && state.node_states[node].memory_free <= needed;
                 !forced && needed > 0 && placement.secondary.is_some_and(is_full)
             });
-            let fails = lacks_room || touched().any(|host| state.fails_n1(host) && !may_fail.contains(&host));
+            let fails =
+                lacks_room || used_nodes().any(|node| state.fails_n1(node) && !may_fail_n1.contains(&node));
             (fails && !state.problem.settings.ignore_soft_errors).then_some(BlockingReason::Reserve)
         };
         let blocked = blocked
             .or_else(|| {
                 let mut each = changes.iter().zip(before).zip(forced);
-                each.find_map(|((&(guest, placement), old), forced)| {
-                    self.blocking_reason(guest, placement, Some(*old), *forced)
+                each.find_map(|((&(service, placement), old), forced)| {
+                    self.blocking_reason(service, placement, Some(*old), *forced)
                 })
             })
             .or_else(|| newly_failing(self));
         if blocked.is_some() {
-            for (&(guest, placement), old) in changes.iter().zip(before) {
-                self.add_or_remove(guest, placement, -1);
-                self.add_or_remove(guest, *old, 1);
-                self.placements[guest] = *old;
+            for (&(service, placement), old) in changes.iter().zip(before) {
+                self.add_or_remove(service, placement, -1);
+                self.add_or_remove(service, *old, 1);
+                self.placements[service] = *old;
             }
         }
         blocked.map_or(Ok(()), Err)
     }
 
     /// Moves an instance without a check of limits, to revert a change.
-    pub fn restore(&mut self, guest: usize, placement: Placement) {
-        self.add_or_remove(guest, self.placements[guest], -1);
-        self.add_or_remove(guest, placement, 1);
-        self.placements[guest] = placement;
+    pub fn restore(&mut self, service: usize, placement: Placement) {
+        self.add_or_remove(service, self.placements[service], -1);
+        self.add_or_remove(service, placement, 1);
+        self.placements[service] = placement;
     }
 
     /// Returns `true` if a node already has an instance with an exclusion tag of this one.
-    fn would_clash(&self, guest: usize, host: usize) -> bool {
-        let tags = &self.host_states[host].tags;
-        self.problem.guests[guest].exclusion.iter().any(|tag| tags.iter().any(|(known, _)| known == tag))
+    fn would_clash(&self, service: usize, node: usize) -> bool {
+        let tags = &self.node_states[node].tags;
+        self.problem.services[service].exclusion.iter().any(|tag| tags.iter().any(|(known, _)| known == tag))
     }
 
     /// Returns the shortage on the nodes to which an instance has moved.
     fn blocking_reason(
         &self,
-        guest: usize,
+        service: usize,
         placement: Placement,
         old: Option<Placement>,
         is_forced: bool,
     ) -> Option<BlockingReason> {
-        let facts = &self.problem.guests[guest];
-        let newly = |host: &usize| old.is_none_or(|old| !old.contains(*host));
-        let newly_primary = old.is_none_or(|old| placement.primary != old.primary);
+        let problem_service = &self.problem.services[service];
+        let is_new_node = |node: &usize| old.is_none_or(|old| !old.contains(*node));
+        let is_new_primary = old.is_none_or(|old| placement.primary != old.primary);
         let ignores_soft_limits = is_forced || self.problem.settings.ignore_soft_errors;
-        if newly_primary && !facts.is_eligible_on(placement.primary) {
+        if is_new_primary && !problem_service.is_eligible_on(placement.primary) {
             return Some(BlockingReason::Forbidden);
         }
-        if newly_primary {
-            let (host, host_state) =
-                (&self.problem.hosts[placement.primary], &self.host_states[placement.primary]);
-            if host.offline {
+        if is_new_primary {
+            let (node, node_state) =
+                (&self.problem.nodes[placement.primary], &self.node_states[placement.primary]);
+            if node.is_offline {
                 return Some(BlockingReason::Offline);
             }
-            if facts.memory_used > 0 && host_state.memory_free <= 0 {
+            if problem_service.memory_used > 0 && node_state.memory_free <= 0 {
                 return Some(BlockingReason::Memory);
             }
-            if host_state.vcpus > host.vcpus_most && facts.vcpus != 0 && !ignores_soft_limits {
+            if node_state.vcpus > node.vcpus_max && problem_service.vcpus != 0 && !ignores_soft_limits {
                 return Some(BlockingReason::Cpus);
             }
         }
         // Unlike disk, spindles are checked again on a node of which only the role changes, as in hbal.
-        let changed = |host: &usize| match old {
+        let is_changed_node = |node: &usize| match old {
             Some(old) if old.primary == placement.primary => {
-                Some(*host) == placement.secondary && old.secondary != placement.secondary
+                Some(*node) == placement.secondary && old.secondary != placement.secondary
             }
             Some(_) | None => true,
         };
-        let lacks_spindles = |host: usize| {
-            let host_facts = &self.problem.hosts[host];
-            facts.spindles_on(host_facts) > 0 && host_facts.lacks_spindles(self.host_states[host].spindles)
+        let lacks_spindles = |node: usize| {
+            let problem_node = &self.problem.nodes[node];
+            problem_service.spindles_on(problem_node) > 0
+                && problem_node.lacks_spindles(self.node_states[node].spindles)
         };
-        if !ignores_soft_limits && placement.nodes().filter(changed).any(lacks_spindles) {
+        if !ignores_soft_limits && placement.nodes().filter(is_changed_node).any(lacks_spindles) {
             return Some(BlockingReason::Spindles);
         }
-        placement.nodes().filter(newly).find_map(|host| {
-            let (host_facts, host_state) = (&self.problem.hosts[host], &self.host_states[host]);
-            let min_disk_free = if ignores_soft_limits { 0 } else { host_facts.disk_least };
-            let disk =
-                facts.disk_used == 0 || (host_state.disk_free > 0 && host_state.disk_free >= min_disk_free);
-            if host_facts.offline {
+        placement.nodes().filter(is_new_node).find_map(|node| {
+            let (problem_node, node_state) = (&self.problem.nodes[node], &self.node_states[node]);
+            let min_disk_free = if ignores_soft_limits { 0 } else { problem_node.disk_min };
+            let has_disk = problem_service.disk_used == 0
+                || (node_state.disk_free > 0 && node_state.disk_free >= min_disk_free);
+            if problem_node.is_offline {
                 Some(BlockingReason::Offline)
-            } else if !disk {
+            } else if !has_disk {
                 Some(BlockingReason::Disk)
             } else {
-                (!facts.is_eligible_on(host)).then_some(BlockingReason::Forbidden)
+                (!problem_service.is_eligible_on(node)).then_some(BlockingReason::Forbidden)
             }
         })
     }
 
     /// Adds an instance to the nodes of a placement (`sign` 1), or removes it (−1).
-    fn add_or_remove(&mut self, guest: usize, placement: Placement, sign: i64) {
+    fn add_or_remove(&mut self, service: usize, placement: Placement, sign: i64) {
         let problem = self.problem;
-        let facts = &problem.guests[guest];
-        let present = i64::try_from(facts.count()).unwrap_or(i64::MAX) * sign;
-        self.update_columns(guest, placement.primary, true, sign);
-        self.count_failing(placement.primary, -1);
-        let host_state = &mut self.host_states[placement.primary];
-        host_state.memory_free -= facts.memory_used * sign;
-        host_state.disk_free -= facts.disk_used * sign;
-        host_state.spindles += facts.spindles[0] * i64::from(facts.present) * sign;
-        host_state.vcpus += facts.vcpus * sign;
-        host_state.instances += present;
-        self.count_failing(placement.primary, 1);
-        self.count_primary(guest, placement.primary, sign);
-        if problem.hosts[placement.primary].offline {
+        let problem_service = &problem.services[service];
+        let present = i64::try_from(problem_service.count()).unwrap_or(i64::MAX) * sign;
+        self.update_columns(service, placement.primary, true, sign);
+        self.update_failing_count(placement.primary, -1);
+        let node_state = &mut self.node_states[placement.primary];
+        node_state.memory_free -= problem_service.memory_used * sign;
+        node_state.disk_free -= problem_service.disk_used * sign;
+        node_state.spindles += problem_service.spindles[0] * i64::from(problem_service.is_created) * sign;
+        node_state.vcpus += problem_service.vcpus * sign;
+        node_state.instances += present;
+        self.update_failing_count(placement.primary, 1);
+        self.update_clash_counts(service, placement.primary, sign);
+        if problem.nodes[placement.primary].is_offline {
             self.counts.primaries_on_offline += present;
             self.counts.on_offline += present;
         }
         if let Some(secondary) = placement.secondary {
-            self.update_columns(guest, secondary, false, sign);
-            self.count_failing(secondary, -1);
-            let host_state = &mut self.host_states[secondary];
-            host_state.disk_free -= facts.disk_used * sign;
-            host_state.spindles += facts.spindles[0] * i64::from(facts.present) * sign;
-            host_state.instances += present;
-            host_state.reserve(placement.primary, facts.memory_reserved * sign);
+            self.update_columns(service, secondary, false, sign);
+            self.update_failing_count(secondary, -1);
+            let node_state = &mut self.node_states[secondary];
+            node_state.disk_free -= problem_service.disk_used * sign;
+            node_state.spindles += problem_service.spindles[0] * i64::from(problem_service.is_created) * sign;
+            node_state.instances += present;
+            node_state.reserve(placement.primary, problem_service.memory_reserved * sign);
             self.update_reserved(secondary);
-            self.count_failing(secondary, 1);
-            if problem.hosts[secondary].offline {
+            self.update_failing_count(secondary, 1);
+            if problem.nodes[secondary].is_offline {
                 self.counts.on_offline += present;
             }
         }
-        if problem.locations > 0 || !facts.desired.is_empty() {
-            self.counts.misplaced += self.misplaced(guest, placement) * sign;
+        if problem.locations > 0 || !problem_service.desired.is_empty() {
+            self.counts.misplaced += self.count_misplaced(service, placement) * sign;
         }
     }
 
     /// Updates the sums of all columns for a node to which an instance is added or from which it is removed.
-    fn update_columns(&mut self, guest: usize, host: usize, primary: bool, sign: i64) {
-        let facts = &self.problem.hosts[host];
+    fn update_columns(&mut self, service: usize, node: usize, is_primary: bool, sign: i64) {
+        let problem_node = &self.problem.nodes[node];
         let count = self.columns.len();
-        for (column, &added) in self.columns.added(guest, primary, facts.exclusive).iter().enumerate() {
+        for (column, &added) in
+            self.columns.added(service, is_primary, problem_node.has_exclusive_spindles).iter().enumerate()
+        {
             if added == 0 {
                 continue;
             }
-            let position = host * count + column;
+            let position = node * count + column;
             self.amounts[position] += added * sign;
-            let share = self.columns.share(host, column, self.amounts[position]);
-            if !facts.offline {
+            let share = self.columns.share(node, column, self.amounts[position]);
+            if !problem_node.is_offline {
                 self.sums[column].replace(self.shares[position], share);
             }
             self.shares[position] = share;
@@ -406,34 +410,35 @@ impl<'a> State<'a> {
 
     /// Updates the sums of reserved memory for a node whose peers changed.
     #[expect(clippy::cast_possible_truncation, reason = "sizes are bounded where they are read")]
-    fn update_reserved(&mut self, host: usize) {
-        let facts = &self.problem.hosts[host];
-        let host_state = &mut self.host_states[host];
-        let share = (host_state.memory_reserved as f64 * SHARE_UNIT / facts.memory_total).min(1e15) as i64;
-        if !facts.offline {
-            self.reserved.replace(host_state.reserved_share, share);
+    fn update_reserved(&mut self, node: usize) {
+        let problem_node = &self.problem.nodes[node];
+        let node_state = &mut self.node_states[node];
+        let share =
+            (node_state.memory_reserved as f64 * SHARE_UNIT / problem_node.memory_total).min(1e15) as i64;
+        if !problem_node.is_offline {
+            self.reserved.replace(node_state.reserved_share, share);
         }
-        host_state.reserved_share = share;
+        node_state.reserved_share = share;
     }
 
     /// Adds the instances of a node that fails N+1 to the count (`sign` 1), or subtracts them (−1).
-    fn count_failing(&mut self, host: usize, sign: i64) {
-        if self.fails_n1(host) {
-            self.counts.on_failing += self.host_states[host].instances * sign;
+    fn update_failing_count(&mut self, node: usize, sign: i64) {
+        if self.fails_n1(node) {
+            self.counts.on_failing += self.node_states[node].instances * sign;
         }
     }
 
     /// Updates the clashes of exclusion tags for a primary that is added or removed.
-    fn count_primary(&mut self, guest: usize, host: usize, sign: i64) {
+    fn update_clash_counts(&mut self, service: usize, node: usize, sign: i64) {
         let problem = self.problem;
-        let facts = &problem.hosts[host];
-        if facts.offline {
+        let problem_node = &problem.nodes[node];
+        if problem_node.is_offline {
             return;
         }
-        for &tag in &problem.guests[guest].exclusion {
-            self.counts.clashes += self.host_states[host].count_tag(tag, sign);
-            for &location in &facts.locations {
-                let count = &mut self.in_domain[location * problem.exclusion_tags + tag];
+        for &tag in &problem.services[service].exclusion {
+            self.counts.clashes += self.node_states[node].update_tag_count(tag, sign);
+            for &location in &problem_node.locations {
+                let count = &mut self.primaries_in_domain[location * problem.exclusion_tags + tag];
                 if sign > 0 {
                     self.counts.location_clashes += i64::from(*count > 0);
                     *count += 1;
@@ -445,22 +450,23 @@ impl<'a> State<'a> {
         }
     }
 
-    fn misplaced(&self, guest: usize, placement: Placement) -> i64 {
-        if self.problem.hosts[placement.primary].offline {
+    fn count_misplaced(&self, service: usize, placement: Placement) -> i64 {
+        if self.problem.nodes[placement.primary].is_offline {
             return 0;
         }
-        let primary = &self.problem.hosts[placement.primary].locations;
-        let shared = placement.secondary.map_or(0, |secondary| {
-            let secondary = &self.problem.hosts[secondary].locations;
+        let primary = &self.problem.nodes[placement.primary].locations;
+        let shared_domains = placement.secondary.map_or(0, |secondary| {
+            let secondary = &self.problem.nodes[secondary].locations;
             secondary.iter().filter(|location| primary.contains(location)).count()
         });
-        let desired = &self.problem.guests[guest].desired;
-        let missed = desired.iter().filter(|wish| !wish.is_some_and(|wish| primary.contains(&wish))).count();
-        i64::try_from(shared + missed).unwrap_or(i64::MAX)
+        let desired = &self.problem.services[service].desired;
+        let missed_domains =
+            desired.iter().filter(|domain| !domain.is_some_and(|domain| primary.contains(&domain))).count();
+        i64::try_from(shared_domains + missed_domains).unwrap_or(i64::MAX)
     }
 }
 
-impl HostState {
+impl NodeState {
     /// Changes the memory that a failure of a peer would bring to this node.
     fn reserve(&mut self, peer: usize, memory: i64) {
         if memory == 0 {
@@ -491,7 +497,7 @@ impl HostState {
     }
 
     /// Adds or removes one use of a tag, and returns the change in the number of clashes.
-    fn count_tag(&mut self, tag: usize, sign: i64) -> i64 {
+    fn update_tag_count(&mut self, tag: usize, sign: i64) -> i64 {
         match self.tags.iter().position(|(known, _)| *known == tag) {
             None => {
                 self.tags.push((tag, 1));

@@ -9,10 +9,12 @@ use super::time_limit::TimeLimit;
 use proptest::prelude::*;
 
 /// Returns a random placement for an instance, which may be impossible.
-fn random_placement(problem: &Problem, guest: usize, random: &mut Random) -> Placement {
-    let count = problem.hosts.len();
-    let primary = random.below(count);
-    let secondary = problem.start[guest].secondary.map(|_| (primary + 1 + random.below(count - 1)) % count);
+fn random_placement(problem: &Problem, service: usize, random: &mut Random) -> Placement {
+    let count = problem.nodes.len();
+    let primary = random.draw_below(count);
+    let secondary = problem.start_placements[service]
+        .secondary
+        .map(|_| (primary + 1 + random.draw_below(count - 1)) % count);
     Placement { primary, secondary }
 }
 
@@ -24,30 +26,30 @@ proptest! {
         let cluster = sample(seed);
         let settings = Settings { count_down_memory: down, ..Settings::default() };
         let problem = Problem::new(&cluster, 0, &settings);
-        let mut state = State::new(&problem, &problem.start);
+        let mut state = State::new(&problem, &problem.start_placements);
         let mut random = Random::new(seed);
-        prop_assert!((state.score() - score(&problem, &problem.start)).abs() < 1e-9);
+        prop_assert!((state.score() - score(&problem, &problem.start_placements)).abs() < 1e-9);
         for _ in 0..60 {
-            if problem.guests.is_empty() {
+            if problem.services.is_empty() {
                 break;
             }
-            let guest = random.below(problem.guests.len());
-            let placement = random_placement(&problem, guest, &mut random);
-            if random.below(2) == 0 {
-                state.restore(guest, placement);
+            let service = random.draw_below(problem.services.len());
+            let placement = random_placement(&problem, service, &mut random);
+            if random.draw_below(2) == 0 {
+                state.restore(service, placement);
             } else {
-                let other = random.below(problem.guests.len());
+                let other = random.draw_below(problem.services.len());
                 let before = state.placements().to_vec();
                 let probe = &mut Probe::new(&state);
-                let mut changes = vec![(guest, placement)];
-                if other != guest {
+                let mut changes = vec![(service, placement)];
+                if other != service {
                     changes.push((other, random_placement(&problem, other, &mut random)));
                 }
                 let probed = (probe.score_after(&state, &changes), probe.score_after(&state, &changes));
                 let done = state.change(&changes);
                 let mut expected_score = before.clone();
-                for &(guest, placement) in &changes {
-                    expected_score[guest] = placement;
+                for &(service, placement) in &changes {
+                    expected_score[service] = placement;
                 }
                 let expected_score = score(&problem, &expected_score);
                 prop_assert!((probed.0 - expected_score).abs() < 1e-6, "probed {} instead of {expected_score}", probed.0);
@@ -63,28 +65,28 @@ proptest! {
     fn allowed_changes_keep_hard_limits(seed in any::<u64>()) {
         let cluster = sample(seed);
         let problem = Problem::new(&cluster, 0, &Settings::default());
-        let mut state = State::new(&problem, &problem.start);
+        let mut state = State::new(&problem, &problem.start_placements);
         let mut random = Random::new(seed);
         for _ in 0..60 {
-            if problem.guests.is_empty() {
+            if problem.services.is_empty() {
                 break;
             }
-            let guest = random.below(problem.guests.len());
-            let placement = random_placement(&problem, guest, &mut random);
-            let before = (usages(&problem, state.placements()), state.placement(guest));
-            if !state.change(&[(guest, placement)]) {
+            let service = random.draw_below(problem.services.len());
+            let placement = random_placement(&problem, service, &mut random);
+            let before = (usages(&problem, state.placements()), state.placement(service));
+            if !state.change(&[(service, placement)]) {
                 continue;
             }
             for (index, (old, new)) in before.0.iter().zip(usages(&problem, state.placements())).enumerate() {
-                let host = &problem.hosts[index];
+                let node = &problem.nodes[index];
                 let running = placement.primary == index && before.1.primary != index;
                 let copied = running || (placement.secondary == Some(index) && before.1.secondary != Some(index));
                 let is_forced = placement.contains(index) && problem.must_leave(before.1);
-                prop_assert!(is_forced || host.offline || old.fails_n1() || !new.fails_n1());
-                prop_assert!(!running || (!host.offline && (new.memory_free > 0 || new.memory_free == old.memory_free)));
-                prop_assert!(is_forced || !running || new.vcpus <= host.vcpus_most || new.vcpus == old.vcpus);
+                prop_assert!(is_forced || node.is_offline || old.fails_n1() || !new.fails_n1());
+                prop_assert!(!running || (!node.is_offline && (new.memory_free > 0 || new.memory_free == old.memory_free)));
+                prop_assert!(is_forced || !running || new.vcpus <= node.vcpus_max || new.vcpus == old.vcpus);
                 let knows = before.1.primary == index || before.1.secondary == Some(index);
-                prop_assert!(!copied || knows || (!host.offline && (new.disk_free > 0 || new.disk_free == old.disk_free)));
+                prop_assert!(!copied || knows || (!node.is_offline && (new.disk_free > 0 || new.disk_free == old.disk_free)));
             }
         }
     }
@@ -99,7 +101,7 @@ fn score_values_match_a_manual_calculation() {
         i|200|100|2|running|Y|a|b|drbd||1\n\n\n";
     let cluster = super::text::read(text).unwrap();
     let problem = Problem::new(&cluster, 0, &Settings::default());
-    let values = super::score::values(&problem, &problem.start);
+    let values = super::score::values(&problem, &problem.start_placements);
     // The memory shares 0.8 and 1.0 are each 0.1 from their mean; 200 MiB are reserved on b; 2 of 4 cpus are used on a.
     let expected = [
         0.1, 0.0, 0.0, 0.1, 0.0, 0.0, 0.25, 0.5, 0.5, 0.0, 0.5, 0.0, 0.0, 0.1, 0.0, 0.25, 0.0, 0.0, 0.0, 0.2,
@@ -108,7 +110,7 @@ fn score_values_match_a_manual_calculation() {
         assert!((value - expected).abs() < 1e-12, "{} is {value}", known.name);
     }
     let moved = [Placement { primary: 1, secondary: Some(0) }];
-    assert!((score(&problem, &moved) - score(&problem, &problem.start)).abs() < 1e-12);
+    assert!((score(&problem, &moved) - score(&problem, &problem.start_placements)).abs() < 1e-12);
 }
 
 /// An instance leaves an offline node although N+1 fails afterwards, as with hbal 3.0.2, which ends at the same score.
@@ -129,7 +131,7 @@ fn offline_node_is_emptied_despite_n1_failure() {
         "{:?}",
         plan.steps
     );
-    assert!((plan.end() - 8.224_305_56).abs() < 1e-8, "{}", plan.end());
+    assert!((plan.end_score() - 8.224_305_56).abs() < 1e-8, "{}", plan.end_score());
 }
 
 /// A node that already fails N+1 becomes the secondary of an instance only if it has more free memory than this instance
@@ -150,7 +152,7 @@ fn node_that_fails_n1_needs_room_for_each_new_secondary() {
         let settings = Settings { ignore_soft_errors, ..Settings::default() };
         let problem = Problem::new(&cluster, 0, &settings);
         let to = Placement { primary: 0, secondary: Some(2) };
-        State::new(&problem, &problem.start).change(&[(0, to)])
+        State::new(&problem, &problem.start_placements).change(&[(0, to)])
     };
     for (free, ignore_soft_errors, expected) in
         [(3000, false, false), (4096, false, false), (4097, false, true), (3000, true, true)]

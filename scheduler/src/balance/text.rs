@@ -5,10 +5,10 @@ mod policy;
 mod reader;
 #[cfg(test)]
 mod tests;
-mod utilisation;
+mod utilization;
 mod writer;
 
 pub use field::TextError;
 pub use reader::read;
-pub use utilisation::{read_utilisation, write_utilisation};
+pub use utilization::{read_utilization, write_utilization};
 pub use writer::write;

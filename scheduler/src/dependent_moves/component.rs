@@ -1,8 +1,8 @@
 //! Sets of units that block each other, and the next move in each set.
 
-use super::{MoveStep, MoveUnit, NodePreferences, preferences};
+use super::{MoveStep, MoveUnit, NodePreferences, compute_preferences};
 use crate::filter::limits;
-use crate::move_sequence::{FreeAmounts, Item, MoveProblem, Next, next};
+use crate::move_sequence::{FreeAmounts, Item, MoveProblem, Next, next_move};
 use crate::sets::join;
 use crate::unit::Unit;
 use crate::view::View;
@@ -53,9 +53,9 @@ pub(super) fn components(
             }
         }
         for (other, uses) in &moving {
-            let crosses =
+            let is_affected =
                 uses.iter().any(|node| preferred_nodes.contains(node) || unit.node.as_ref() == Some(node));
-            if crosses {
+            if is_affected {
                 join(&mut sets, BTreeSet::from([*name, *other]));
             }
         }
@@ -107,14 +107,16 @@ impl Component {
                 facts.uses.clear();
             }
         }
-        let preferences: Vec<NodePreferences> =
-            order.iter().map(|(_, unit)| preferences(&component_view, unit).unwrap_or_default()).collect();
-        let nodes = nodes(&order, &preferences);
-        let problem = problem(&component_view, &order, &preferences, &nodes);
-        match next(&problem) {
+        let preferences: Vec<NodePreferences> = order
+            .iter()
+            .map(|(_, unit)| compute_preferences(&component_view, unit).unwrap_or_default())
+            .collect();
+        let nodes = relevant_nodes(&order, &preferences);
+        let problem = build_problem(&component_view, &order, &preferences, &nodes);
+        match next_move(&problem) {
             Next::Done => BTreeMap::new(),
             Next::Move { item, to, goal } => move_one(&order, &nodes, &problem, item, to, &goal),
-            Next::Blocked { goal } => blocked(view, &order, &nodes, &goal),
+            Next::Blocked { goal } => explain_blocked(view, &order, &nodes, &goal),
         }
     }
 }
@@ -129,14 +131,14 @@ fn move_one(
     goal: &[Option<usize>],
 ) -> BTreeMap<ResourceName, MoveStep> {
     let (Some((_, mover)), Some(node)) = (order.get(item), nodes.get(to)) else { return BTreeMap::new() };
-    let better: BTreeSet<ResourceName> = order
+    let improved_services: BTreeSet<ResourceName> = order
         .iter()
         .enumerate()
         .filter(|(other, _)| *other != item && goal[*other] != problem.items[*other].node)
         .flat_map(|(_, (_, unit))| unit.members.clone())
         .collect();
     let improves_own_placement = goal.get(item) == Some(&Some(to)) && problem.is_improved_on(item, to);
-    let makes_room_for = if improves_own_placement { BTreeSet::new() } else { better };
+    let makes_room_for = if improves_own_placement { BTreeSet::new() } else { improved_services };
     let have = with_verb(&mover.members, "has", "have");
     let message = match mover.node {
         Some(_) => format!("Waiting until {have} moved to {node}"),
@@ -158,7 +160,7 @@ fn move_one(
 
 /// Returns the relevant nodes: the current nodes of all units and, for each unit, its k best other nodes, where k is
 /// the number of units. No order of moves needs more than k free nodes.
-fn nodes(order: &[(&ResourceName, &MoveUnit)], preferences: &[NodePreferences]) -> Vec<NodeName> {
+fn relevant_nodes(order: &[(&ResourceName, &MoveUnit)], preferences: &[NodePreferences]) -> Vec<NodeName> {
     let nodes_in_use: BTreeSet<NodeName> = order.iter().filter_map(|(_, unit)| unit.node.clone()).collect();
     let mut nodes = nodes_in_use.clone();
     for preferences in preferences {
@@ -166,7 +168,7 @@ fn nodes(order: &[(&ResourceName, &MoveUnit)], preferences: &[NodePreferences]) 
             .distances
             .iter()
             .filter(|(node, _)| !nodes_in_use.contains(*node))
-            .map(|(node, wish)| (*wish, node))
+            .map(|(node, distance)| (*distance, node))
             .collect();
         unused.sort();
         nodes.extend(unused.into_iter().take(order.len()).map(|(_, node)| node.clone()));
@@ -174,8 +176,8 @@ fn nodes(order: &[(&ResourceName, &MoveUnit)], preferences: &[NodePreferences]) 
     nodes.into_iter().collect()
 }
 
-fn problem(
-    own: &View,
+fn build_problem(
+    component_view: &View,
     order: &[(&ResourceName, &MoveUnit)],
     preferences: &[NodePreferences],
     nodes: &[NodeName],
@@ -184,28 +186,35 @@ fn problem(
         .iter()
         .zip(preferences)
         .map(|((_, unit), preferences)| Item {
-            node: unit.node.as_ref().and_then(|own| nodes.iter().position(|node| node == own)),
+            node: unit
+                .node
+                .as_ref()
+                .and_then(|current_node| nodes.iter().position(|node| node == current_node)),
             distances: nodes.iter().map(|node| preferences.distances.get(node).copied()).collect(),
             tiers: nodes
                 .iter()
                 .map(|node| preferences.tiers.get(node).copied().unwrap_or_default())
                 .collect(),
-            requests: requests(own, unit),
+            requests: requests(component_view, unit),
         })
         .collect();
-    let mut apart = BTreeSet::new();
+    let mut exclusive_pairs = BTreeSet::new();
     for one in 0..order.len() {
         for other in one + 1..order.len() {
-            if keeps_apart(own, order[one].1, order[other].1).is_some() {
-                apart.insert((one, other));
+            if separating_rule(component_view, order[one].1, order[other].1).is_some() {
+                exclusive_pairs.insert((one, other));
             }
         }
     }
-    MoveProblem { items, free: nodes.iter().map(|node| free_capacity(own, node)).collect(), apart }
+    MoveProblem {
+        items,
+        free: nodes.iter().map(|node| free_capacity(component_view, node)).collect(),
+        exclusive_pairs,
+    }
 }
 
 /// Returns the name of the strict rule that keeps two units apart.
-fn keeps_apart<'v>(view: &'v View, one: &'v MoveUnit, other: &MoveUnit) -> Option<&'v str> {
+fn separating_rule<'v>(view: &'v View, one: &'v MoveUnit, other: &MoveUnit) -> Option<&'v str> {
     one.members.iter().find_map(|name| {
         view.rules
             .anti_affinity_rules_of(name)
@@ -215,7 +224,7 @@ fn keeps_apart<'v>(view: &'v View, one: &'v MoveUnit, other: &MoveUnit) -> Optio
     })
 }
 
-fn each(amounts: &Amounts) -> [Option<Quantity>; 3] {
+fn amounts_of(amounts: &Amounts) -> [Option<Quantity>; 3] {
     [amounts.cpu, amounts.memory, amounts.disk]
 }
 
@@ -223,7 +232,7 @@ fn requests(view: &View, unit: &MoveUnit) -> FreeAmounts {
     let Some((name, facts)) = unit.members.first().and_then(|name| view.services.get_key_value(name)) else {
         return FreeAmounts::default();
     };
-    each(&Unit::of(view, name, facts).requests()).map(|amount| amount.map(Quantity::milli))
+    amounts_of(&Unit::of(view, name, facts).requests()).map(|amount| amount.map(Quantity::milli))
 }
 
 /// Returns the free capacity of a node for the units of the set, which use no node in this view.
@@ -231,7 +240,7 @@ fn free_capacity(view: &View, node: &NodeName) -> FreeAmounts {
     let Some(facts) = view.nodes.get(node) else { return FreeAmounts::default() };
     let mut free = limits(&view.settings, facts);
     for (_, user) in view.users_of(node) {
-        for (remaining, requested) in free.iter_mut().zip(each(&user.requests)) {
+        for (remaining, requested) in free.iter_mut().zip(amounts_of(&user.requests)) {
             if let (Some(remaining), Some(requested)) = (remaining.as_mut(), requested) {
                 *remaining -= requested.milli();
             }
@@ -242,28 +251,31 @@ fn free_capacity(view: &View, node: &NodeName) -> FreeAmounts {
 
 /// Returns the message for each service that would move in a better arrangement, but is blocked in every order of
 /// moves.
-fn blocked(
+fn explain_blocked(
     view: &View,
     order: &[(&ResourceName, &MoveUnit)],
     nodes: &[NodeName],
     goal: &[Option<usize>],
 ) -> BTreeMap<ResourceName, MoveStep> {
     let mut dependent_moves = BTreeMap::new();
-    let aim = |at: usize| goal.get(at).copied().flatten().and_then(|to| nodes.get(to));
+    let goal_node = |at: usize| goal.get(at).copied().flatten().and_then(|to| nodes.get(to));
     for (at, (_, unit)) in order.iter().enumerate() {
-        let Some(to) = aim(at).filter(|to| Some(*to) != unit.node.as_ref()) else { continue };
+        let Some(to) = goal_node(at).filter(|to| Some(*to) != unit.node.as_ref()) else { continue };
         let in_the_way: Vec<String> = order
             .iter()
             .enumerate()
             .filter(|(other, (_, blocking_unit))| *other != at && blocking_unit.node.as_ref() == Some(to))
             .map(|(other, (_, blocking_unit))| {
-                let rule = keeps_apart(view, unit, blocking_unit)
+                let rule_text = separating_rule(view, unit, blocking_unit)
                     .map_or_else(|| "not enough capacity".to_owned(), |rule| format!("rule {rule}"));
                 let waits = if blocking_unit.members.len() == 1 { "waits" } else { "wait" };
-                let then = aim(other)
+                let next_target_text = goal_node(other)
                     .filter(|next| *next != to)
                     .map_or_else(String::new, |next| format!(" and {waits} for {next}"));
-                format!("{} on {to} ({rule}){then}", with_verb(&blocking_unit.members, "is", "are"))
+                format!(
+                    "{} on {to} ({rule_text}){next_target_text}",
+                    with_verb(&blocking_unit.members, "is", "are")
+                )
             })
             .collect();
         let message = format!(

@@ -65,8 +65,8 @@ fn check(view: &View, expected: &str) {
 
 #[test]
 fn satisfied_services_do_not_move() {
-    let apart = [(Affinity::Negative, ["a", "b"].as_slice())];
-    let view = cluster(3, &["a@1", "b@2"], &apart);
+    let anti_affinity = [(Affinity::Negative, ["a", "b"].as_slice())];
+    let view = cluster(3, &["a@1", "b@2"], &anti_affinity);
     assert_eq!(dependent_moves(&view), BTreeMap::new());
     // Without a conflict, the service moves independently.
     assert_eq!(dependent_moves(&cluster(3, &["a@1>2", "b@2"], &[])), BTreeMap::new());
@@ -74,16 +74,16 @@ fn satisfied_services_do_not_move() {
 
 #[test]
 fn a_swap_with_anti_affinity_uses_a_free_node() {
-    let apart = [(Affinity::Negative, ["a", "b"].as_slice())];
-    check(&cluster(3, &["a@1>2", "b@2>1"], &apart), "a>3");
-    check(&cluster(3, &["a@3>2", "b@2>1"], &apart), "b>1");
-    check(&cluster(2, &["a@1>2", "b@2>1"], &apart), "a blocked b blocked");
+    let anti_affinity = [(Affinity::Negative, ["a", "b"].as_slice())];
+    check(&cluster(3, &["a@1>2", "b@2>1"], &anti_affinity), "a>3");
+    check(&cluster(3, &["a@3>2", "b@2>1"], &anti_affinity), "b>1");
+    check(&cluster(2, &["a@1>2", "b@2>1"], &anti_affinity), "a blocked b blocked");
 }
 
 #[test]
 fn blocked_move_names_services_rules_and_fix() {
-    let apart = [(Affinity::Negative, ["a", "b"].as_slice())];
-    let dependent_moves = dependent_moves(&cluster(2, &["a@1>2", "b@2>1"], &apart));
+    let anti_affinity = [(Affinity::Negative, ["a", "b"].as_slice())];
+    let dependent_moves = dependent_moves(&cluster(2, &["a@1>2", "b@2>1"], &anti_affinity));
     let Some(MoveStep::Blocked { message }) = dependent_moves.get("a") else { panic!("{dependent_moves:?}") };
     for part in ["move to node2", "b is on node2 (rule rule0) and waits for node1", "Allow one of these"] {
         assert!(message.contains(part), "{message}");
@@ -92,8 +92,8 @@ fn blocked_move_names_services_rules_and_fix() {
 
 #[test]
 fn other_services_wait_during_a_move() {
-    let apart = [(Affinity::Negative, ["a", "b"].as_slice())];
-    let mut view = cluster(3, &["a@1>2", "b@2>1"], &apart);
+    let anti_affinity = [(Affinity::Negative, ["a", "b"].as_slice())];
+    let mut view = cluster(3, &["a@1>2", "b@2>1"], &anti_affinity);
     let mut a = view.services.get_mut(&"a".into()).unwrap();
     a.uses.insert("node3".into());
     a.movable = false;
@@ -105,8 +105,8 @@ fn other_services_wait_during_a_move() {
 
 #[test]
 fn a_partner_moves_for_maintenance_but_not_for_a_preference() {
-    let apart = [(Affinity::Negative, ["a", "b"].as_slice())];
-    let mut view = cluster(3, &["a@1", "b@2"], &apart);
+    let anti_affinity = [(Affinity::Negative, ["a", "b"].as_slice())];
+    let mut view = cluster(3, &["a@1", "b@2"], &anti_affinity);
     view.nodes.get_mut("node1").unwrap().maintenance = true;
     check(&view, "a>3");
     // The node of b is the only other node that a may use.

@@ -11,9 +11,13 @@ use proptest::prelude::*;
 /// - `0!1`: must move to node 1
 /// - `0`: accepts all nodes equally
 /// - `0*`: may be only on node 0
-fn problem(nodes: usize, items: &str, apart: &[(usize, usize)]) -> MoveProblem {
+fn problem(nodes: usize, items: &str, exclusive_pairs: &[(usize, usize)]) -> MoveProblem {
     let items: Vec<Item> = items.split_whitespace().map(|word| item(nodes, word)).collect();
-    MoveProblem { items, free: vec![[None; 3]; nodes], apart: apart.iter().copied().collect() }
+    MoveProblem {
+        items,
+        free: vec![[None; 3]; nodes],
+        exclusive_pairs: exclusive_pairs.iter().copied().collect(),
+    }
 }
 
 fn item(nodes: usize, word: &str) -> Item {
@@ -48,7 +52,7 @@ fn run(problem: &MoveProblem) -> Vec<String> {
     let mut problem = problem.clone();
     let mut move_texts = Vec::new();
     for _ in 0..100 {
-        match next(&problem) {
+        match next_move(&problem) {
             Next::Done => return move_texts,
             Next::Blocked { .. } => {
                 move_texts.push("blocked".to_owned());
@@ -138,7 +142,7 @@ fn any_problem() -> impl Strategy<Value = MoveProblem> {
             proptest::collection::vec(proptest::option::weighted(0.5, 3..12_i128), nodes),
             proptest::sample::subsequence(pairs, 0..=max_pairs),
         )
-            .prop_map(|(items, capacities, apart)| MoveProblem {
+            .prop_map(|(items, capacities, exclusive_pairs)| MoveProblem {
                 items: items
                     .into_iter()
                     .map(|(node, distances, memory)| Item {
@@ -149,7 +153,7 @@ fn any_problem() -> impl Strategy<Value = MoveProblem> {
                     })
                     .collect(),
                 free: capacities.into_iter().map(|memory| [None, memory, None]).collect(),
-                apart: apart.into_iter().collect(),
+                exclusive_pairs: exclusive_pairs.into_iter().collect(),
             })
     })
 }
@@ -169,7 +173,7 @@ proptest! {
             .collect();
         let mut state: State = problem.items.iter().map(|item| item.node).collect();
         let broken = |state: &State| {
-            problem.apart.iter().filter(|(one, other)| state[*one].is_some() && state[*one] == state[*other]).count()
+            problem.exclusive_pairs.iter().filter(|(one, other)| state[*one].is_some() && state[*one] == state[*other]).count()
         };
         for (item, to) in &moves {
             let was = broken(&state);
@@ -184,8 +188,8 @@ proptest! {
         let mut reached = BTreeSet::from([state.clone()]);
         let mut open = vec![state.clone()];
         while let Some(at) = open.pop() {
-            prop_assert!(problem.cost(&at).hard >= problem.cost(&state).hard);
-            for (item, to) in problem.moves(&at).collect::<Vec<_>>() {
+            prop_assert!(problem.cost(&at).violations >= problem.cost(&state).violations);
+            for (item, to) in problem.legal_moves(&at).collect::<Vec<_>>() {
                 let mut after = at.clone();
                 after[item] = Some(to);
                 if reached.insert(after.clone()) {

@@ -108,14 +108,14 @@ fn preemption_respects_rules() {
     let on = Some("node1");
     let new = ("new", 10, 4, None);
     // The service of lower priority with anti-affinity to the new one leaves.
-    let apart: &[(Affinity, &[&str])] = &[(Affinity::Negative, &["new", "b"])];
+    let anti_affinity: &[(Affinity, &[&str])] = &[(Affinity::Negative, &["new", "b"])];
     let both = [new, ("a", 1, 2, on), ("b", 2, 2, on)];
-    check(&cluster(&[8, 1], &both, apart), "new", Some(("node1", &["b"])));
+    check(&cluster(&[8, 1], &both, anti_affinity), "new", Some(("node1", &["b"])));
     // Services with affinity leave together, or not at all if one of them has the priority of the new service.
-    let together: &[(Affinity, &[&str])] = &[(Affinity::Positive, &["a", "b"])];
-    check(&cluster(&[6], &both, together), "new", Some(("node1", &["a", "b"])));
+    let affinity: &[(Affinity, &[&str])] = &[(Affinity::Positive, &["a", "b"])];
+    check(&cluster(&[6], &both, affinity), "new", Some(("node1", &["a", "b"])));
     let important = [new, ("a", 1, 2, on), ("b", 10, 2, on)];
-    check(&cluster(&[6], &important, together), "new", None);
+    check(&cluster(&[6], &important, affinity), "new", None);
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn lowest_cost_by_brute_force(view: &View, name: &ResourceName) -> Option<Vec<i3
             let lower = gone
                 .iter()
                 .all(|name| view.services[*name].priority < service.priority && !own.contains(*name));
-            let together = gone.iter().all(|name| {
+            let leaves_with_partners = gone.iter().all(|name| {
                 view.rules
                     .strict_affinity_partners(name)
                     .iter()
@@ -185,7 +185,7 @@ fn lowest_cost_by_brute_force(view: &View, name: &ResourceName) -> Option<Vec<i3
             let mut trial = view.clone();
             trial.services.retain(|name, _| !gone.contains(name));
             if lower
-                && together
+                && leaves_with_partners
                 && refusals(&trial, &crate::Unit::alone(name, service), node, facts).is_empty()
             {
                 let mut cost: Vec<i32> = gone.iter().map(|name| view.services[*name].priority).collect();

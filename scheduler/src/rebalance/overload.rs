@@ -20,9 +20,9 @@ pub struct Counts<'a> {
 impl<'a> Counts<'a> {
     /// Counts the services of all nodes that count for the balance.
     pub fn of(view: &'a View) -> Counts<'a> {
-        let counted = view.nodes.iter().filter(|(_, node)| counts_for_balance(node));
+        let counted_nodes = view.nodes.iter().filter(|(_, node)| counts_for_balance(node));
         let count = |node: &NodeName| view.services.on(node).map_or(0, crate::services::NodeUse::count);
-        let nodes: Vec<(&NodeName, usize)> = counted.map(|(name, _)| (name, count(name))).collect();
+        let nodes: Vec<(&NodeName, usize)> = counted_nodes.map(|(name, _)| (name, count(name))).collect();
         let total = nodes.iter().map(|(_, count)| count).sum();
         let percent = usize::try_from(view.reservation.over_utilization).unwrap_or(usize::MAX);
         Counts { nodes, total, percent }
@@ -82,7 +82,7 @@ pub fn relieve(
     let loads = Loads::of(view);
     let before = loads.imbalance();
     let settings = &view.settings.auto_rebalance;
-    let most = if settings.enabled { before.max(settings.threshold) } else { f64::INFINITY };
+    let max_after = if settings.enabled { before.max(settings.threshold) } else { f64::INFINITY };
     let mut sources: Vec<(&NodeName, usize)> = counts
         .nodes
         .iter()
@@ -92,7 +92,7 @@ pub fn relieve(
     sources.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let mut targets = counts.nodes.clone();
     targets.sort_by_key(|(_, count)| *count);
-    for (from, had) in sources {
+    for (from, source_count) in sources {
         let capacity = view.nodes.get(from).map(|node| node.capacity).unwrap_or_default();
         let mut users: Vec<(f64, &ResourceName)> = view
             .users_of(from)
@@ -104,12 +104,12 @@ pub fn relieve(
             .collect();
         users.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(other.1)));
         let possible_targets =
-            targets.iter().filter(|(_, count)| count + 1 < had && !counts.is_too_many(count + 1));
+            targets.iter().filter(|(_, count)| count + 1 < source_count && !counts.is_too_many(count + 1));
         for (to, _) in possible_targets {
             for (_, name) in &users {
                 let Some(facts) = view.services.get(*name) else { continue };
                 let after = match (loads.position(from), loads.position(to)) {
-                    (Some(from), Some(to)) => loads.moved(&facts.load(loads.mode), from, to),
+                    (Some(from), Some(to)) => loads.imbalance_after_move(&facts.load(loads.mode), from, to),
                     (_, None) | (None, _) => before,
                 };
                 let planned = Move {
@@ -120,7 +120,7 @@ pub fn relieve(
                     before,
                     after,
                 };
-                if after <= most && is_allowed(view, &planned) {
+                if after <= max_after && is_allowed(view, &planned) {
                     return Some(planned);
                 }
             }

@@ -98,7 +98,7 @@ fn the_move_with_the_largest_gain_is_chosen() {
 
 #[test]
 fn services_with_affinity_move_together() {
-    let together = |services: &[(&str, &str, i128, i128)], change: fn(&mut View)| {
+    let view_with_affinity = |services: &[(&str, &str, i128, i128)], change: fn(&mut View)| {
         let mut view = cluster(&["n1", "n2"], services);
         let resources = ["a".to_owned(), "b".to_owned()].into();
         let affinity = ha_api_types::placement::Affinity::Positive;
@@ -113,7 +113,7 @@ fn services_with_affinity_move_together() {
         view
     };
     let set = [("a", "n1", 2, 8), ("b", "n1", 2, 8), ("c", "n1", 5, 20)];
-    let view = together(&set, |_| {});
+    let view = view_with_affinity(&set, |_| {});
     check(&view, Some(("a", "n2")));
     let planned = next(&view).expect("a move");
     assert_eq!(planned.with, ["b"]);
@@ -121,11 +121,13 @@ fn services_with_affinity_move_together() {
     assert!((planned.after - 1.0 / 9.0).abs() < 1e-9, "{planned:?}");
     // Neither `a` nor `b` moves alone.
     check(
-        &together(&set, |view| view.services.get_mut(&"b".into()).expect("there").moves_live = false),
+        &view_with_affinity(&set, |view| {
+            view.services.get_mut(&"b".into()).expect("there").moves_live = false;
+        }),
         Some(("c", "n2")),
     );
     check(
-        &together(&set, |view| view.services.get_mut(&"b".into()).expect("there").movable = false),
+        &view_with_affinity(&set, |view| view.services.get_mut(&"b".into()).expect("there").movable = false),
         Some(("c", "n2")),
     );
     let a = "a".into();
@@ -133,13 +135,13 @@ fn services_with_affinity_move_together() {
     assert_eq!(best_move(&view, &alone, |_, _| true), None);
     // A partner that waits for its start is scheduled first.
     let waits = |view: &mut View| view.services.get_mut(&"b".into()).expect("there").uses = BTreeSet::new();
-    check(&together(&set, waits), Some(("c", "n2")));
+    check(&view_with_affinity(&set, waits), Some(("c", "n2")));
     // A partner that is stopped on request does not move with the service.
     let stopped = |view: &mut View| {
         let mut facts = view.services.get_mut(&"b".into()).expect("there");
         (facts.uses, facts.is_desired, facts.movable) = (BTreeSet::new(), false, false);
     };
-    let view = together(&[("a", "n1", 2, 8), ("b", "n1", 2, 8), ("c", "n1", 3, 12)], stopped);
+    let view = view_with_affinity(&[("a", "n1", 2, 8), ("b", "n1", 2, 8), ("c", "n1", 3, 12)], stopped);
     assert_eq!(next(&view).map(|planned| (planned.service, planned.with)), Some(("a".into(), Vec::new())));
 }
 

@@ -3,7 +3,7 @@
 use super::certificate::AMOUNT_KINDS;
 use super::eligibility::{blocking_reason, node_group_reason};
 use super::model::Model;
-use super::trial::Trial;
+use super::placement_trial::PlacementTrial;
 use super::unit::Unit;
 use super::{BlockedNode, Unplaced};
 use ha_api_types::reason::Reason;
@@ -12,10 +12,15 @@ use ha_api_types::reason::Reason;
 const MAX_BLOCKED_NODES: usize = 8;
 
 /// Returns the blocking reasons for the services of a unit in the current state of the trial.
-pub(super) fn of_unit(model: &Model, trial: &Trial<'_>, unit: &Unit, failed: &[u32]) -> Vec<Unplaced> {
+pub(super) fn explain_unit(
+    model: &Model,
+    trial: &PlacementTrial<'_>,
+    unit: &Unit,
+    failed: &[u32],
+) -> Vec<Unplaced> {
     let others = (0..).take(model.nodes.len()).filter(|node| !failed.contains(node));
     let mut found: Vec<(bool, BlockedNode)> =
-        others.filter_map(|node| of_node(model, trial, unit, node)).collect();
+        others.filter_map(|node| explain_node(model, trial, unit, node)).collect();
     found.sort_by_key(|(is_excluded, _)| *is_excluded);
     let more = found.len().saturating_sub(MAX_BLOCKED_NODES);
     let blocked_nodes: Vec<BlockedNode> =
@@ -40,7 +45,12 @@ pub(super) fn of_unit(model: &Model, trial: &Trial<'_>, unit: &Unit, failed: &[u
 }
 
 /// Returns the reason that blocks one node; `true` if the reason is independent of free capacity and of other services.
-fn of_node(model: &Model, trial: &Trial<'_>, unit: &Unit, node: u32) -> Option<(bool, BlockedNode)> {
+fn explain_node(
+    model: &Model,
+    trial: &PlacementTrial<'_>,
+    unit: &Unit,
+    node: u32,
+) -> Option<(bool, BlockedNode)> {
     let name = &model.node(node).name;
     let blocked = |reason: Reason, message: String| BlockedNode { node: name.clone(), reason, message };
     if !unit.candidates.contains(node as usize) {
@@ -54,16 +64,16 @@ fn of_node(model: &Model, trial: &Trial<'_>, unit: &Unit, node: u32) -> Option<(
             continue;
         };
         if requests > free {
-            let who = if unit.members.len() > 1 {
+            let request_text = if unit.members.len() > 1 {
                 "requested together with services that have strict affinity"
             } else {
                 "requested"
             };
             let message = format!(
-                "not enough {amount_name}: {} {who}, {} of {} would be free",
-                Model::amount(requests),
-                Model::amount(free),
-                Model::amount(limit)
+                "not enough {amount_name}: {} {request_text}, {} of {} would be free",
+                Model::to_quantity(requests),
+                Model::to_quantity(free),
+                Model::to_quantity(limit)
             );
             return Some((false, blocked(reason, message)));
         }
@@ -102,13 +112,14 @@ fn exclusion_reason(model: &Model, unit: &Unit, node: u32) -> (Reason, String) {
             .or_else(|| elsewhere.then_some(Reason::StorageUnreachable))
             .or_else(|| node_group_reason(view, from, node_facts));
         if let Some(reason) = reason {
-            let who = if unit.members.len() > 1 { format!("{}: ", service.name) } else { String::new() };
+            let member_prefix =
+                if unit.members.len() > 1 { format!("{}: ", service.name) } else { String::new() };
             let sentence = if elsewhere && reason == Reason::StorageUnreachable {
                 "node has no copy of the data"
             } else {
                 reason.sentence()
             };
-            return (reason, format!("{who}{sentence}"));
+            return (reason, format!("{member_prefix}{sentence}"));
         }
     }
     (Reason::PositivePartner, Reason::PositivePartner.sentence().to_owned())

@@ -4,7 +4,7 @@ use super::Certificate;
 use super::bits::Bits;
 use super::greedy::nodes_of;
 use super::model::Model;
-use super::trial::Trial;
+use super::placement_trial::PlacementTrial;
 use super::unit::Unit;
 use crate::rules::can_use_distinct_nodes;
 use ha_api_types::reason::Reason;
@@ -18,7 +18,7 @@ pub(super) const AMOUNT_KINDS: [(Reason, &str); 3] =
 /// are removed.
 pub(super) fn units_without_node<'u>(
     model: &Model,
-    trial: &Trial<'_>,
+    trial: &PlacementTrial<'_>,
     units: &'u [Unit],
     failed: &[u32],
     preemption: bool,
@@ -41,7 +41,7 @@ pub(super) fn units_without_node<'u>(
 /// services together, and those whose candidates are within the same set of nodes.
 pub(super) fn capacity_certificate(
     model: &Model,
-    trial: &Trial<'_>,
+    trial: &PlacementTrial<'_>,
     units: &[Unit],
     failed: &[u32],
     preemption: bool,
@@ -70,8 +70,8 @@ pub(super) fn capacity_certificate(
             if let Some(free) = free.filter(|free| requested > *free) {
                 let message = format!(
                     "{} of {amount_name} requested in total, {} free (eligible nodes: {})",
-                    Model::amount(requested),
-                    Model::amount(free),
+                    Model::to_quantity(requested),
+                    Model::to_quantity(free),
                     node_set.count()
                 );
                 return Some(Certificate::Capacity { reason, message });
@@ -90,7 +90,7 @@ const MAX_MATCHED_UNITS: usize = 64;
 /// separately.
 pub(super) fn anti_affinity_certificate(
     model: &Model,
-    trial: &mut Trial<'_>,
+    trial: &PlacementTrial<'_>,
     units: &[Unit],
 ) -> Option<Certificate> {
     let mut sets: BTreeMap<u32, Vec<&Unit>> = BTreeMap::new();

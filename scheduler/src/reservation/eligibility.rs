@@ -26,7 +26,7 @@ pub(super) struct EligibleNodes {
     /// Nodes to which a service may move.
     pub(super) move_targets: Bits,
     /// Nodes on which a running service may stay.
-    pub(super) may_stay: Bits,
+    pub(super) stay_nodes: Bits,
 }
 
 impl EligibilityKey {
@@ -47,15 +47,15 @@ impl EligibilityKey {
 /// Computes the nodes for all services that are similar to this service.
 pub(super) fn eligible_nodes(view: &View, name: &ResourceName, service: &ServiceFacts) -> EligibleNodes {
     let nodes: Vec<(&NodeName, &NodeFacts)> = view.nodes.iter().collect();
-    let refused = |at: usize, only_evicting: bool| {
+    let is_refused = |at: usize, only_evicting: bool| {
         let (node_name, node) = nodes[at];
         blocking_reason(view, name, service, node_name, node)
             .is_some_and(|reason| !only_evicting || crate::filter::evicts_from(node, reason))
     };
     // `blocking_reason` returns reasons that make a service leave first, so the first reason decides both.
     EligibleNodes {
-        move_targets: Bits::of(nodes.len(), |at| !refused(at, false)),
-        may_stay: Bits::of(nodes.len(), |at| !refused(at, true)),
+        move_targets: Bits::of(nodes.len(), |at| !is_refused(at, false)),
+        stay_nodes: Bits::of(nodes.len(), |at| !is_refused(at, true)),
     }
 }
 
@@ -102,8 +102,8 @@ pub(crate) fn blocking_reason(
     if service.policy_refusal(node).is_some() {
         return Some(Reason::NodePolicy);
     }
-    let reaches = service.storage_pool.as_ref().is_none_or(|pool| node.storage_pools.contains(pool));
-    (!reaches).then_some(Reason::StorageUnreachable)
+    let reaches_storage = service.storage_pool.as_ref().is_none_or(|pool| node.storage_pools.contains(pool));
+    (!reaches_storage).then_some(Reason::StorageUnreachable)
 }
 
 /// Returns the nodes to which services of one node group may move.
@@ -121,33 +121,38 @@ pub(super) fn node_group_reason(
     if node_group_rank(view, current, node) == NodeGroupRank::Unallocable {
         return Some(Reason::NodeGroupUnallocable);
     }
-    let leaves = current.is_some_and(|current| current.node_group != node.node_group);
-    (leaves && !view.settings.inter_group_moves).then_some(Reason::OtherNodeGroup)
+    let is_other_group = current.is_some_and(|current| current.node_group != node.node_group);
+    (is_other_group && !view.settings.inter_group_moves).then_some(Reason::OtherNodeGroup)
 }
 
 /// Sets of eligible nodes by number, and the number for each combination of properties.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EligibilityCache {
     numbers: BTreeMap<EligibilityKey, usize>,
-    known: Vec<EligibleNodes>,
+    eligible_nodes: Vec<EligibleNodes>,
     /// Reachable nodes by the node group of the current node.
     reachable_by_group: BTreeMap<Option<String>, Bits>,
 }
 
 impl EligibilityCache {
     /// Returns the number of a service's eligible nodes. Computes them for the first service with these properties.
-    pub(super) fn number(&mut self, view: &View, name: &ResourceName, service: &ServiceFacts) -> usize {
+    pub(super) fn number_of_or_insert(
+        &mut self,
+        view: &View,
+        name: &ResourceName,
+        service: &ServiceFacts,
+    ) -> usize {
         let key = EligibilityKey::of(view, name, service);
-        if let Some(number) = self.numbers.get(&key) {
-            return *number;
+        if let Some(known_number) = self.numbers.get(&key) {
+            return *known_number;
         }
-        self.known.push(eligible_nodes(view, name, service));
-        self.numbers.insert(key, self.known.len() - 1);
-        self.known.len() - 1
+        self.eligible_nodes.push(eligible_nodes(view, name, service));
+        self.numbers.insert(key, self.eligible_nodes.len() - 1);
+        self.eligible_nodes.len() - 1
     }
 
     pub(super) fn get(&self, number: usize) -> &EligibleNodes {
-        &self.known[number]
+        &self.eligible_nodes[number]
     }
 
     /// Computes the nodes to which services of each node group may move.

@@ -1,8 +1,8 @@
 //! The complete search for a placement, within a limited number of steps.
 
-use super::greedy::{Attempt, fitting, nodes_of, remove_most_important};
+use super::greedy::{Attempt, fitting_nodes, nodes_of, remove_most_important};
 use super::model::Model;
-use super::trial::Trial;
+use super::placement_trial::PlacementTrial;
 use super::unit::Unit;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -22,7 +22,12 @@ pub(super) enum Found<'m> {
 struct OutOfSteps;
 
 /// Searches for a placement of all units, with all other services in place.
-pub(super) fn search<'m>(model: &'m Model, trial: &Trial<'m>, units: &[Unit], steps: u64) -> Found<'m> {
+pub(super) fn search<'m>(
+    model: &'m Model,
+    trial: &PlacementTrial<'m>,
+    units: &[Unit],
+    steps: u64,
+) -> Found<'m> {
     let attempt = Attempt { trial: trial.clone(), units: units.to_vec(), nodes: vec![None; units.len()] };
     let mut search = Search { model, limit: trial.steps() + steps, attempt };
     match search.place_remaining() {
@@ -46,7 +51,7 @@ impl Search<'_> {
             if self.attempt.nodes[at].is_some() {
                 continue;
             }
-            let nodes = fitting(&mut self.attempt.trial, &self.attempt.units[at]);
+            let nodes = fitting_nodes(&self.attempt.trial, &self.attempt.units[at]);
             if self.attempt.trial.steps() > self.limit {
                 return Err(OutOfSteps);
             }
@@ -77,20 +82,22 @@ impl Search<'_> {
         let trial = &self.attempt.trial;
         let free = (0..3).map(|kind| trial.free(node, kind)).collect();
         let mut flags = Vec::new();
-        let mut own = None;
+        let mut own_node = None;
         let rest = self.attempt.units.iter().zip(&self.attempt.nodes).filter(|(_, node)| node.is_none());
         for (unit, _) in rest {
             flags.push(unit.candidates.contains(node as usize));
             for member in &unit.members {
                 let service = self.model.service(*member);
-                flags.extend(service.anti_affinity_sets.iter().map(|set| trial.present(node, *set) > 0));
+                flags.extend(
+                    service.anti_affinity_sets.iter().map(|set| trial.services_of_set(node, *set) > 0),
+                );
                 if service.current_node == Some(node) {
-                    own = Some(node);
+                    own_node = Some(node);
                 }
             }
         }
         self.attempt.trial.add_steps(flags.len() as u64 / 8);
-        (free, flags, own)
+        (free, flags, own_node)
     }
 }
 
@@ -98,7 +105,7 @@ impl Search<'_> {
 /// a node.
 pub(super) fn search_with_preemption<'m>(
     model: &'m Model,
-    trial: &Trial<'m>,
+    trial: &PlacementTrial<'m>,
     units: &[Unit],
     failed: &[u32],
     steps: u64,
@@ -127,7 +134,7 @@ struct PreemptionSearch<'m, 'f> {
     model: &'m Model,
     failed: &'f [u32],
     limit: u64,
-    trial: Trial<'m>,
+    trial: PlacementTrial<'m>,
     placed: Vec<(Rc<Unit>, u32)>,
     /// Priority of the unit that was placed first on a node. This priority is the highest on the node, because units
     /// are placed by descending priority.
@@ -153,12 +160,17 @@ impl PreemptionSearch<'_, '_> {
     fn preemptible_units(&mut self, node: u32, above: i32) -> Vec<Rc<Unit>> {
         let trial = &self.trial;
         let all = self.preemptible.entry(node).or_insert_with(|| {
-            let units =
-                Unit::preemptible_units(self.model, &Trial::new(self.model), node, i32::MAX, self.failed);
+            let units = Unit::preemptible_units(
+                self.model,
+                &PlacementTrial::new(self.model),
+                node,
+                i32::MAX,
+                self.failed,
+            );
             units.into_iter().map(Rc::new).collect()
         });
         let may_leave = |unit: &&Rc<Unit>| {
-            unit.highest_priority < above && !unit.members.iter().any(|member| trial.is_gone(*member))
+            unit.highest_priority < above && !unit.members.iter().any(|member| trial.is_removed(*member))
         };
         all.iter().filter(may_leave).cloned().collect()
     }
@@ -178,7 +190,7 @@ impl PreemptionSearch<'_, '_> {
         if self.trial.steps() > self.limit {
             return Err(OutOfSteps);
         }
-        if !fits && !self.would_fit_without(unit, node, may_leave) {
+        if !fits && !self.try_fit_without(unit, node, may_leave) {
             return Ok(false);
         }
         for (at, other) in may_leave.iter().enumerate() {
@@ -193,8 +205,9 @@ impl PreemptionSearch<'_, '_> {
         Ok(false)
     }
 
-    /// Returns `true` if a unit fits on a node after all these units have left it. Otherwise, no part of them suffices.
-    fn would_fit_without(&mut self, unit: &Unit, node: u32, others: &[Rc<Unit>]) -> bool {
+    /// Tries whether a unit fits on a node after all these units have left it, and restores them. If the unit does not
+    /// fit, no part of them suffices.
+    fn try_fit_without(&mut self, unit: &Unit, node: u32, others: &[Rc<Unit>]) -> bool {
         for other in others {
             self.remove(other);
         }
@@ -223,7 +236,7 @@ impl PreemptionSearch<'_, '_> {
         node: u32,
         pending: &[Rc<Unit>],
     ) -> Result<bool, OutOfSteps> {
-        let first = !self.highest.contains_key(&node);
+        let is_first = !self.highest.contains_key(&node);
         self.highest.entry(node).or_insert(unit.lowest_priority);
         self.trial.place(unit, node);
         self.placed.push((Rc::clone(unit), node));
@@ -232,7 +245,7 @@ impl PreemptionSearch<'_, '_> {
         }
         self.placed.pop();
         self.trial.unplace(unit, node);
-        if first {
+        if is_first {
             self.highest.remove(&node);
         }
         Ok(false)

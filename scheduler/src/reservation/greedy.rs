@@ -1,7 +1,7 @@
 //! Placements without a search: several orders and rules in turn, then a repair of the remaining units.
 
 use super::model::{Model, Sums};
-use super::trial::Trial;
+use super::placement_trial::PlacementTrial;
 use super::unit::Unit;
 use std::borrow::Borrow;
 use std::cmp::Reverse;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub(super) struct Attempt<'m> {
     /// The cluster with this placement.
-    pub(super) trial: Trial<'m>,
+    pub(super) trial: PlacementTrial<'m>,
     /// The units to be placed: those of failed nodes, and those that are preempted.
     pub(super) units: Vec<Unit>,
     /// Node of each unit; `None` if it is not placed.
@@ -19,18 +19,18 @@ pub(super) struct Attempt<'m> {
 }
 
 impl Attempt<'_> {
-    pub(super) fn is_whole(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.nodes.iter().all(Option::is_some)
     }
 
-    pub(super) fn left_over(&self) -> impl Iterator<Item = &Unit> {
+    pub(super) fn unplaced_units(&self) -> impl Iterator<Item = &Unit> {
         self.units.iter().zip(&self.nodes).filter(|(_, node)| node.is_none()).map(|(unit, _)| unit)
     }
 }
 
 /// The choice among the nodes that fit.
 #[derive(Clone, Copy, Debug)]
-enum Rule {
+enum NodeChoice {
     /// The next node in a fixed order, so that few nodes are examined.
     Next,
     /// The node with the least free capacity.
@@ -40,15 +40,15 @@ enum Rule {
 }
 
 /// Places the largest units first, each on the next node that fits.
-pub(super) fn quick<'m>(model: &'m Model, trial: &Trial<'m>, units: &[Unit]) -> Attempt<'m> {
-    attempt(model, trial, units, &by_size(model, units), Rule::Next)
+pub(super) fn place_quickly<'m>(model: &'m Model, trial: &PlacementTrial<'m>, units: &[Unit]) -> Attempt<'m> {
+    attempt(model, trial, units, &by_size(model, units), NodeChoice::Next)
 }
 
 /// Returns the best of several attempts: the first complete attempt, or else the attempt with the fewest remaining
 /// units.
-pub(super) fn best<'m>(
+pub(super) fn best_attempt<'m>(
     model: &'m Model,
-    trial: &Trial<'m>,
+    trial: &PlacementTrial<'m>,
     units: &[Unit],
     first: Attempt<'m>,
 ) -> Attempt<'m> {
@@ -56,22 +56,24 @@ pub(super) fn best<'m>(
     let choices: Vec<usize> = units.iter().map(|unit| unit.candidates.count()).collect();
     let mut by_choice = by_size.clone();
     by_choice.sort_by_key(|at| choices[*at]);
-    let mut best = first;
+    let mut best_attempt = first;
     let mut steps = 0;
-    for (order, rule) in
-        [(&by_choice, Rule::Tightest), (&by_size, Rule::Tightest), (&by_choice, Rule::Roomiest)]
-    {
+    for (order, rule) in [
+        (&by_choice, NodeChoice::Tightest),
+        (&by_size, NodeChoice::Tightest),
+        (&by_choice, NodeChoice::Roomiest),
+    ] {
         let found = attempt(model, trial, units, order, rule);
         steps += found.trial.steps();
-        if found.left_over().count() < best.left_over().count() {
-            best = found;
+        if found.unplaced_units().count() < best_attempt.unplaced_units().count() {
+            best_attempt = found;
         }
-        if best.is_whole() {
+        if best_attempt.is_complete() {
             break;
         }
     }
-    best.trial.add_steps(steps);
-    best
+    best_attempt.trial.add_steps(steps);
+    best_attempt
 }
 
 fn by_size(model: &Model, units: &[Unit]) -> Vec<usize> {
@@ -89,40 +91,40 @@ fn by_size(model: &Model, units: &[Unit]) -> Vec<usize> {
 
 fn attempt<'m>(
     model: &'m Model,
-    trial: &Trial<'m>,
+    trial: &PlacementTrial<'m>,
     units: &[Unit],
     order: &[usize],
-    rule: Rule,
+    rule: NodeChoice,
 ) -> Attempt<'m> {
     let mut attempt = Attempt { trial: trial.clone(), units: units.to_vec(), nodes: vec![None; units.len()] };
     place_in_order(model, &mut attempt, order, rule);
-    if !attempt.is_whole() {
+    if !attempt.is_complete() {
         repair(&mut attempt);
     }
     attempt
 }
 
-fn place_in_order(model: &Model, attempt: &mut Attempt<'_>, order: &[usize], rule: Rule) {
+fn place_in_order(model: &Model, attempt: &mut Attempt<'_>, order: &[usize], rule: NodeChoice) {
     let mut next = 0;
     for at in order {
         let unit = &attempt.units[*at];
         let trial = &mut attempt.trial;
         let node = match rule {
-            Rule::Next => {
-                let count = model.by_free_capacity.len();
+            NodeChoice::Next => {
+                let count = model.nodes_by_free_capacity.len();
                 let found = (0..count).map(|step| (next + step) % count).find(|place| {
-                    let node = model.by_free_capacity[*place];
+                    let node = model.nodes_by_free_capacity[*place];
                     trial.fits(unit, node)
                 });
                 found.map(|place| {
                     next = place + 1;
-                    model.by_free_capacity[place]
+                    model.nodes_by_free_capacity[place]
                 })
             }
-            Rule::Tightest => fitting(trial, unit)
+            NodeChoice::Tightest => fitting_nodes(trial, unit)
                 .into_iter()
                 .min_by_key(|node| (remaining_share(trial, unit, *node), *node)),
-            Rule::Roomiest => fitting(trial, unit)
+            NodeChoice::Roomiest => fitting_nodes(trial, unit)
                 .into_iter()
                 .max_by_key(|node| (remaining_share(trial, unit, *node), Reverse(*node))),
         };
@@ -134,7 +136,7 @@ fn place_in_order(model: &Model, attempt: &mut Attempt<'_>, order: &[usize], rul
 }
 
 /// Returns the nodes that fit in the current state of the trial.
-pub(super) fn fitting(trial: &mut Trial<'_>, unit: &Unit) -> Vec<u32> {
+pub(super) fn fitting_nodes(trial: &PlacementTrial<'_>, unit: &Unit) -> Vec<u32> {
     nodes_of(unit).filter(|node| trial.fits(unit, *node)).collect()
 }
 
@@ -145,7 +147,7 @@ pub(super) fn nodes_of(unit: &Unit) -> impl Iterator<Item = u32> + '_ {
 
 /// Returns the share of a node's capacity that remains after placing the unit, in millionths, for the scarcest of the
 /// requested amounts.
-fn remaining_share(trial: &Trial<'_>, unit: &Unit, node: u32) -> i128 {
+fn remaining_share(trial: &PlacementTrial<'_>, unit: &Unit, node: u32) -> i128 {
     let shares = (0..3).filter_map(|kind| {
         let requests = unit.requests[kind]?;
         let free = trial.free(node, kind)?;
@@ -193,7 +195,7 @@ fn swap_in(attempt: &mut Attempt<'_>, at: usize) -> Option<()> {
 /// where the least important services have to leave.
 pub(super) fn place_with_preemption<'m>(
     model: &'m Model,
-    trial: &Trial<'m>,
+    trial: &PlacementTrial<'m>,
     units: &[Unit],
     failed: &[u32],
 ) -> Attempt<'m> {
@@ -202,23 +204,23 @@ pub(super) fn place_with_preemption<'m>(
     let mut highest: BTreeMap<u32, i32> = BTreeMap::new();
     while let Some(unit) = remove_most_important(&mut pending) {
         let trial = &mut attempt.trial;
-        let free = fitting(trial, &unit)
+        let free_node = fitting_nodes(trial, &unit)
             .into_iter()
             .min_by_key(|node| (remaining_share(trial, &unit, *node), *node));
-        let found = match free {
+        let found = match free_node {
             Some(node) => Some((node, Vec::new())),
             None => nodes_of(&unit)
                 .filter_map(|node| {
                     let above = highest.get(&node).copied().unwrap_or(unit.lowest_priority);
-                    let leave = cheapest(model, trial, &unit, node, above, failed)?;
-                    let cost: Vec<i32> = leave.iter().map(|unit| unit.highest_priority).collect();
-                    Some((cost, node, leave))
+                    let leaving_units = cheapest_preemption(model, trial, &unit, node, above, failed)?;
+                    let cost: Vec<i32> = leaving_units.iter().map(|unit| unit.highest_priority).collect();
+                    Some((cost, node, leaving_units))
                 })
                 .min_by(|one, other| (&one.0, one.1).cmp(&(&other.0, other.1)))
-                .map(|(_, node, leave)| (node, leave)),
+                .map(|(_, node, leaving_units)| (node, leaving_units)),
         };
-        let node = found.map(|(node, leave)| {
-            for other in leave {
+        let node = found.map(|(node, leaving_units)| {
+            for other in leaving_units {
                 for member in &other.members {
                     trial.remove(*member);
                 }
@@ -248,28 +250,28 @@ pub(super) fn remove_most_important<U: Borrow<Unit>>(pending: &mut Vec<U>) -> Op
 
 /// Returns the units that have to leave so that a unit fits, highest priority first. The most important units are kept if
 /// possible.
-fn cheapest(
+fn cheapest_preemption(
     model: &Model,
-    trial: &mut Trial<'_>,
+    trial: &mut PlacementTrial<'_>,
     unit: &Unit,
     node: u32,
     above: i32,
     failed: &[u32],
 ) -> Option<Vec<Unit>> {
-    let mut leave = Unit::preemptible_units(model, trial, node, above, failed);
-    leave.sort_by_key(|other| (Reverse(other.highest_priority), other.members.clone()));
-    for member in leave.iter().flat_map(|other| &other.members) {
+    let mut leaving_units = Unit::preemptible_units(model, trial, node, above, failed);
+    leaving_units.sort_by_key(|other| (Reverse(other.highest_priority), other.members.clone()));
+    for member in leaving_units.iter().flat_map(|other| &other.members) {
         trial.remove(*member);
     }
     let fits = trial.fits(unit, node);
     let mut at = 0;
-    while fits && at < leave.len() {
-        let members = leave[at].members.clone();
+    while fits && at < leaving_units.len() {
+        let members = leaving_units[at].members.clone();
         for member in &members {
             trial.undo_remove(*member);
         }
         if trial.fits(unit, node) {
-            leave.remove(at);
+            leaving_units.remove(at);
         } else {
             for member in &members {
                 trial.remove(*member);
@@ -277,8 +279,8 @@ fn cheapest(
             at += 1;
         }
     }
-    for member in leave.iter().flat_map(|other| &other.members) {
+    for member in leaving_units.iter().flat_map(|other| &other.members) {
         trial.undo_remove(*member);
     }
-    fits.then_some(leave)
+    fits.then_some(leaving_units)
 }

@@ -1,10 +1,10 @@
 //! Joint placement of several services, for cases in which choosing one node at a time leaves a service without a node.
 
 use super::exact::{Found, search};
-use super::greedy::{best, fitting, quick};
+use super::greedy::{best_attempt, fitting_nodes, place_quickly};
 use super::model::Model;
-use super::trial::Trial;
-use super::unit::{Unit, waiting};
+use super::placement_trial::PlacementTrial;
+use super::unit::{Unit, waiting_units};
 use crate::view::View;
 use ha_api_types::cluster::ReservationBasis;
 use ha_api_types::id::{NodeName, ResourceName};
@@ -38,9 +38,9 @@ pub fn place_jointly(view: &View, unplaced: &BTreeSet<ResourceName>) -> BTreeMap
         }
     });
     let model = Model::of(view);
-    let mut trial = Trial::new(&model);
-    let mut units = waiting(&model, unplaced);
-    units.retain(|unit| !fitting(&mut trial, unit).is_empty());
+    let trial = PlacementTrial::new(&model);
+    let mut units = waiting_units(&model, unplaced);
+    units.retain(|unit| !fitting_nodes(&trial, unit).is_empty());
     units.sort_by_key(|unit| {
         (Reverse(unit.highest_priority), unit.members.iter().map(|member| &model.service(*member).name).min())
     });
@@ -48,13 +48,13 @@ pub fn place_jointly(view: &View, unplaced: &BTreeSet<ResourceName>) -> BTreeMap
         if units.len() * units.len() * model.nodes.len() > MAX_PAIRINGS {
             return None;
         }
-        let mut chosen: Vec<Unit> = Vec::new();
+        let mut units_to_place: Vec<Unit> = Vec::new();
         let mut placed = None;
         for unit in &units {
-            chosen.push(unit.clone());
-            match place_all(&model, &trial, &chosen) {
-                Some(found) => placed = Some(found),
-                None => drop(chosen.pop()),
+            units_to_place.push(unit.clone());
+            match place_all(&model, &trial, &units_to_place) {
+                Some(placement) => placed = Some(placement),
+                None => drop(units_to_place.pop()),
             }
         }
         placed
@@ -65,12 +65,12 @@ pub fn place_jointly(view: &View, unplaced: &BTreeSet<ResourceName>) -> BTreeMap
 }
 
 /// Returns a placement of all these units, as pairs of service and node numbers; `None` if none is found.
-fn place_all(model: &Model, trial: &Trial<'_>, units: &[Unit]) -> Option<Vec<(u32, u32)>> {
-    let mut attempt = quick(model, trial, units);
-    if !attempt.is_whole() {
-        attempt = best(model, trial, units, attempt);
+fn place_all(model: &Model, trial: &PlacementTrial<'_>, units: &[Unit]) -> Option<Vec<(u32, u32)>> {
+    let mut attempt = place_quickly(model, trial, units);
+    if !attempt.is_complete() {
+        attempt = best_attempt(model, trial, units, attempt);
     }
-    if !attempt.is_whole() {
+    if !attempt.is_complete() {
         attempt = match search(model, trial, units, MAX_EFFORT) {
             Found::Placement(whole) => whole,
             Found::Nothing | Found::Undecided => return None,

@@ -1,7 +1,7 @@
 //! The cluster as numbers: nodes and services by index, with sums, for fast checks of a thousand failures.
 
 use super::bits::Bits;
-use super::counting::counted_facts;
+use super::counted_facts::counted_facts;
 use super::eligibility::{EligibilityCache, reachable_nodes};
 use crate::filter::limits;
 use crate::view::{NodeFacts, ServiceFacts, View};
@@ -21,8 +21,8 @@ pub(super) struct Node {
     pub(super) used: Sums,
     /// Services that run on this node, or for which this node is the first one that they use.
     pub(super) services: BTreeSet<u32>,
-    /// Number of services that use the node, per set that must stay apart.
-    pub(super) present: BTreeMap<u32, i64>,
+    /// Number of services that use the node, by anti-affinity set.
+    pub(super) services_by_set: BTreeMap<u32, i64>,
 }
 
 /// A service with its requests and constraints.
@@ -60,7 +60,7 @@ pub struct Model {
     node_numbers: BTreeMap<NodeName, u32>,
     service_numbers: BTreeMap<ResourceName, u32>,
     /// Numbers of removed services, for reuse.
-    vacant: Vec<u32>,
+    free_numbers: Vec<u32>,
     /// Numbers of the anti-affinity sets of each service, without exclusion tags.
     anti_affinity_of: BTreeMap<ResourceName, Vec<u32>>,
     /// Names of the anti-affinity sets for messages.
@@ -71,7 +71,7 @@ pub struct Model {
     affinity_of: BTreeMap<ResourceName, u32>,
     pub(super) affinity_sets: Vec<BTreeSet<u32>>,
     /// Nodes, those with the most free capacity first.
-    pub(super) by_free_capacity: Vec<u32>,
+    pub(super) nodes_by_free_capacity: Vec<u32>,
 }
 
 impl Model {
@@ -88,14 +88,14 @@ impl Model {
             eligibility_cache: EligibilityCache::default(),
             node_numbers: view.nodes.keys().cloned().zip(0..).collect(),
             service_numbers: BTreeMap::new(),
-            vacant: Vec::new(),
+            free_numbers: Vec::new(),
             anti_affinity_of: BTreeMap::new(),
             anti_affinity_names: Vec::new(),
             first_tag: 0,
             tags: BTreeMap::new(),
             affinity_of: BTreeMap::new(),
             affinity_sets: Vec::new(),
-            by_free_capacity: Vec::new(),
+            nodes_by_free_capacity: Vec::new(),
             view,
         };
         model.load_nodes();
@@ -119,7 +119,7 @@ impl Model {
                 limits: limits(settings, facts),
                 used: [0; 3],
                 services: BTreeSet::new(),
-                present: BTreeMap::new(),
+                services_by_set: BTreeMap::new(),
             })
             .collect();
         self.eligibility_cache.update_reachable(&self.view);
@@ -160,30 +160,30 @@ impl Model {
     /// Updates a service from the view, and removes it if the view does not contain it. Returns the service before and
     /// after.
     pub(super) fn update_service(&mut self, name: &ResourceName) -> (Service, Service) {
-        let number = self.number_for(name);
-        let now = match self.view.services.get(name) {
+        let number = self.number_of_or_insert(name);
+        let after = match self.view.services.get(name) {
             Some(facts) => {
                 let facts = counted_facts(&self.view, name, facts).into_owned();
-                self.indexed(name, &facts)
+                self.index_service(name, &facts)
             }
             None => Service { name: name.to_owned(), ..Service::default() },
         };
         self.add_to_sums(number, -1);
-        let before = std::mem::replace(&mut self.services[number as usize], now.clone());
+        let before = std::mem::replace(&mut self.services[number as usize], after.clone());
         self.add_to_sums(number, 1);
         if !self.view.services.contains_key(name) {
             self.service_numbers.remove(name);
-            self.vacant.push(number);
+            self.free_numbers.push(number);
         }
-        (before, now)
+        (before, after)
     }
 
     /// Returns the number of a service, and assigns one if it has none.
-    fn number_for(&mut self, name: &ResourceName) -> u32 {
+    fn number_of_or_insert(&mut self, name: &ResourceName) -> u32 {
         if let Some(number) = self.service_numbers.get(name) {
             return *number;
         }
-        let number = self.vacant.pop().unwrap_or_else(|| {
+        let number = self.free_numbers.pop().unwrap_or_else(|| {
             self.services.push(Service::default());
             u32::try_from(self.services.len() - 1).unwrap_or(u32::MAX)
         });
@@ -192,19 +192,19 @@ impl Model {
         number
     }
 
-    fn indexed(&mut self, name: &ResourceName, facts: &ServiceFacts) -> Service {
+    fn index_service(&mut self, name: &ResourceName, facts: &ServiceFacts) -> Service {
         let number = |node: &NodeName| self.node_numbers.get(node).copied();
         let uses: Vec<u32> = facts.uses.iter().filter_map(number).collect();
-        let own = facts.node.as_ref().filter(|node| facts.uses.contains(*node));
-        let current_node = own.or(facts.uses.first()).and_then(number);
+        let node_in_use = facts.node.as_ref().filter(|node| facts.uses.contains(*node));
+        let current_node = node_in_use.or(facts.uses.first()).and_then(number);
         let storage_nodes =
             facts.storage_nodes.as_ref().map(|nodes| nodes.iter().filter_map(number).collect());
         let incompatible_nodes = facts.incompatible_nodes.iter().filter_map(number).collect();
         let mut anti_affinity_sets = self.anti_affinity_of.get(name).cloned().unwrap_or_default();
         for tag in self.view.exclusion_tags(&facts.tags) {
-            let fresh = u32::try_from(self.anti_affinity_names.len()).unwrap_or(u32::MAX);
-            let number = *self.tags.entry(tag.clone()).or_insert(fresh);
-            if number == fresh {
+            let next_number = u32::try_from(self.anti_affinity_names.len()).unwrap_or(u32::MAX);
+            let number = *self.tags.entry(tag.clone()).or_insert(next_number);
+            if number == next_number {
                 self.anti_affinity_names.push(format!("exclusion tag {tag}"));
             }
             anti_affinity_sets.push(number);
@@ -215,7 +215,7 @@ impl Model {
             needs_failover: facts.is_desired && current_node.is_some(),
             movable: facts.movable,
             requests: amounts(&facts.requests),
-            eligibility: self.eligibility_cache.number(&self.view, name, facts),
+            eligibility: self.eligibility_cache.number_of_or_insert(&self.view, name, facts),
             storage_nodes,
             incompatible_nodes,
             anti_affinity_sets,
@@ -234,10 +234,10 @@ impl Model {
                 *used += i128::from(sign) * requests.unwrap_or(0);
             }
             for set in &service.anti_affinity_sets {
-                let count = node.present.entry(*set).or_default();
+                let count = node.services_by_set.entry(*set).or_default();
                 *count += sign;
                 if *count == 0 {
-                    node.present.remove(set);
+                    node.services_by_set.remove(set);
                 }
             }
         }
@@ -270,7 +270,7 @@ impl Model {
         };
         let mut order: Vec<(f64, u32)> = self.nodes.iter().map(share).zip(0..).collect();
         order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        self.by_free_capacity = order.into_iter().map(|(_, number)| number).collect();
+        self.nodes_by_free_capacity = order.into_iter().map(|(_, number)| number).collect();
     }
 
     /// Returns the nodes that are eligible for a service from the node `from`, without regard to free capacity and
@@ -294,7 +294,7 @@ impl Model {
     }
 
     /// Converts thousandths to a quantity for messages; negative amounts become 0.
-    pub(super) fn amount(milli: i128) -> Quantity {
+    pub(super) fn to_quantity(milli: i128) -> Quantity {
         Quantity::from_milli(milli.max(0))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::bits::Bits;
 use super::model::{Model, Service, Sums};
-use super::trial::Trial;
+use super::placement_trial::PlacementTrial;
 use ha_api_types::id::ResourceName;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ impl Unit {
             if let Some(current_node) = service.current_node
                 && current_node != from
                 && !failed.contains(&current_node)
-                && model.eligibility_cache.get(service.eligibility).may_stay.contains(current_node as usize)
+                && model.eligibility_cache.get(service.eligibility).stay_nodes.contains(current_node as usize)
             {
                 own.insert(current_node as usize);
             }
@@ -47,13 +47,13 @@ impl Unit {
     pub(super) fn waiting_unit(model: &Model, members: Vec<u32>) -> Unit {
         let candidates_of = |service: &Service| {
             let facts = model.view.services.get(&service.name);
-            let was = facts.and_then(|facts| model.view.nodes.get(facts.node.as_ref()?));
+            let last_node = facts.and_then(|facts| model.view.nodes.get(facts.node.as_ref()?));
             let failed: Vec<u32> = facts
                 .iter()
                 .flat_map(|facts| &facts.failed_nodes)
                 .filter_map(|node| model.node_number(node))
                 .collect();
-            model.candidates(service, was, &failed)
+            model.candidates(service, last_node, &failed)
         };
         Unit::of_members(model, members, candidates_of)
     }
@@ -103,19 +103,19 @@ impl Unit {
     /// These units may be preempted.
     pub(super) fn preemptible_units(
         model: &Model,
-        trial: &Trial<'_>,
+        trial: &PlacementTrial<'_>,
         node: u32,
         above: i32,
         failed: &[u32],
     ) -> Vec<Unit> {
-        let may = |number: &u32| {
+        let may_be_preempted = |number: &u32| {
             let service = model.service(*number);
             service.needs_failover && service.movable && service.uses == [node] && service.priority < above
         };
-        let mut found = Vec::new();
-        let mut seen = BTreeSet::new();
+        let mut units = Vec::new();
+        let mut examined = BTreeSet::new();
         for number in &model.node(node).services {
-            if trial.is_gone(*number) || !may(number) || !seen.insert(*number) {
+            if trial.is_removed(*number) || !may_be_preempted(number) || !examined.insert(*number) {
                 continue;
             }
             let mut members = vec![*number];
@@ -123,22 +123,22 @@ impl Unit {
                 let others = model.affinity_sets[set as usize].iter().filter(|other| *other != number);
                 members.extend(others.copied());
             }
-            seen.extend(members.iter().copied());
-            if members.iter().all(|member| may(member) && !trial.is_gone(*member)) {
+            examined.extend(members.iter().copied());
+            if members.iter().all(|member| may_be_preempted(member) && !trial.is_removed(*member)) {
                 let mut unit = Unit::new(model, members, node, failed);
                 unit.candidates.remove(node as usize);
                 unit.is_preempted = true;
-                found.push(unit);
+                units.push(unit);
             }
         }
-        found
+        units
     }
 }
 
 /// Returns the cluster after nodes have failed and before any recovery, and the units that need a node.
-pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (Trial<'m>, Vec<Unit>) {
-    let mut trial = Trial::new(model);
-    let mut alone = Vec::new();
+pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (PlacementTrial<'m>, Vec<Unit>) {
+    let mut trial = PlacementTrial::new(model);
+    let mut units = Vec::new();
     let mut sets: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for node in failed {
         for number in &model.node(*node).services {
@@ -149,7 +149,7 @@ pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (Trial<'m>,
             trial.remove(*number);
             match service.affinity_set {
                 Some(set) => sets.entry(set).or_default().push(*number),
-                None => alone.push(Unit::new(model, vec![*number], *node, failed)),
+                None => units.push(Unit::new(model, vec![*number], *node, failed)),
             }
         }
     }
@@ -176,30 +176,35 @@ pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (Trial<'m>,
         if let Some(nodes) = required_nodes {
             unit.candidates.intersect(&nodes);
         }
-        alone.push(unit);
+        units.push(unit);
     }
-    (trial, alone)
+    (trial, units)
 }
 
 /// Restricts the candidates to the node of a partner, or the target of its move. If a movable partner may not stay on
 /// its node, no candidate remains. If a partner cannot be moved now, its node is the only candidate in any case, as in
 /// the placement by the leader.
 fn restrict(required_nodes: &mut Option<Bits>, model: &Model, service: &Service, failed: &[u32]) {
-    let left: Vec<u32> = service.uses.iter().copied().filter(|node| !failed.contains(node)).collect();
-    let target = left.iter().find(|node| Some(**node) != service.current_node).or(left.first()).copied();
+    let remaining_nodes: Vec<u32> =
+        service.uses.iter().copied().filter(|node| !failed.contains(node)).collect();
+    let target = remaining_nodes
+        .iter()
+        .find(|node| Some(**node) != service.current_node)
+        .or(remaining_nodes.first())
+        .copied();
     let Some(node) = target else { return };
-    let stays =
-        !service.movable || model.eligibility_cache.get(service.eligibility).may_stay.contains(node as usize);
-    let bits = Bits::of(model.nodes.len(), |at| stays && at == node as usize);
+    let stays = !service.movable
+        || model.eligibility_cache.get(service.eligibility).stay_nodes.contains(node as usize);
+    let allowed_nodes = Bits::of(model.nodes.len(), |at| stays && at == node as usize);
     match required_nodes {
-        None => *required_nodes = Some(bits),
-        Some(known) => known.intersect(&bits),
+        None => *required_nodes = Some(allowed_nodes),
+        Some(known) => known.intersect(&allowed_nodes),
     }
 }
 
 /// Returns the units of services that use no node and need one. Services with strict affinity form one unit, restricted to
 /// the node of members that already use one.
-pub(super) fn waiting(model: &Model, names: &BTreeSet<ResourceName>) -> Vec<Unit> {
+pub(super) fn waiting_units(model: &Model, names: &BTreeSet<ResourceName>) -> Vec<Unit> {
     let mut units = Vec::new();
     let mut sets: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for number in names.iter().filter_map(|name| model.service_number(name)) {

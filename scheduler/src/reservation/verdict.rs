@@ -1,7 +1,7 @@
 //! The verdict on one failure: heuristics first, then proofs of impossibility, then the complete search.
 
 use super::exact::{Found, search, search_with_preemption};
-use super::greedy::{Attempt, best, place_with_preemption, quick};
+use super::greedy::{Attempt, best_attempt, place_quickly, place_with_preemption};
 use super::model::Model;
 use super::unit::{Unit, after_failure};
 use super::{Certificate, Failing, Move, Proof, Unplaced, Verdict, blocked_nodes, certificate};
@@ -32,11 +32,11 @@ impl Model {
     /// Checks whether every service could be scheduled if these nodes failed now, see [`super::check`]. `effort` limits the
     /// search.
     pub fn check(&self, failure: &BTreeSet<NodeName>, effort: u64) -> Verdict {
-        self.check_counting(failure, effort).0
+        self.check_and_count(failure, effort).0
     }
 
     /// Checks as [`Model::check`] does, and also returns the number of examined candidates.
-    pub fn check_counting(&self, failure: &BTreeSet<NodeName>, effort: u64) -> (Verdict, u64) {
+    pub fn check_and_count(&self, failure: &BTreeSet<NodeName>, effort: u64) -> (Verdict, u64) {
         let failed: Vec<u32> = failure.iter().filter_map(|node| self.node_number(node)).collect();
         let (verdict, steps) = self.compute_verdict(&failed, effort);
         (self.with_names(verdict), steps)
@@ -72,47 +72,47 @@ impl Model {
 
     /// Computes the verdict on a failure, and returns the number of examined candidates.
     pub(super) fn compute_verdict(&self, failed: &[u32], effort: u64) -> (CaseVerdict, u64) {
-        let (mut trial, units) = after_failure(self, failed);
+        let (trial, units) = after_failure(self, failed);
         let preemption = self.view.settings.preemption;
-        let first = quick(self, &trial, &units);
+        let first = place_quickly(self, &trial, &units);
         let mut steps = first.trial.steps();
-        if first.is_whole() {
+        if first.is_complete() {
             return (survives(&first), steps);
         }
         // If a fast proof exists, further attempts are unnecessary.
         let without_node = certificate::units_without_node(self, &trial, &units, failed, preemption);
         if !without_node.is_empty() {
-            let unplaced =
-                without_node.into_iter().flat_map(|unit| blocked_nodes::of_unit(self, &trial, unit, failed));
+            let unplaced = without_node
+                .into_iter()
+                .flat_map(|unit| blocked_nodes::explain_unit(self, &trial, unit, failed));
             return (fails(Certificate::NoNode, unplaced.take(MAX_NAMED).collect()), steps);
         }
         let certificate = certificate::capacity_certificate(self, &trial, &units, failed, preemption)
             .or_else(|| {
-                (!preemption)
-                    .then(|| certificate::anti_affinity_certificate(self, &mut trial, &units))
-                    .flatten()
+                (!preemption).then(|| certificate::anti_affinity_certificate(self, &trial, &units)).flatten()
             });
-        let mut attempt = best(self, &trial, &units, first);
+        let mut attempt = best_attempt(self, &trial, &units, first);
         steps += attempt.trial.steps();
-        if attempt.is_whole() {
+        if attempt.is_complete() {
             return (survives(&attempt), steps);
         }
         if preemption {
             let other = place_with_preemption(self, &trial, &units, failed);
             steps += other.trial.steps();
-            if other.is_whole() {
+            if other.is_complete() {
                 return (survives(&other), steps);
             }
             attempt = other;
         }
-        let left_over = |attempt: &Attempt<'_>| -> Vec<Unplaced> {
-            let units: Vec<&Unit> = attempt.left_over().collect();
-            let unplaced =
-                units.into_iter().flat_map(|unit| blocked_nodes::of_unit(self, &attempt.trial, unit, failed));
+        let unplaced_units = |attempt: &Attempt<'_>| -> Vec<Unplaced> {
+            let units: Vec<&Unit> = attempt.unplaced_units().collect();
+            let unplaced = units
+                .into_iter()
+                .flat_map(|unit| blocked_nodes::explain_unit(self, &attempt.trial, unit, failed));
             unplaced.take(MAX_NAMED).collect()
         };
         if let Some(certificate) = certificate {
-            return (fails(certificate, left_over(&attempt)), steps);
+            return (fails(certificate, unplaced_units(&attempt)), steps);
         }
         let found = if preemption {
             search_with_preemption(self, &trial, &units, failed, effort)
@@ -122,8 +122,8 @@ impl Model {
         steps += effort;
         let verdict = match found {
             Found::Placement(whole) => survives(&whole),
-            Found::Nothing => fails(Certificate::Exhausted, left_over(&attempt)),
-            Found::Undecided => CaseVerdict::Other(Verdict::Unknown(left_over(&attempt))),
+            Found::Nothing => fails(Certificate::Exhausted, unplaced_units(&attempt)),
+            Found::Undecided => CaseVerdict::Other(Verdict::Unknown(unplaced_units(&attempt))),
         };
         (verdict, steps)
     }
@@ -157,19 +157,19 @@ impl Model {
         if placed.len() != accounted.len() {
             return false;
         }
-        let mut highest: std::collections::BTreeMap<u32, i32> = std::collections::BTreeMap::new();
+        let mut highest_priorities: std::collections::BTreeMap<u32, i32> = std::collections::BTreeMap::new();
         for unit in &units {
             let Some(node) = unit.members.first().and_then(|member| to(*member)) else { return false };
             if unit.members.iter().any(|member| to(*member) != Some(node)) || !trial.fits(unit, node) {
                 return false;
             }
             trial.place(unit, node);
-            let known = highest.entry(node).or_insert(unit.lowest_priority);
-            *known = (*known).max(unit.lowest_priority);
+            let highest_priority = highest_priorities.entry(node).or_insert(unit.lowest_priority);
+            *highest_priority = (*highest_priority).max(unit.lowest_priority);
         }
         let is_justified = |unit: &Unit| {
-            let highest = unit.from.and_then(|from| highest.get(&from));
-            highest.is_some_and(|highest| unit.highest_priority < *highest)
+            let highest_priority = unit.from.and_then(|from| highest_priorities.get(&from));
+            highest_priority.is_some_and(|highest_priority| unit.highest_priority < *highest_priority)
         };
         self.view.settings.preemption && units.iter().filter(|unit| unit.is_preempted).all(is_justified)
             || units.iter().all(|unit| !unit.is_preempted)

@@ -72,12 +72,12 @@ impl VerdictCache {
 
     /// Computes missing verdicts until about `effort` candidates were examined. Returns `true` if no verdict is missing.
     pub fn compute_missing(&mut self, effort: u64) -> bool {
-        let mut left = effort;
-        while left > 0
+        let mut remaining_effort = effort;
+        while remaining_effort > 0
             && let Some(node) = self.missing.pop_first()
         {
             let (verdict, steps) = self.model.compute_verdict(&[node], EFFORT);
-            left = left.saturating_sub(steps + 1);
+            remaining_effort = remaining_effort.saturating_sub(steps + 1);
             self.set_verdict(node, Some(verdict));
         }
         self.missing.is_empty()
@@ -115,14 +115,14 @@ impl VerdictCache {
             else {
                 continue;
             };
-            let again = placed.iter().map(|placed| {
+            let translated = placed.iter().map(|placed| {
                 Some(Placed {
                     service: self.model.service_number(&before.model.service(placed.service).name)?,
                     to: self.model.node_number(&before.model.node(placed.to).name)?,
                     is_preempted: placed.is_preempted,
                 })
             });
-            if let Some(placed) = again.collect::<Option<Vec<Placed>>>()
+            if let Some(placed) = translated.collect::<Option<Vec<Placed>>>()
                 && self.model.is_still_valid(&[number], &placed)
             {
                 self.missing.remove(&number);
@@ -139,21 +139,21 @@ impl VerdictCache {
         // The node on which a stopped service counts depends on its partners, so the partners are also updated.
         let companions = changed.iter().flat_map(|name| self.model.view.rules.strict_affinity_partners(name));
         let all: BTreeSet<ResourceName> = changed.iter().cloned().chain(companions).collect();
-        let mut touched: BTreeSet<u32> = BTreeSet::new();
+        let mut used_nodes: BTreeSet<u32> = BTreeSet::new();
         let mut is_relevant = false;
         for name in &all {
-            let (before, now) = self.model.update_service(name);
-            is_relevant |= before != now;
-            touched.extend(nodes_of(&before).chain(nodes_of(&now)));
+            let (before, after) = self.model.update_service(name);
+            is_relevant |= before != after;
+            used_nodes.extend(nodes_of(&before).chain(nodes_of(&after)));
         }
         // No verdict depends on the other facts of a service, such as its measured usage.
         if !is_relevant {
             return;
         }
         self.model.sort_nodes();
-        let affected: BTreeSet<u32> = touched
+        let affected: BTreeSet<u32> = used_nodes
             .iter()
-            .chain(touched.iter().flat_map(|node| &self.dependents[*node as usize]))
+            .chain(used_nodes.iter().flat_map(|node| &self.dependents[*node as usize]))
             .copied()
             .collect();
         for (node, case) in (0..).zip(std::mem::take(&mut self.cases)) {
@@ -203,13 +203,13 @@ fn nodes_of(service: &Service) -> impl Iterator<Item = u32> + '_ {
 /// Returns the names of services that differ, by a merge of both ordered maps.
 fn differing(
     before: &BTreeMap<ResourceName, ServiceFacts>,
-    now: &BTreeMap<ResourceName, ServiceFacts>,
+    after: &BTreeMap<ResourceName, ServiceFacts>,
 ) -> BTreeSet<ResourceName> {
     let mut differing = BTreeSet::new();
     let mut old = before.iter().peekable();
-    for (name, facts) in now {
-        while let Some((gone, _)) = old.next_if(|(known, _)| *known < name) {
-            differing.insert(gone.clone());
+    for (name, facts) in after {
+        while let Some((removed_name, _)) = old.next_if(|(known, _)| *known < name) {
+            differing.insert(removed_name.clone());
         }
         let known = old.next_if(|(known, _)| *known == name);
         if known.is_none_or(|(_, known)| known != facts) {

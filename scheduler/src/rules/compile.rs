@@ -1,6 +1,6 @@
 //! The check of all rules as a set (docs/placement.md, Conflicting rules).
 
-use super::node_rules::{self, listed};
+use super::node_rules::{self, join_names};
 use super::spread::can_use_distinct_nodes;
 use super::{ResourceRule, RuleConflict, RuleInput, Rules, contradictions};
 use ha_api_types::id::{NodeName, ResourceName};
@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) fn compile(declared: &RuleInput) -> (Rules, Vec<RuleConflict>) {
     let mut rules = Rules::default();
     let mut conflicts = Vec::new();
-    node_rules::add(&mut rules, &declared.rules, &mut conflicts);
-    let mut apart = Vec::new();
-    let mut together = Vec::new();
+    node_rules::add_node_rules(&mut rules, &declared.rules, &mut conflicts);
+    let mut anti_affinity_rules = Vec::new();
+    let mut affinity_rules = Vec::new();
     for (name, spec) in declared.rules.iter().filter(|(_, spec)| !spec.disabled) {
         let Some(rule) = &spec.resource_affinity else { continue };
         let partners = ResourceRule {
@@ -32,24 +32,24 @@ pub(super) fn compile(declared: &RuleInput) -> (Rules, Vec<RuleConflict>) {
             continue;
         }
         match rule.affinity {
-            Affinity::Positive => together.push(partners),
-            Affinity::Negative => apart.push(partners),
+            Affinity::Positive => affinity_rules.push(partners),
+            Affinity::Negative => anti_affinity_rules.push(partners),
         }
     }
-    contradictions::remove(&mut together, &mut apart, &mut conflicts);
+    contradictions::remove_contradictions(&mut affinity_rules, &mut anti_affinity_rules, &mut conflicts);
     let node_numbers: BTreeMap<&NodeName, usize> =
-        declared.nodes.iter().enumerate().map(|(at, node)| (node, at)).collect();
+        declared.nodes.iter().enumerate().map(|(number, node)| (node, number)).collect();
     let mut check = RuleCheck { declared, node_numbers, rules };
-    for partners in together {
-        match check.merged(&partners) {
-            Ok(merged) => check.rules.together = merged,
+    for partners in affinity_rules {
+        match check.merge_with_overlapping(&partners) {
+            Ok(merged) => check.rules.affinity = merged,
             Err(conflict) => conflicts.push(conflict),
         }
     }
-    for partners in apart {
+    for partners in anti_affinity_rules {
         match check.spread_conflict(&partners) {
             Some(conflict) => conflicts.push(conflict),
-            None => check.rules.apart.push(partners),
+            None => check.rules.anti_affinity.push(partners),
         }
     }
     conflicts.sort();
@@ -71,7 +71,7 @@ impl RuleCheck<'_> {
 
     /// Returns the nodes that a resource may use: by its strict node-affinity rule, or else by its restricted group.
     fn allowed_nodes(&self, resource: &ResourceName) -> BTreeSet<usize> {
-        let only = match self.rules.nodes.get(resource) {
+        let permitted_nodes = match self.rules.nodes.get(resource) {
             Some(rule) => rule.strict.then_some(&rule.nodes),
             None => self
                 .declared
@@ -83,7 +83,9 @@ impl RuleCheck<'_> {
         };
         self.node_numbers
             .iter()
-            .filter(|(node, _)| only.is_none_or(|only| only.0.contains_key(**node)))
+            .filter(|(node, _)| {
+                permitted_nodes.is_none_or(|permitted_nodes| permitted_nodes.0.contains_key(**node))
+            })
             .map(|(_, number)| *number)
             .collect()
     }
@@ -96,21 +98,21 @@ impl RuleCheck<'_> {
 
     /// Returns the Positive sets after a rule is added. Overlapping strict sets form one set, because affinity is
     /// transitive.
-    fn merged(&self, new: &ResourceRule) -> Result<Vec<ResourceRule>, RuleConflict> {
-        let mut sets = self.rules.together.clone();
+    fn merge_with_overlapping(&self, new: &ResourceRule) -> Result<Vec<ResourceRule>, RuleConflict> {
+        let mut sets = self.rules.affinity.clone();
         if !new.strict {
             sets.push(new.clone());
             return Ok(sets);
         }
         let mut merged = new.clone();
         let mut with = BTreeSet::new();
-        while let Some(at) =
-            sets.iter().position(|known| known.strict && !known.resources.is_disjoint(&merged.resources))
-        {
-            let known = sets.remove(at);
-            merged.name = format!("{}, {}", known.name, merged.name);
-            merged.resources.extend(known.resources);
-            with.insert(known.name);
+        while let Some(index) = sets.iter().position(|overlapping| {
+            overlapping.strict && !overlapping.resources.is_disjoint(&merged.resources)
+        }) {
+            let overlapping = sets.remove(index);
+            merged.name = format!("{}, {}", overlapping.name, merged.name);
+            merged.resources.extend(overlapping.resources);
+            with.insert(overlapping.name);
         }
         let conflict = |message: String, with: BTreeSet<String>, short_of_nodes: bool| RuleConflict {
             rule: new.name.clone(),
@@ -119,8 +121,11 @@ impl RuleCheck<'_> {
             resources: merged.resources.clone(),
             short_of_nodes,
         };
-        let joined_text =
-            if with.is_empty() { String::new() } else { format!(" (joined with rule {})", listed(&with)) };
+        let joined_text = if with.is_empty() {
+            String::new()
+        } else {
+            format!(" (joined with rule {})", join_names(&with))
+        };
         let node_rules: BTreeMap<&String, _> = merged
             .resources
             .iter()
@@ -131,13 +136,13 @@ impl RuleCheck<'_> {
         if names.len() > 1 {
             let message = format!(
                 "Services of the rule{joined_text} have strict affinity, but are in several node-affinity rules: {}",
-                listed(&names)
+                join_names(&names)
             );
             return Err(conflict(message, &names | &with, false));
         }
-        let several =
+        let has_several =
             |priorities: &BTreeMap<NodeName, i64>| priorities.values().collect::<BTreeSet<_>>().len() > 1;
-        if let Some(rule) = node_rules.values().find(|rule| several(&rule.nodes.0)) {
+        if let Some(rule) = node_rules.values().find(|rule| has_several(&rule.nodes.0)) {
             let message = format!(
                 "Services of the rule{joined_text} have strict affinity, but node-affinity rule {} has several priorities",
                 rule.name
@@ -162,12 +167,12 @@ impl RuleCheck<'_> {
     }
 
     /// Returns the conflict of a strict Negative rule whose services cannot all be on different nodes.
-    fn spread_conflict(&self, apart: &ResourceRule) -> Option<RuleConflict> {
-        if !apart.strict || !self.knows_node_count(&apart.name) {
+    fn spread_conflict(&self, rule: &ResourceRule) -> Option<RuleConflict> {
+        if !rule.strict || !self.knows_node_count(&rule.name) {
             return None;
         }
         let units: Vec<BTreeSet<ResourceName>> =
-            apart.resources.iter().map(|resource| self.unit_of(resource)).collect();
+            rule.resources.iter().map(|resource| self.unit_of(resource)).collect();
         let allowed: Vec<BTreeSet<usize>> =
             units.iter().map(|unit| self.common_allowed_nodes(unit)).collect();
         if !can_use_distinct_nodes(&allowed.iter().collect::<Vec<_>>()) {
@@ -181,13 +186,13 @@ impl RuleCheck<'_> {
             let message = format!(
                 "The {} services of the rule cannot all run on different nodes (eligible nodes: {})",
                 units.len(),
-                if usable.is_empty() { "none".to_owned() } else { listed(&usable) }
+                if usable.is_empty() { "none".to_owned() } else { join_names(&usable) }
             );
             return Some(RuleConflict {
-                rule: apart.name.clone(),
+                rule: rule.name.clone(),
                 message,
                 with: BTreeSet::new(),
-                resources: apart.resources.clone(),
+                resources: rule.resources.clone(),
                 short_of_nodes: true,
             });
         }

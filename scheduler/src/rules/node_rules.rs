@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Adds the node-affinity rules. Two rules that name the same resource contradict each other, and neither has precedence,
 /// so neither is applied.
-pub(super) fn add(
+pub(super) fn add_node_rules(
     rules: &mut Rules,
     declared: &BTreeMap<String, AffinityRuleSpec>,
     conflicts: &mut Vec<RuleConflict>,
@@ -50,7 +50,7 @@ pub(super) fn add(
         let more = if shared.len() > 1 { format!(" (and {} more)", shared.len() - 1) } else { String::new() };
         let message = format!(
             "Resource {first}{more} is in several node-affinity rules ({name} and {}), none of which is applied",
-            listed(&with)
+            join_names(&with)
         );
         let rule = name.clone();
         conflicts.push(RuleConflict { rule, message, with, resources: shared, short_of_nodes: false });
@@ -58,6 +58,6 @@ pub(super) fn add(
 }
 
 /// Joins names for a message.
-pub(super) fn listed<N: AsRef<str>>(names: &BTreeSet<N>) -> String {
+pub(super) fn join_names<N: AsRef<str>>(names: &BTreeSet<N>) -> String {
     names.iter().map(N::as_ref).collect::<Vec<_>>().join(", ")
 }

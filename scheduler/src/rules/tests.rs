@@ -33,11 +33,11 @@ fn only(resources: &[&str], nodes: &[&str]) -> AffinityRuleSpec {
     on(resources, nodes, true)
 }
 
-fn together(resources: &[&str]) -> AffinityRuleSpec {
+fn affinity(resources: &[&str]) -> AffinityRuleSpec {
     with(Affinity::Positive, resources, true)
 }
 
-fn apart(resources: &[&str]) -> AffinityRuleSpec {
+fn anti_affinity(resources: &[&str]) -> AffinityRuleSpec {
     with(Affinity::Negative, resources, true)
 }
 
@@ -69,8 +69,8 @@ fn check(declared: &RuleInput, expected: &[(&str, &str)]) {
 
 #[test]
 fn affinity_rule_needs_two_resources() {
-    check(&declared(&[("a", together(&["1"]))]), &[("a", "at least two")]);
-    check(&declared(&[("a", apart(&["1", "vm:1"]))]), &[("a", "at least two")]);
+    check(&declared(&[("a", affinity(&["1"]))]), &[("a", "at least two")]);
+    check(&declared(&[("a", anti_affinity(&["1", "vm:1"]))]), &[("a", "at least two")]);
 }
 
 #[test]
@@ -86,9 +86,9 @@ fn two_node_affinity_rules_conflict_on_resource() {
 
 #[test]
 fn anti_affinity_set_cannot_exceed_node_count() {
-    check(&declared(&[("a", apart(&["1", "2", "3"]))]), &[]);
+    check(&declared(&[("a", anti_affinity(&["1", "2", "3"]))]), &[]);
     check(
-        &declared(&[("a", apart(&["1", "2", "3", "4"]))]),
+        &declared(&[("a", anti_affinity(&["1", "2", "3", "4"]))]),
         &[("a", "The 4 services of the rule cannot all run")],
     );
     check(&declared(&[("a", with(Affinity::Negative, &["1", "2", "3", "4"], false))]), &[]);
@@ -97,30 +97,31 @@ fn anti_affinity_set_cannot_exceed_node_count() {
 #[test]
 fn anti_affinity_detects_shared_only_node() {
     // Three services and three nodes, but two services share the only node that either may use.
-    let narrow = [("a", only(&["1", "2"], &["node1"])), ("b", apart(&["1", "2", "3"]))];
+    let narrow = [("a", only(&["1", "2"], &["node1"])), ("b", anti_affinity(&["1", "2", "3"]))];
     check(&declared(&narrow), &[("b", "node1")]);
     let wide = [
         ("a", only(&["1"], &["node1"])),
         ("b", only(&["2"], &["node1", "node2"])),
-        ("c", apart(&["1", "2", "3"])),
+        ("c", anti_affinity(&["1", "2", "3"])),
     ];
     check(&declared(&wide), &[]);
 }
 
 #[test]
 fn only_restricted_groups_limit_a_set() {
-    let rule = [("a", apart(&["1", "2"]))];
+    let rule = [("a", anti_affinity(&["1", "2"]))];
     check(&grouped(declared(&rule), "g", &["node1"], true, &["1", "2"]), &[("a", "cannot all run")]);
     check(&grouped(declared(&rule), "g", &["node1"], false, &["1", "2"]), &[]);
     check(&grouped(declared(&rule), "g", &["node1"], true, &["1"]), &[]);
     // A node-affinity rule replaces the group.
-    let rules = [("a", apart(&["1", "2"])), ("b", only(&["2"], &["node2"]))];
+    let rules = [("a", anti_affinity(&["1", "2"])), ("b", only(&["2"], &["node2"]))];
     check(&grouped(declared(&rules), "g", &["node1"], true, &["1", "2"]), &[]);
 }
 
 #[test]
 fn contradictions_are_found_after_merging_rules() {
-    let rules = [("a", together(&["1", "2"])), ("b", together(&["2", "3"])), ("c", apart(&["1", "3"]))];
+    let rules =
+        [("a", affinity(&["1", "2"])), ("b", affinity(&["2", "3"])), ("c", anti_affinity(&["1", "3"]))];
     let conflicts =
         "Resources 1 and 3 have affinity by rule a, b and anti-affinity by rule c, none of which is applied";
     check(&declared(&rules), &[("a", conflicts), ("b", conflicts), ("c", conflicts)]);
@@ -130,11 +131,11 @@ fn contradictions_are_found_after_merging_rules() {
     assert_eq!(named, [["b", "c"], ["a", "c"], ["a", "b"]]);
     // A rule without a part in the conflict stays active.
     let others = [
-        ("a", together(&["1", "2"])),
-        ("b", apart(&["1", "2", "3"])),
-        ("c", apart(&["2", "1"])),
-        ("d", together(&["3", "4"])),
-        ("e", apart(&["1", "4"])),
+        ("a", affinity(&["1", "2"])),
+        ("b", anti_affinity(&["1", "2", "3"])),
+        ("c", anti_affinity(&["2", "1"])),
+        ("d", affinity(&["3", "4"])),
+        ("e", anti_affinity(&["1", "4"])),
     ];
     check(
         &declared(&others),
@@ -148,7 +149,7 @@ fn contradictions_are_found_after_merging_rules() {
         ),
         (1, 1)
     );
-    let soft = [("a", with(Affinity::Positive, &["1", "2"], false)), ("c", apart(&["1", "2"]))];
+    let soft = [("a", with(Affinity::Positive, &["1", "2"], false)), ("c", anti_affinity(&["1", "2"]))];
     check(&declared(&soft), &[]);
 }
 
@@ -156,10 +157,10 @@ fn contradictions_are_found_after_merging_rules() {
 fn an_affinity_set_uses_the_common_nodes() {
     // Together, 1 and 2 may use only node1, which is also the only node of 3.
     let rules = [
-        ("a", together(&["1", "2"])),
+        ("a", affinity(&["1", "2"])),
         ("b", only(&["1"], &["node1"])),
         ("c", only(&["3"], &["node1"])),
-        ("d", apart(&["2", "3"])),
+        ("d", anti_affinity(&["2", "3"])),
     ];
     check(&declared(&rules), &[("d", "cannot all run on different nodes")]);
 }
@@ -167,36 +168,39 @@ fn an_affinity_set_uses_the_common_nodes() {
 #[test]
 fn affinity_set_conflicts_with_node_rules() {
     let several =
-        [("a", only(&["1"], &["node1"])), ("b", only(&["2"], &["node1"])), ("c", together(&["1", "2"]))];
+        [("a", only(&["1"], &["node1"])), ("b", only(&["2"], &["node1"])), ("c", affinity(&["1", "2"]))];
     check(&declared(&several), &[("c", "several node-affinity rules: a, b")]);
-    let levels = [("a", on(&["1"], &["node1:2", "node2:1"], false)), ("c", together(&["1", "2"]))];
+    let levels = [("a", on(&["1"], &["node1:2", "node2:1"], false)), ("c", affinity(&["1", "2"]))];
     check(&declared(&levels), &[("c", "node-affinity rule a has several priorities")]);
-    let one = [("a", on(&["1"], &["node1:2", "node2:2"], false)), ("c", together(&["1", "2"]))];
+    let one = [("a", on(&["1"], &["node1:2", "node2:2"], false)), ("c", affinity(&["1", "2"]))];
     check(&declared(&one), &[]);
     // Of two rules whose sets merge, the later one is not applied.
     let joined = [
         ("a", only(&["1"], &["node1"])),
         ("b", only(&["3"], &["node1"])),
-        ("c", together(&["1", "2"])),
-        ("d", together(&["2", "3"])),
+        ("c", affinity(&["1", "2"])),
+        ("d", affinity(&["2", "3"])),
     ];
     check(&declared(&joined), &[("d", "(joined with rule c)")]);
-    let groups = grouped(declared(&[("c", together(&["1", "2"]))]), "g", &["node1"], true, &["1"]);
+    let groups = grouped(declared(&[("c", affinity(&["1", "2"]))]), "g", &["node1"], true, &["1"]);
     check(&groups, &[]);
     check(&grouped(groups, "h", &["node2"], true, &["2"]), &[("c", "no node is eligible for all")]);
 }
 
 #[test]
 fn overlapping_sets_are_checked_separately() {
-    let mut triangle =
-        declared(&[("a", apart(&["1", "2"])), ("b", apart(&["2", "3"])), ("c", apart(&["1", "3"]))]);
+    let mut triangle = declared(&[
+        ("a", anti_affinity(&["1", "2"])),
+        ("b", anti_affinity(&["2", "3"])),
+        ("c", anti_affinity(&["1", "3"])),
+    ]);
     triangle.nodes.remove("node3");
     check(&triangle, &[]);
 }
 
 #[test]
 fn too_few_nodes_are_no_conflict_while_nodes_may_join() {
-    let mut young = declared(&[("a", apart(&["1", "2", "3", "4"]))]);
+    let mut young = declared(&[("a", anti_affinity(&["1", "2", "3", "4"]))]);
     young.nodes_may_join = true;
     check(&young, &[]);
     young.known_short_of_nodes.insert("a".to_owned());
@@ -207,7 +211,7 @@ fn too_few_nodes_are_no_conflict_while_nodes_may_join() {
 
 #[test]
 fn overlapping_affinity_rules_form_one_set() {
-    let rules = [("a", together(&["1", "2"])), ("b", together(&["3", "4"])), ("c", together(&["2", "3"]))];
+    let rules = [("a", affinity(&["1", "2"])), ("b", affinity(&["3", "4"])), ("c", affinity(&["2", "3"]))];
     let (rules, _) = Rules::compile(&declared(&rules));
     assert_eq!(
         rules.strict_affinity_partners(&"1".into()).into_iter().collect::<Vec<_>>(),
@@ -261,9 +265,9 @@ fn any_rule() -> impl Strategy<Value = AffinityRuleSpec> {
     prop_oneof![
         (subset(SERVICES, 1), subset(&NODES, 1), any::<bool>())
             .prop_map(|(services, nodes, strict)| on(&services, &nodes, strict)),
-        subset(SERVICES, 2).prop_map(|services| together(&services)),
-        subset(SERVICES, 2).prop_map(|services| apart(&services)),
-        subset(SERVICES, 2).prop_map(|services| apart(&services)),
+        subset(SERVICES, 2).prop_map(|services| affinity(&services)),
+        subset(SERVICES, 2).prop_map(|services| anti_affinity(&services)),
+        subset(SERVICES, 2).prop_map(|services| anti_affinity(&services)),
     ]
 }
 

@@ -113,7 +113,7 @@ impl ReportBuilder<'_> {
         if self.effort >= MAX_EFFORT {
             "not checked within the time limit: request fewer failures".clone_into(&mut item.because);
         } else {
-            let (verdict, steps) = self.model.check_counting(&failure.nodes, EFFORT);
+            let (verdict, steps) = self.model.check_and_count(&failure.nodes, EFFORT);
             self.effort += steps;
             set_verdict(&mut item, verdict, self.proof);
         }

@@ -47,16 +47,16 @@ pub(super) fn actions(source: &Source, group_plan: &GroupPlan, step: &Step) -> V
     for (operation, placement) in step.kind.operations(step.from, step.to).into_iter().zip(placements) {
         let (target, copies_data) = match operation {
             Operation::Failover => (placement.primary, false),
-            Operation::MoveTo(host) => (host, false),
-            Operation::Replace(host) => (host, true),
+            Operation::MoveTo(problem_node) => (problem_node, false),
+            Operation::Replace(problem_node) => (problem_node, true),
         };
-        let mut handled_crews = BTreeSet::new();
-        for at in problem.guests[step.guest].instances() {
-            let constraints = source.cluster.live_constraints.get(&at);
+        let mut handled_affinity_sets = BTreeSet::new();
+        for instance_index in problem.services[step.service].instances() {
+            let constraints = source.cluster.live_constraints.get(&instance_index);
             // A rule does not move the data of other services.
             let affinity_set =
                 constraints.and_then(|constraints| constraints.affinity_set).filter(|_| !copies_data);
-            if affinity_set.is_some_and(|affinity_set| !handled_crews.insert(affinity_set)) {
+            if affinity_set.is_some_and(|affinity_set| !handled_affinity_sets.insert(affinity_set)) {
                 continue;
             }
             let is_live = constraints.is_some_and(|constraints| constraints.can_live_migrate);
@@ -66,8 +66,8 @@ pub(super) fn actions(source: &Source, group_plan: &GroupPlan, step: &Step) -> V
                     (false, true) => OperationAction::Migrate,
                     (false, false) => OperationAction::Relocate,
                 },
-                resource: source.cluster.instances[at].name.clone(),
-                node: source.node(problem, target).to_owned(),
+                resource: source.cluster.instances[instance_index].name.clone(),
+                node: source.node_name(problem, target).to_owned(),
             });
         }
     }

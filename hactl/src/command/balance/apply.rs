@@ -14,7 +14,7 @@ use crate::terminal::Terminal;
 use ha_api_types::names::counted;
 use ha_api_types::operation::OperationPhase;
 use ha_scheduler::balance::plan::Step;
-use ha_scheduler::balance::problem::Guest;
+use ha_scheduler::balance::problem::ProblemService;
 use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -59,16 +59,16 @@ struct Execution<'a> {
     expected: Expected,
     applied: Vec<Value>,
     /// Number of completed moves.
-    done: usize,
+    completed_moves: usize,
 }
 
 /// Asks whether to execute this many moves, unless `--yes` was given or there is no terminal.
 ///
 /// # Errors
 /// Fails if the user does not confirm.
-pub(crate) fn confirm(yes: bool, moves: usize) -> Result<(), Failure> {
+pub(crate) fn confirm(is_confirmed: bool, moves: usize) -> Result<(), Failure> {
     let question = format!("Apply {}?", counted(moves, "move"));
-    if !yes && std::io::stdin().is_terminal() && !Terminal::confirm(&question)? {
+    if !is_confirmed && std::io::stdin().is_terminal() && !Terminal::confirm(&question)? {
         return Err(Failure::refused("not confirmed: nothing was changed"));
     }
     Ok(())
@@ -93,13 +93,13 @@ pub(crate) async fn apply(
         signals: Signals::install()?,
         expected: Expected::new(source, settings, plans),
         applied: Vec::new(),
-        done: 0,
+        completed_moves: 0,
     };
     let mut failure = None;
     for ((group_plan, set), number) in sets.iter().zip(1..) {
         let jobs: Vec<Job<'_>> = set.iter().map(|step| new_job(source, group_plan, step)).collect();
         if let Err(failed) = execution.run_job_set(&jobs, number, sets.len()).await {
-            failure = Some(with_progress(failed, execution.done, move_count, settings.command));
+            failure = Some(with_progress(failed, execution.completed_moves, move_count, settings.command));
             break;
         }
     }
@@ -157,13 +157,13 @@ impl Execution<'_> {
             let message = outcome.as_ref().err().map(|failure| failure.message.clone());
             self.applied.push(json!({
                 "jobSet": number,
-                "instance": self.source.instance(&job.group_plan.problem, job.step.guest),
+                "instance": self.source.instance(&job.group_plan.problem, job.step.service),
                 "commands": job.actions.iter().map(Action::command).collect::<Vec<_>>(),
                 "phase": phase, "message": message,
             }));
             match outcome {
                 Ok(()) => {
-                    self.done += 1;
+                    self.completed_moves += 1;
                     self.expected.record_step(self.source, job.group_plan, job.step);
                     self.session.terminal().notice(&format!("{}: done", job.label));
                 }
@@ -194,12 +194,12 @@ fn new_job<'a>(source: &Source, group_plan: &'a GroupPlan, step: &'a Step) -> Jo
     let problem = &group_plan.problem;
     let label = format!(
         "{} {} => {}",
-        source.instance(problem, step.guest),
+        source.instance(problem, step.service),
         source.placement(problem, step.from),
         source.placement(problem, step.to)
     );
     let actions = actions(source, group_plan, step);
-    let names = problem.guests[step.guest]
+    let names = problem.services[step.service]
         .instances()
         .map(|instance_index| &source.cluster.instances[instance_index].name);
     let followers =
@@ -210,15 +210,15 @@ fn new_job<'a>(source: &Source, group_plan: &'a GroupPlan, step: &'a Step) -> Jo
         label,
         actions,
         followers,
-        target: source.node(problem, step.to.primary).to_owned(),
+        target: source.node_name(problem, step.to.primary).to_owned(),
     }
 }
 
 /// Returns the services that a set moves.
 fn moved_services<'a>(source: &'a Source, jobs: &[Job<'a>]) -> Vec<&'a str> {
-    let guests = jobs.iter().map(|job| &job.group_plan.problem.guests[job.step.guest]);
-    guests
-        .flat_map(Guest::instances)
+    let services = jobs.iter().map(|job| &job.group_plan.problem.services[job.step.service]);
+    services
+        .flat_map(ProblemService::instances)
         .map(|instance_index| source.cluster.instances[instance_index].name.as_str())
         .collect()
 }

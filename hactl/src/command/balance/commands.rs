@@ -46,25 +46,25 @@ fn script(commands: &str) -> String {
 
 fn gnt_commands(source: &Source, group_plan: &GroupPlan, step: &Step) -> Vec<String> {
     let problem = &group_plan.problem;
-    let facts = &source.cluster.instances[problem.guests[step.guest].instance];
-    let name = &facts.name;
+    let instance = &source.cluster.instances[problem.services[step.service].instance];
+    let name = &instance.name;
     let mut placements = step.kind.placements(step.from, step.to).into_iter();
-    let mut current_host = step.from.primary;
+    let mut current_node = step.from.primary;
     let mut commands = Vec::new();
     for operation in step.kind.operations(step.from, step.to) {
         // An instance that does not run, or whose node is off, cannot be migrated.
-        let migrates = facts.status.is_running() && !problem.hosts[current_host].down;
+        let migrates = instance.status.is_running() && !problem.nodes[current_node].is_down;
         let verb = if migrates { "migrate" } else { "failover" };
         commands.push(match operation {
             Operation::Failover => format!("gnt-instance {verb} -f {name}"),
-            Operation::Replace(host) => {
-                format!("gnt-instance replace-disks -n {} {name}", source.node(problem, host))
+            Operation::Replace(node) => {
+                format!("gnt-instance replace-disks -n {} {name}", source.node_name(problem, node))
             }
-            Operation::MoveTo(host) => {
-                format!("gnt-instance {verb} -f -n {} {name}", source.node(problem, host))
+            Operation::MoveTo(node) => {
+                format!("gnt-instance {verb} -f -n {} {name}", source.node_name(problem, node))
             }
         });
-        current_host = placements.next().map_or(current_host, |placement| placement.primary);
+        current_node = placements.next().map_or(current_node, |placement| placement.primary);
     }
     commands
 }

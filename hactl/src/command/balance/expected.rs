@@ -47,8 +47,9 @@ impl Expected {
         plans: &[GroupPlan],
     ) -> Expected {
         let cluster = &source.cluster;
-        let hosts = plans.iter().flat_map(|group_plan| &group_plan.problem.hosts);
-        let groups: BTreeSet<usize> = hosts.map(|host| cluster.nodes[host.node].group).collect();
+        let problem_nodes = plans.iter().flat_map(|group_plan| &group_plan.problem.nodes);
+        let groups: BTreeSet<usize> =
+            problem_nodes.map(|problem_node| cluster.nodes[problem_node.cluster_node].group).collect();
         let nodes = cluster.nodes.iter().filter(|node| groups.contains(&node.group));
         Expected {
             command: execution_settings.command,
@@ -62,10 +63,10 @@ impl Expected {
 
     /// Records that a step is done.
     pub(super) fn record_step(&mut self, source: &Source, group_plan: &GroupPlan, step: &Step) {
-        let node = |host: usize| source.node(&group_plan.problem, host).to_owned();
-        for at in group_plan.problem.guests[step.guest].instances() {
+        let node = |problem_node: usize| source.node_name(&group_plan.problem, problem_node).to_owned();
+        for instance_index in group_plan.problem.services[step.service].instances() {
             let placement = (node(step.to.primary), step.to.secondary.map(node));
-            self.services.insert(source.cluster.instances[at].name.clone(), placement);
+            self.services.insert(source.cluster.instances[instance_index].name.clone(), placement);
         }
     }
 
@@ -74,24 +75,24 @@ impl Expected {
     /// # Errors
     /// Fails with the first difference, as a sentence.
     pub(super) async fn check(&self, session: &Session, moving: &[&str]) -> Result<(), Failure> {
-        let now = Source::read_live_cluster(session.client()?).await?;
-        self.compare(&now, moving).map_err(|difference| {
+        let current = Source::read_live_cluster(session.client()?).await?;
+        self.compare(&current, moving).map_err(|difference| {
             Failure::refused(format!("the cluster has changed since the plan: {difference}"))
                 .help(format!("run \"{}\" to plan again", self.command))
         })
     }
 
-    fn compare(&self, now: &Source, moving: &[&str]) -> Result<(), String> {
+    fn compare(&self, current: &Source, moving: &[&str]) -> Result<(), String> {
         for (name, expected) in &self.nodes {
-            let Some(found) = now.cluster.nodes.iter().find(|node| node.name == *name) else {
+            let Some(found) = current.cluster.nodes.iter().find(|node| node.name == *name) else {
                 return Err(format!("node {name} not found"));
             };
-            let found = acceptance_of(now, found);
+            let found = acceptance_of(current, found);
             if found != *expected {
                 return Err(format!("node {name} is {}, was {}", found.word(), expected.word()));
             }
         }
-        let found = placements(&now.cluster, |_| true);
+        let found = placements(&current.cluster, |_| true);
         for (name, expected) in &self.services {
             let Some(found) = found.get(name) else { return Err(format!("{name} not found")) };
             if found != expected {
@@ -102,12 +103,15 @@ impl Expected {
                 ));
             }
         }
-        for (at, instance) in now.cluster.instances.iter().enumerate() {
+        for (instance_index, instance) in current.cluster.instances.iter().enumerate() {
             if moving.contains(&instance.name.as_str())
-                && let Some(why) =
-                    now.cluster.live_constraints.get(&at).and_then(|constraints| constraints.immovable_reason)
+                && let Some(reason) = current
+                    .cluster
+                    .live_constraints
+                    .get(&instance_index)
+                    .and_then(|constraints| constraints.immovable_reason)
             {
-                return Err(format!("cannot move {} now: {why}", instance.name));
+                return Err(format!("cannot move {} now: {reason}", instance.name));
             }
         }
         Ok(())

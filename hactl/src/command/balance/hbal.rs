@@ -3,7 +3,7 @@
 
 use super::options::Options;
 use super::planned::{
-    GroupPlan, Source, TIME_CUT_MESSAGE, apply_loads_and_offline, cluster_after, find_group, time_limit,
+    GroupPlan, Source, TIME_LIMIT_MESSAGE, apply_loads_and_offline, cluster_after, find_group, time_limit,
 };
 use super::{apply, commands, instances, nodes, steps};
 use crate::arguments::GlobalFlags;
@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::terminal::{ColorChoice, Terminal};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, CommandFactory, Parser};
-use ha_scheduler::balance::groups::partition::populated;
+use ha_scheduler::balance::groups::partition::populated_groups;
 use ha_scheduler::balance::model::{Cluster, Node};
 use ha_scheduler::balance::problem::Placement;
 use ha_scheduler::balance::score::{Usage, VALUES, optimum, usages, values, violates_policy};
@@ -242,19 +242,19 @@ impl Arguments {
             group,
             &time_limit(cluster, Instant::now(), options.budget, (0, 1)),
         );
-        if group_plan.is_time_cut {
-            terminal.error_line(TIME_CUT_MESSAGE);
+        if group_plan.has_reached_time_limit {
+            terminal.error_line(TIME_LIMIT_MESSAGE);
         }
         // The output has short names; commands and files have full names.
         let short_names = source.without_suffix(&suffix);
         if self.oneline {
             let plan = &group_plan.plan;
-            let ratio = if plan.end() == 0.0 { 1.0 } else { plan.start / plan.end() };
+            let ratio = if plan.end_score() == 0.0 { 1.0 } else { plan.start_score / plan.end_score() };
             terminal.print(&format!(
                 "{:.8} {} {:.8} {ratio:8.3}\n",
-                plan.start,
+                plan.start_score,
                 plan.steps.len(),
-                plan.end()
+                plan.end_score()
             ));
         } else {
             self.print(terminal, &short_names, &group_plan);
@@ -293,8 +293,8 @@ impl Arguments {
         if let Some(path) = &options.dynu_file {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| Abort::load_failure(format!("{}: {error}", path.display())))?;
-            read_utilization(cluster, &text)
-                .map_err(|why| Abort::new(format!("Error: can't parse utilisation data: {why}")))?;
+            apply_utilization(cluster, &text)
+                .map_err(|error| Abort::new(format!("Error: can't parse utilisation data: {error}")))?;
         }
         let unknown: Vec<&str> = options
             .offline
@@ -332,7 +332,7 @@ impl Arguments {
                 ))
             });
         }
-        let groups: Vec<usize> = populated(cluster).collect();
+        let groups: Vec<usize> = populated_groups(cluster).collect();
         match groups.as_slice() {
             [group] => Ok(*group),
             several => Err(Abort::new(format!(
@@ -344,40 +344,42 @@ impl Arguments {
 
     /// Returns `true` if the score exceeds the optimum by less than the requested amount. No instance is moved then.
     fn is_balanced(&self, group_plan: &GroupPlan) -> bool {
-        group_plan.plan.start - optimum(&group_plan.problem) < self.options.min_score
+        group_plan.plan.start_score - optimum(&group_plan.problem) < self.options.min_score
     }
 
     fn print(&self, terminal: &Terminal, source: &Source, group_plan: &GroupPlan) {
         let (cluster, problem, plan, verbosity) =
             (&source.cluster, &group_plan.problem, &group_plan.plan, self.verbosity());
-        let at_start = usages(problem, &problem.start);
+        let at_start = usages(problem, &problem.start_placements);
         terminal.print_line(&format!(
             "Group size {} nodes, {} instances\nSelected node group: {}",
-            problem.hosts.len(),
-            problem.guests.len(),
+            problem.nodes.len(),
+            problem.services.len(),
             cluster.groups[group_plan.group].name
         ));
-        let hosts = || problem.hosts.iter().zip(&at_start);
-        let n1_failing_hosts: BTreeSet<usize> = hosts()
+        let problem_nodes = || problem.nodes.iter().zip(&at_start);
+        let n1_failing_nodes: BTreeSet<usize> = problem_nodes()
             .enumerate()
-            .filter(|(_, (host, usage))| !host.offline && usage.fails_n1())
+            .filter(|(_, (problem_node, usage))| !problem_node.is_offline && usage.fails_n1())
             .map(|(at, _)| at)
             .collect();
-        let is_on_failing_host =
-            |placement: &&Placement| placement.nodes().any(|host| n1_failing_hosts.contains(&host));
+        let is_on_failing_node = |placement: &&Placement| {
+            placement.nodes().any(|problem_node| n1_failing_nodes.contains(&problem_node))
+        };
         if verbosity > 0 {
             terminal.print_line(&format!(
                 "Initial check done: {} bad nodes, {} bad instances.",
-                n1_failing_hosts.len(),
-                problem.start.iter().filter(is_on_failing_host).count()
+                n1_failing_nodes.len(),
+                problem.start_placements.iter().filter(is_on_failing_node).count()
             ));
         }
-        if !n1_failing_hosts.is_empty() {
+        if !n1_failing_nodes.is_empty() {
             terminal.print_line(
                 "Cluster is not N+1 happy, continuing but no guarantee that the cluster will end N+1 happy.",
             );
         }
-        let violating = hosts().filter(|(host, usage)| violates_policy(host, usage)).count();
+        let violating =
+            problem_nodes().filter(|(problem_node, usage)| violates_policy(problem_node, usage)).count();
         if violating > 0 {
             let effect = if self.options.ignore_soft_errors {
                 "ignoring soft errors."
@@ -388,18 +390,18 @@ impl Arguments {
                 "The cluster contains {violating} policy-violating nodes.\nContinuing, {effect}"
             ));
         }
-        self.print_tables(terminal, "Initial", source, group_plan, &problem.start);
+        self.print_tables(terminal, "Initial", source, group_plan, &problem.start_placements);
         if verbosity > 2 {
-            terminal.print_line(&format!("Initial coefficients: overall {:.8}", plan.start));
-            terminal.print(&coefficients(group_plan, &problem.start));
+            terminal.print_line(&format!("Initial coefficients: overall {:.8}", plan.start_score));
+            terminal.print(&coefficients(group_plan, &problem.start_placements));
         } else {
-            terminal.print_line(&format!("Initial score: {:.8}", plan.start));
+            terminal.print_line(&format!("Initial score: {:.8}", plan.start_score));
         }
         if self.is_balanced(group_plan) {
             terminal.print_line(&format!(
                 "Cluster is already well balanced (initial score {},\noptimum score due to N+1 reservations \
                  {},\nminimum score {}).\nNothing to do, exiting",
-                six_digits(plan.start),
+                six_digits(plan.start_score),
                 six_digits(optimum(problem)),
                 six_digits(self.options.min_score)
             ));
@@ -410,13 +412,13 @@ impl Arguments {
         if plan.steps.is_empty() {
             terminal.print_line("No solution found");
         } else if verbosity > 2 {
-            terminal.print_line(&format!("Final coefficients:   overall {:.8}", plan.end()));
+            terminal.print_line(&format!("Final coefficients:   overall {:.8}", plan.end_score()));
             terminal.print(&coefficients(group_plan, &plan.placements(problem)));
         } else {
             terminal.print_line(&format!(
                 "Cluster score improved from {:.8} to {:.8}",
-                plan.start,
-                plan.end()
+                plan.start_score,
+                plan.end_score()
             ));
         }
         if verbosity > 0 {
@@ -512,7 +514,7 @@ fn read_cluster(path: &Path) -> Result<Source, Abort> {
 }
 
 /// Reads measured usage. As in hbal, lines about unknown instances are ignored.
-fn read_utilization(cluster: &mut Cluster, text: &str) -> Result<(), String> {
+fn apply_utilization(cluster: &mut Cluster, text: &str) -> Result<(), String> {
     let mut known_lines = String::new();
     for line in text.lines() {
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -527,7 +529,7 @@ fn read_utilization(cluster: &mut Cluster, text: &str) -> Result<(), String> {
             known_lines += &format!("{line}\n");
         }
     }
-    text::read_utilisation(cluster, &known_lines).map_err(|error| error.to_string())
+    text::read_utilization(cluster, &known_lines).map_err(|error| error.to_string())
 }
 
 /// Warns about nodes whose used memory or disk exceeds the sum of the node's usage and the usage of its instances.

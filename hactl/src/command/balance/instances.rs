@@ -7,7 +7,7 @@ use ha_scheduler::balance::problem::{Placement, Problem};
 /// Returns one line per instance: `R` if it runs, its nodes, whether memory is reserved for it, its sizes and its
 /// measured usage.
 pub(super) fn table(cluster: &Cluster, problem: &Problem, placements: &[Placement]) -> String {
-    let node = |host: usize| problem.node_name(cluster, host).to_owned();
+    let node = |problem_node: usize| problem.node_name(cluster, problem_node).to_owned();
     let mut rows = vec![
         [
             "F", "Name", "Pri_node", "Sec_node", "Auto_bal", "vcpu", "mem", "dsk", "lCpu", "lMem", "lDsk",
@@ -16,21 +16,21 @@ pub(super) fn table(cluster: &Cluster, problem: &Problem, placements: &[Placemen
         .map(str::to_owned)
         .to_vec(),
     ];
-    let placed_guests = problem.guests.iter().zip(placements);
-    for (guest, placement, instance_index) in placed_guests.flat_map(|(guest, placement)| {
-        guest.instances().map(move |instance_index| (guest, placement, instance_index))
+    let placed_services = problem.services.iter().zip(placements);
+    for (service, placement, instance_index) in placed_services.flat_map(|(service, placement)| {
+        service.instances().map(move |instance_index| (service, placement, instance_index))
     }) {
-        let facts = &cluster.instances[instance_index];
-        let load = if guest.partners.is_empty() { guest.load } else { facts.load };
+        let instance = &cluster.instances[instance_index];
+        let load = if service.partners.is_empty() { service.load } else { instance.load };
         let mut row = vec![
-            if facts.status.is_running() { "R" } else { " " }.to_owned(),
-            facts.name.clone(),
+            if instance.status.is_running() { "R" } else { " " }.to_owned(),
+            instance.name.clone(),
             node(placement.primary),
             placement.secondary.map(node).unwrap_or_default(),
-            if facts.auto_balance { "Y" } else { "N" }.to_owned(),
-            cpus(facts.vcpus, cluster.cpus_in_thousandths).to_string(),
-            facts.memory.to_string(),
-            (facts.disk / 1024).to_string(),
+            if instance.auto_balance { "Y" } else { "N" }.to_owned(),
+            cpus(instance.vcpus, cluster.cpus_in_thousandths).to_string(),
+            instance.memory.to_string(),
+            (instance.disk / 1024).to_string(),
         ];
         row.extend(load.map(|load| format!("{:.3}", load as f64 / LOAD_UNIT as f64)));
         rows.push(row);

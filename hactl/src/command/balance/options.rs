@@ -175,7 +175,7 @@ impl Options {
         let Some(base) = &self.save else { return Ok(()) };
         save_before_and_after(base, cluster_before, cluster_after)?;
         if self.text_data.is_none() {
-            save_text(&with_extension(base, ".usage"), &text::write_utilisation(cluster_before))?;
+            save_text(&with_extension(base, ".usage"), &text::write_utilization(cluster_before))?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::options::Options;
 use crate::client::Client;
 use crate::failure::Failure;
-use ha_scheduler::balance::groups::partition::populated;
+use ha_scheduler::balance::groups::partition::populated_groups;
 use ha_scheduler::balance::live;
 use ha_scheduler::balance::model::{Cluster, Role};
 use ha_scheduler::balance::plan::{Plan, Step, job_sets};
@@ -39,7 +39,7 @@ pub(crate) struct GroupPlan {
     pub(crate) problem: Problem,
     pub(crate) plan: Plan,
     /// Whether the search ended at its time limit.
-    pub(crate) is_time_cut: bool,
+    pub(crate) has_reached_time_limit: bool,
 }
 
 impl Source {
@@ -69,7 +69,7 @@ impl Source {
     pub(crate) async fn read_live_cluster(client: &Client) -> Result<Source, Failure> {
         let (view, usage) = (client.placement().await?, client.usage().await?);
         let cluster = live::cluster(&view, &usage);
-        let (groups, drained) = (Vec::new(), live::drained(&view));
+        let (groups, drained) = (Vec::new(), live::drained_nodes(&view));
         let inter_group_moves = view.settings.inter_group_moves;
         Ok(Source { cluster, groups, drained, is_live: true, inter_group_moves, view: Some(view) })
     }
@@ -84,7 +84,7 @@ impl Source {
             }
         }
         let groups = match &options.group {
-            None => populated(&cluster).collect(),
+            None => populated_groups(&cluster).collect(),
             Some(name) => vec![find_group(&cluster, name)?],
         };
         Ok(Source { cluster, groups, drained, is_live, inter_group_moves, view })
@@ -109,18 +109,18 @@ impl Source {
     }
 
     /// Returns a node's name.
-    pub(crate) fn node(&self, problem: &Problem, host: usize) -> &str {
-        problem.node_name(&self.cluster, host)
+    pub(crate) fn node_name(&self, problem: &Problem, problem_node: usize) -> &str {
+        problem.node_name(&self.cluster, problem_node)
     }
 
     /// Returns an instance's name, and after plus signs the instances that move together with it.
-    pub(crate) fn instance(&self, problem: &Problem, guest: usize) -> String {
-        problem.instance_name(&self.cluster, guest)
+    pub(crate) fn instance(&self, problem: &Problem, service: usize) -> String {
+        problem.instance_name(&self.cluster, service)
     }
 
     /// Returns the names of a placement's nodes.
     pub(crate) fn nodes(&self, problem: &Problem, placement: Placement) -> Vec<&str> {
-        placement.nodes().map(|host| self.node(problem, host)).collect()
+        placement.nodes().map(|problem_node| self.node_name(problem, problem_node)).collect()
     }
 
     /// Returns a placement as `primary:secondary`.
@@ -154,7 +154,7 @@ pub(crate) fn time_limit(
 }
 
 /// Message for a search that ended at its time limit.
-pub(crate) const TIME_CUT_MESSAGE: &str = "The search ended at the time limit. The plan may differ between runs; \
+pub(crate) const TIME_LIMIT_MESSAGE: &str = "The search ended at the time limit. The plan may differ between runs; \
                                            a longer --budget may lower the score.";
 
 /// Reads the usage of instances from a file, and marks some nodes as offline.
@@ -164,7 +164,7 @@ pub(crate) fn apply_loads_and_offline(
     offline: &[String],
 ) -> Result<(), Failure> {
     if let Some(path) = loads {
-        text::read_utilisation(cluster, &read_text(path)?)
+        text::read_utilization(cluster, &read_text(path)?)
             .map_err(|error| Failure::usage(error.to_string()).with_context(&path.display().to_string()))?;
     }
     for name in offline {
@@ -187,12 +187,12 @@ impl GroupPlan {
         let goal = options.goal();
         let goal = Goal { min_score: goal.min_score + optimum(&problem), ..goal };
         let plan = search(&problem, &goal, time);
-        GroupPlan { group, problem, plan, is_time_cut: time.has_cut() }
+        GroupPlan { group, problem, plan, has_reached_time_limit: time.has_reached_limit() }
     }
 
     /// Returns the decrease of the score.
     pub(crate) fn score_gain(&self) -> f64 {
-        self.plan.start - self.plan.end()
+        self.plan.start_score - self.plan.end_score()
     }
 
     /// Returns the job sets of the plan: the steps of a set can run in parallel.

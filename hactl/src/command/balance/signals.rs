@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    interrupted: bool,
+    is_interrupted: bool,
 }
 
 /// Marker that SIGTERM has arrived.
@@ -23,13 +23,13 @@ impl Signals {
         Ok(Signals {
             interrupt: install_handler(SignalKind::interrupt())?,
             terminate: install_handler(SignalKind::terminate())?,
-            interrupted: false,
+            is_interrupted: false,
         })
     }
 
     /// Returns `true` if SIGINT has arrived during any work so far.
     pub(super) fn is_interrupted(&self) -> bool {
-        self.interrupted
+        self.is_interrupted
     }
 
     /// Runs some work to its end. At the first SIGINT, prints `interrupt_effect`, which states when the execution stops.
@@ -48,10 +48,10 @@ impl Signals {
                 biased;
                 _ = self.terminate.recv() => return Err(Terminated),
                 _ = self.interrupt.recv() => {
-                    if !self.interrupted {
+                    if !self.is_interrupted {
                         session.terminal().notice(&format!("interrupted: {interrupt_effect}"));
                     }
-                    self.interrupted = true;
+                    self.is_interrupted = true;
                 }
                 outcome = &mut work => return Ok(outcome),
             }

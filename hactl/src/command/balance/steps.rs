@@ -9,13 +9,15 @@ use serde_json::{Value, json};
 pub(super) fn text(source: &Source, group_plan: &GroupPlan) -> String {
     let problem = &group_plan.problem;
     let width = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0);
-    let names = width(&mut (0..problem.guests.len()).map(|guest| source.instance(problem, guest).len()));
-    let placements =
-        1 + 2 * width(&mut (0..problem.hosts.len()).map(|host| source.node(problem, host).len()));
+    let names =
+        width(&mut (0..problem.services.len()).map(|service| source.instance(problem, service).len()));
+    let placements = 1 + 2 * width(
+        &mut (0..problem.nodes.len()).map(|problem_node| source.node_name(problem, problem_node).len()),
+    );
     let line = |(step, number): (&Step, usize)| {
         format!(
             "{number:5}. {:names$} {:placements$} => {:placements$} {:12.8} a={}\n",
-            source.instance(problem, step.guest),
+            source.instance(problem, step.service),
             source.placement(problem, step.from),
             source.placement(problem, step.to),
             step.score,
@@ -29,27 +31,27 @@ pub(super) fn text(source: &Source, group_plan: &GroupPlan) -> String {
 pub(super) fn document(source: &Source, group_plan: &GroupPlan, step: &Step) -> Value {
     let problem = &group_plan.problem;
     let name = |instance_index: usize| source.cluster.instances[instance_index].name.as_str();
-    let guest = &problem.guests[step.guest];
+    let service = &problem.services[step.service];
     let mut document = json!({
-        "instance": name(guest.instance),
+        "instance": name(service.instance),
         "from": source.nodes(problem, step.from),
         "to": source.nodes(problem, step.to),
         "score": step.score,
         "ops": operations(source, group_plan, step),
     });
-    if !guest.partners.is_empty() {
-        document["with"] = guest.partners.iter().map(|&instance_index| name(instance_index)).collect();
+    if !service.partners.is_empty() {
+        document["with"] = service.partners.iter().map(|&instance_index| name(instance_index)).collect();
     }
     document
 }
 
 /// Returns the operations of a step in order: `f`, `r:X` and `fa:X`.
 pub(crate) fn operations(source: &Source, group_plan: &GroupPlan, step: &Step) -> Vec<String> {
-    let node = |host: usize| source.node(&group_plan.problem, host);
+    let node = |problem_node: usize| source.node_name(&group_plan.problem, problem_node);
     let operation = |operation: Operation| match operation {
         Operation::Failover => "f".to_owned(),
-        Operation::Replace(host) => format!("r:{}", node(host)),
-        Operation::MoveTo(host) => format!("fa:{}", node(host)),
+        Operation::Replace(problem_node) => format!("r:{}", node(problem_node)),
+        Operation::MoveTo(problem_node) => format!("fa:{}", node(problem_node)),
     };
     step.kind.operations(step.from, step.to).into_iter().map(operation).collect()
 }

@@ -36,8 +36,8 @@ impl Balance {
         let loaded = self.input.read(session).await?;
         let all_groups = loaded.all_groups();
         let balanced = balance_load(&all_groups, self.min_gain, self.max_length.unwrap_or(usize::MAX));
-        let moves = Moves::new(&loaded, &all_groups, &balanced.moved);
-        let final_text = if balanced.moved.is_empty() {
+        let moves = Moves::new(&loaded, &all_groups, &balanced.moves);
+        let final_text = if balanced.moves.is_empty() {
             "Nothing to move.\n".to_owned()
         } else {
             moves.text() + &moves.cost()
@@ -54,15 +54,17 @@ fn text(session: &Session, loaded: &LoadedCluster, balanced: &BalancedGroups) ->
     for group in &balanced.groups {
         table.add_row(vec![
             Cell::plain(loaded.group(group.group)),
-            Cell::plain(&format!("{:.4}", group.before)),
-            Cell::plain(&format!("{:.4}", group.after)),
-            Cell::plain(&group.skipped.map_or_else(String::new, |reason| format!("skipped: {reason}"))),
+            Cell::plain(&format!("{:.4}", group.load_before)),
+            Cell::plain(&format!("{:.4}", group.load_after)),
+            Cell::plain(
+                &group.exclusion_reason.map_or_else(String::new, |reason| format!("skipped: {reason}")),
+            ),
         ]);
     }
     table.add_row(vec![
         Cell::plain("deviation"),
-        Cell::plain(&format!("{:.4}", balanced.before)),
-        Cell::plain(&format!("{:.4}", balanced.after)),
+        Cell::plain(&format!("{:.4}", balanced.deviation_before)),
+        Cell::plain(&format!("{:.4}", balanced.deviation_after)),
         Cell::plain(""),
     ]);
     table.render(session.terminal(), 0)
@@ -72,14 +74,14 @@ fn document(loaded: &LoadedCluster, balanced: &BalancedGroups) -> Value {
     let groups = balanced.groups.iter().map(|group| {
         json!({
             "group": loaded.group(group.group),
-            "loadBefore": group.before,
-            "loadAfter": group.after,
-            "skipped": group.skipped.map(|reason| reason.to_string()),
+            "loadBefore": group.load_before,
+            "loadAfter": group.load_after,
+            "skipped": group.exclusion_reason.map(|reason| reason.to_string()),
         })
     });
     json!({
         "groups": groups.collect::<Vec<_>>(),
-        "initialScore": balanced.before,
-        "finalScore": balanced.after,
+        "initialScore": balanced.deviation_before,
+        "finalScore": balanced.deviation_after,
     })
 }

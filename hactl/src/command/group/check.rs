@@ -1,7 +1,7 @@
 //! `hactl group check`: shows the health of groups, and the gain from balancing them.
 
 use super::input::{ClusterInput, LoadedCluster};
-use crate::command::balance::planned::{TIME_CUT_MESSAGE, find_group, time_limit};
+use crate::command::balance::planned::{TIME_LIMIT_MESSAGE, find_group, time_limit};
 use crate::failure::{Exit, Outcome};
 use crate::render::Format;
 use crate::render::table::{Cell, Table};
@@ -10,7 +10,7 @@ use crate::terminal::Style;
 use clap::Args;
 use ha_api_types::names::counted;
 use ha_scheduler::balance::groups::check::{GroupCheck, Health, check};
-use ha_scheduler::balance::groups::partition::populated;
+use ha_scheduler::balance::groups::partition::populated_groups;
 use ha_scheduler::balance::search::Goal;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ impl Check {
         let loaded = self.input.read(session).await?;
         let groups = match &self.group {
             Some(name) => vec![find_group(&loaded.cluster, name)?],
-            None => populated(&loaded.cluster).collect(),
+            None => populated_groups(&loaded.cluster).collect(),
         };
         let goal = Goal {
             min_score: self.min_score,
@@ -64,7 +64,7 @@ impl Check {
             &loaded.settings,
             &groups,
             (!self.no_simulation).then_some(&goal),
-            |nth| time_limit(&loaded.cluster, started_at, self.budget, (nth, groups.len())),
+            |index| time_limit(&loaded.cluster, started_at, self.budget, (index, groups.len())),
         );
         let needs_work = checked.iter().any(GroupCheck::needs_work);
         if format.is_some() {
@@ -85,16 +85,16 @@ fn text(session: &Session, loaded: &LoadedCluster, checked: &[GroupCheck], needs
         let (_, health, style) = health_words(&one.health);
         let balance = match &one.plan {
             None => "not simulated".to_owned(),
-            Some(plan) if plan.steps.is_empty() => format!("{:.4}", plan.start),
+            Some(plan) if plan.steps.is_empty() => format!("{:.4}", plan.start_score),
             Some(plan) => {
                 let moves = counted(plan.steps.len(), "move");
-                format!("{:.4} => {:.4} with {moves}", plan.start, plan.end())
+                format!("{:.4} => {:.4} with {moves}", plan.start_score, plan.end_score())
             }
         };
         table.add_row(vec![
             Cell::plain(loaded.group(one.group)),
-            Cell::plain(&one.nodes.to_string()),
-            Cell::plain(&one.instances.to_string()),
+            Cell::plain(&one.node_count.to_string()),
+            Cell::plain(&one.instance_count.to_string()),
             Cell::styled(health, style),
             Cell::styled(&balance, if one.needs_balancing() { Style::Warn } else { Style::Good }),
             Cell::plain(&reason_text(loaded, &one.health)),
@@ -108,8 +108,8 @@ fn text(session: &Session, loaded: &LoadedCluster, checked: &[GroupCheck], needs
             "Moves required. Within a group: hactl balance -G GROUP. Between groups: hactl group redistribute.\n"
         }
     };
-    if checked.iter().any(|one| one.is_time_cut) {
-        text += TIME_CUT_MESSAGE;
+    if checked.iter().any(|one| one.has_reached_time_limit) {
+        text += TIME_LIMIT_MESSAGE;
         text += "\n";
     }
     text
@@ -150,16 +150,16 @@ fn document(loaded: &LoadedCluster, checked: &[GroupCheck], needs_work: bool) ->
         let (offline, failing) = unhealthy_nodes(&one.health);
         json!({
             "group": loaded.group(one.group),
-            "nodes": one.nodes,
-            "instances": one.instances,
+            "nodes": one.node_count,
+            "instances": one.instance_count,
             "health": health_words(&one.health).0,
             "offlineNodes": loaded.nodes(offline),
             "failingNodes": loaded.nodes(failing),
             "needsBalancing": one.plan.as_ref().map(|_| one.needs_balancing()),
-            "initialScore": one.plan.as_ref().map(|plan| plan.start),
-            "finalScore": one.plan.as_ref().map(ha_scheduler::balance::plan::Plan::end),
+            "initialScore": one.plan.as_ref().map(|plan| plan.start_score),
+            "finalScore": one.plan.as_ref().map(ha_scheduler::balance::plan::Plan::end_score),
             "moves": one.plan.as_ref().map(|plan| plan.steps.len()),
-            "timeLimited": one.plan.as_ref().map(|_| one.is_time_cut),
+            "timeLimited": one.plan.as_ref().map(|_| one.has_reached_time_limit),
         })
     };
     json!({ "groups": checked.iter().map(one).collect::<Vec<_>>(), "workNeeded": needs_work })

@@ -56,7 +56,7 @@ fn verdict(all_groups: &AllGroups<'_>, candidate: &Candidate) -> (String, Style)
         Verdict::Excluded(reason) => (format!("no: {reason}"), Style::Plain),
         Verdict::TooMuch(lack) => (format!("no: {lack} elsewhere"), Style::Plain),
         Verdict::NoEligibleGroup(no_eligible_group) => {
-            let instance = all_groups.name(no_eligible_group.guest);
+            let instance = all_groups.service_name(no_eligible_group.service);
             (
                 format!("no: no eligible node for {instance}: {}", no_eligible_group.reasons(all_groups)),
                 Style::Plain,

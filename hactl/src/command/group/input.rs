@@ -137,7 +137,7 @@ impl LoadedCluster {
     }
 
     /// Returns all groups as one problem in which these nodes are also to be emptied.
-    pub(crate) fn span_draining(&self, nodes: &BTreeSet<String>) -> AllGroups<'_> {
+    pub(crate) fn all_groups_without(&self, nodes: &BTreeSet<String>) -> AllGroups<'_> {
         let mut settings = self.settings.clone();
         settings.drained.extend(nodes.iter().cloned());
         AllGroups::new(&self.cluster, &settings, self.inter_group_moves)

@@ -62,7 +62,7 @@ impl<'a> Moves<'a> {
         };
         let plan = all_groups.plan(all_steps(planned_moves));
         let group_plan =
-            GroupPlan { group: 0, problem: all_groups.problem.clone(), plan, is_time_cut: false };
+            GroupPlan { group: 0, problem: all_groups.problem.clone(), plan, has_reached_time_limit: false };
         Moves { source, group_plan, all_groups, planned: planned_moves, offline: loaded.offline.clone() }
     }
 
@@ -78,7 +78,7 @@ impl<'a> Moves<'a> {
                 } else {
                     to
                 };
-                let name = self.all_groups.name(moved.guest);
+                let name = self.all_groups.service_name(moved.service);
                 [name, self.nodes(moved.from).join(":"), to, self.operations(moved).join(" ")]
             })
             .collect();
@@ -99,7 +99,7 @@ impl<'a> Moves<'a> {
     pub(crate) fn move_values(&self) -> Vec<Value> {
         let value = |moved: &PlannedMove| {
             json!({
-                "instance": self.all_groups.name(moved.guest),
+                "instance": self.all_groups.service_name(moved.service),
                 "fromGroup": self.all_groups.cluster.groups[moved.source].name,
                 "toGroup": self.all_groups.cluster.groups[moved.target].name,
                 "interGroup": moved.is_between_groups(),

@@ -78,7 +78,8 @@ fn blocked_reason(loaded: &LoadedCluster, all_groups: &AllGroups<'_>, blocked: &
     match blocked {
         Blocked::NothingHealthy => "no healthy group accepts instances".to_owned(),
         Blocked::NoEligibleGroup { group, no_eligible_group } => {
-            let (instance, group) = (all_groups.name(no_eligible_group.guest), loaded.group(*group));
+            let (instance, group) =
+                (all_groups.service_name(no_eligible_group.service), loaded.group(*group));
             format!(
                 "no eligible node for {instance} of group {group}: {}",
                 no_eligible_group.reasons(all_groups)

@@ -30,7 +30,7 @@ impl<const KINDS: usize> KindSelector<KINDS> {
     }
 
     /// Draws a kind by the current shares.
-    pub(super) fn next(&mut self, random: &mut Random) -> usize {
+    pub(super) fn draw_kind(&mut self, random: &mut Random) -> usize {
         self.trials += 1;
         if self.trials.is_multiple_of(UPDATE_INTERVAL) {
             self.update_shares();
@@ -39,8 +39,8 @@ impl<const KINDS: usize> KindSelector<KINDS> {
                 *count = count.div_ceil(2);
             }
         }
-        let chance = random.below(SHARE_TOTAL);
-        let kind = self.cumulative_shares.iter().position(|share| chance < *share).unwrap_or(0);
+        let drawn_share = random.draw_below(SHARE_TOTAL);
+        let kind = self.cumulative_shares.iter().position(|share| drawn_share < *share).unwrap_or(0);
         self.tried[kind] += 1;
         kind
     }

@@ -11,7 +11,8 @@ use crate::balance::state::State;
 pub struct AllGroups<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,
-    /// The nodes and instances of the cluster. The group of a host is the group of its node.
+    /// The nodes and instances of the cluster. A node of the problem belongs to the group of its node in the
+    /// cluster.
     pub problem: Problem,
     /// `true` if instances may move between groups.
     pub inter_group_moves: bool,
@@ -44,27 +45,27 @@ impl<'a> AllGroups<'a> {
 
     /// Returns the groups that have nodes.
     pub fn groups(&self) -> Vec<usize> {
-        partition::populated(self.cluster).collect()
+        partition::populated_groups(self.cluster).collect()
     }
 
-    /// Returns the group of a host.
-    pub fn group_of(&self, host: usize) -> usize {
-        self.cluster.nodes[self.problem.hosts[host].node].group
+    /// Returns the group of a node of the problem.
+    pub fn group_of(&self, node: usize) -> usize {
+        self.cluster.nodes[self.problem.nodes[node].cluster_node].group
     }
 
-    /// Returns the hosts of a group.
-    pub fn hosts(&self, group: usize) -> Vec<usize> {
-        (0..self.problem.hosts.len()).filter(|&host| self.group_of(host) == group).collect()
+    /// Returns the nodes of a group, by position in the problem.
+    pub fn nodes_of(&self, group: usize) -> Vec<usize> {
+        (0..self.problem.nodes.len()).filter(|&node| self.group_of(node) == group).collect()
     }
 
     /// Returns the name of a node.
-    pub fn node(&self, host: usize) -> &str {
-        self.problem.node_name(self.cluster, host)
+    pub fn node_name(&self, node: usize) -> &str {
+        self.problem.node_name(self.cluster, node)
     }
 
     /// Returns the name of an instance, followed after plus signs by the names of the instances that move with it.
-    pub fn name(&self, guest: usize) -> String {
-        self.problem.instance_name(self.cluster, guest)
+    pub fn service_name(&self, service: usize) -> String {
+        self.problem.instance_name(self.cluster, service)
     }
 
     /// Returns the allocation policy of a group, which ranks it as a target for instances.
@@ -85,14 +86,14 @@ impl<'a> AllGroups<'a> {
 
     /// Returns the instances that use a node of a group, in their order.
     pub(super) fn instances_using(&self, state: &State<'_>, group: usize) -> Vec<usize> {
-        (0..self.problem.guests.len())
-            .filter(|&guest| state.placement(guest).nodes().any(|host| self.group_of(host) == group))
+        (0..self.problem.services.len())
+            .filter(|&service| state.placement(service).nodes().any(|node| self.group_of(node) == group))
             .collect()
     }
 
     /// Returns a plan of these steps from the start.
     pub fn plan(&self, steps: Vec<Step>) -> Plan {
-        Plan { start: State::new(&self.problem, &self.problem.start).score(), steps }
+        Plan { start_score: State::new(&self.problem, &self.problem.start_placements).score(), steps }
     }
 }
 
@@ -100,7 +101,7 @@ impl<'a> AllGroups<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedMove {
     /// Index of the instance in the problem.
-    pub guest: usize,
+    pub service: usize,
     /// Group that the instance leaves.
     pub source: usize,
     /// Group to which it moves; equal to `source` for a move inside the group.
@@ -117,13 +118,13 @@ impl PlannedMove {
     /// Builds the record of a move from its first placement and its steps.
     pub(super) fn new(
         all_groups: &AllGroups<'_>,
-        guest: usize,
+        service: usize,
         from: Placement,
         steps: Vec<Step>,
     ) -> PlannedMove {
         let to = steps.last().map_or(from, |step| step.to);
         let (source, target) = (all_groups.group_of(from.primary), all_groups.group_of(to.primary));
-        PlannedMove { guest, source, target, from, to, steps }
+        PlannedMove { service, source, target, from, to, steps }
     }
 
     /// Returns `true` if the instance moves to another group.

@@ -16,8 +16,8 @@ pub struct GroupCandidate {
     /// Allocation policy of the group.
     pub allocation: Allocation,
     /// Reason for which the group cannot accept the service at all; `None` if it can.
-    pub refused: Option<GroupRefusal>,
-    /// Nodes of the group as primaries: eligible ones by ascending score, then the others by name. Empty if `refused` is
+    pub refusal: Option<GroupRefusal>,
+    /// Nodes of the group as primaries: eligible ones by ascending score, then the others by name. Empty if `refusal` is
     /// set.
     pub nodes: Vec<NodeCandidate>,
 }
@@ -73,16 +73,18 @@ impl std::fmt::Display for PrimaryBlockingReason {
 /// Ranks all groups for a new service: groups with policy Preferred before LastResort, then by ascending score. Groups
 /// without an eligible node are last.
 pub fn allocate(cluster: &Cluster, settings: &Settings, new_service: &NewService) -> Vec<GroupCandidate> {
-    let mut candidates: Vec<GroupCandidate> =
-        partition::populated(cluster).map(|group| candidate(cluster, settings, new_service, group)).collect();
-    let class = |allocation: Allocation| match allocation {
+    let mut candidates: Vec<GroupCandidate> = partition::populated_groups(cluster)
+        .map(|group| evaluate_group(cluster, settings, new_service, group))
+        .collect();
+    let policy_rank = |allocation: Allocation| match allocation {
         Allocation::Preferred => 0,
         Allocation::LastResort => 1,
         Allocation::Unallocable => 2,
     };
     candidates.sort_by(|one, other| {
-        let key = |candidate: &GroupCandidate| (candidate.best().is_none(), class(candidate.allocation));
-        let score = |candidate: &GroupCandidate| candidate.best().map_or(0.0, |place| place.score);
+        let key =
+            |candidate: &GroupCandidate| (candidate.best().is_none(), policy_rank(candidate.allocation));
+        let score = |candidate: &GroupCandidate| candidate.best().map_or(0.0, |scored| scored.score);
         key(one)
             .cmp(&key(other))
             .then(score(one).total_cmp(&score(other)))
@@ -91,61 +93,63 @@ pub fn allocate(cluster: &Cluster, settings: &Settings, new_service: &NewService
     candidates
 }
 
-fn candidate(
+fn evaluate_group(
     cluster: &Cluster,
     settings: &Settings,
     new_service: &NewService,
     group: usize,
 ) -> GroupCandidate {
-    let refused = new_service.check_policy(cluster, group).err();
-    let nodes = if refused.is_some() { Vec::new() } else { nodes(cluster, settings, new_service, group) };
-    GroupCandidate { group, allocation: cluster.groups[group].allocation, refused, nodes }
+    let refusal = new_service.check_policy(cluster, group).err();
+    let nodes =
+        if refusal.is_some() { Vec::new() } else { evaluate_nodes(cluster, settings, new_service, group) };
+    GroupCandidate { group, allocation: cluster.groups[group].allocation, refusal, nodes }
 }
 
-fn nodes(
+fn evaluate_nodes(
     cluster: &Cluster,
     settings: &Settings,
     new_service: &NewService,
     group: usize,
 ) -> Vec<NodeCandidate> {
-    let problem = new_service.problem(cluster, group, settings);
-    let guest = problem.guests.len() - 1;
-    let mut state = State::new(&problem, &problem.start);
+    let problem = new_service.build_problem(cluster, group, settings);
+    let service = problem.services.len() - 1;
+    let mut state = State::new(&problem, &problem.start_placements);
     let required =
         if settings.ignore_soft_errors { RequiredLimits::Limits } else { RequiredLimits::NPlusOne };
-    let hosts: Vec<usize> = (0..problem.hosts.len()).collect();
-    let mut best: Vec<Option<ScoredSecondary>> = vec![None; hosts.len()];
-    let mut reasons: Vec<BTreeMap<BlockingReason, usize>> = vec![BTreeMap::new(); hosts.len()];
-    for placement in placements(problem.guests[guest].reach, &hosts) {
-        match state.try_add(guest, placement, required) {
+    let problem_nodes: Vec<usize> = (0..problem.nodes.len()).collect();
+    let mut best: Vec<Option<ScoredSecondary>> = vec![None; problem_nodes.len()];
+    let mut reasons: Vec<BTreeMap<BlockingReason, usize>> = vec![BTreeMap::new(); problem_nodes.len()];
+    for placement in placements(problem.services[service].reach, &problem_nodes) {
+        match state.try_add(service, placement, required) {
             Ok(()) => {
                 let score = state.score();
-                state.remove_added(guest, placement);
+                state.remove_added(service, placement);
                 let best = &mut best[placement.primary];
                 if best.is_none_or(|best| score < best.score) {
-                    let secondary = placement.secondary.map(|host| problem.hosts[host].node);
+                    let secondary =
+                        placement.secondary.map(|problem_node| problem.nodes[problem_node].cluster_node);
                     *best = Some(ScoredSecondary { secondary, score });
                 }
             }
             Err(reason) => *reasons[placement.primary].entry(reason).or_default() += 1,
         }
     }
-    let mut nodes: Vec<NodeCandidate> = hosts
+    let mut nodes: Vec<NodeCandidate> = problem_nodes
         .iter()
-        .map(|&host| {
-            let best = best[host].ok_or_else(|| {
-                let alone = Placement { primary: host, secondary: None };
-                if let Err(reason) = state.try_add(guest, alone, required) {
+        .map(|&problem_node| {
+            let best = best[problem_node].ok_or_else(|| {
+                let alone = Placement { primary: problem_node, secondary: None };
+                if let Err(reason) = state.try_add(service, alone, required) {
                     return PrimaryBlockingReason::Node(reason);
                 }
-                state.remove_added(guest, alone);
-                PrimaryBlockingReason::Secondary(most_frequent(&reasons[host]))
+                state.remove_added(service, alone);
+                PrimaryBlockingReason::Secondary(most_frequent(&reasons[problem_node]))
             });
-            NodeCandidate { node: problem.hosts[host].node, best }
+            NodeCandidate { node: problem.nodes[problem_node].cluster_node, best }
         })
         .collect();
     nodes.sort_by(|one, other| {
-        let score = |node: &NodeCandidate| node.best.map_or(f64::INFINITY, |place| place.score);
+        let score = |node: &NodeCandidate| node.best.map_or(f64::INFINITY, |scored| scored.score);
         let name = |node: &NodeCandidate| &cluster.nodes[node.node].name;
         score(one).total_cmp(&score(other)).then(name(one).cmp(name(other)))
     });

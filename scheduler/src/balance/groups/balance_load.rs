@@ -15,11 +15,11 @@ pub struct GroupLoad {
     /// Position of the group in the cluster.
     pub group: usize,
     /// Load per node before the moves.
-    pub before: f64,
+    pub load_before: f64,
     /// Load per node after the moves.
-    pub after: f64,
+    pub load_after: f64,
     /// Reason why the group is skipped; `None` if it is considered.
-    pub skipped: Option<ExclusionReason>,
+    pub exclusion_reason: Option<ExclusionReason>,
 }
 
 /// Moves that balance the load.
@@ -28,11 +28,11 @@ pub struct BalancedGroups {
     /// The groups with online nodes, in the order of the cluster.
     pub groups: Vec<GroupLoad>,
     /// The deviation before the moves.
-    pub before: f64,
+    pub deviation_before: f64,
     /// The deviation after the moves.
-    pub after: f64,
+    pub deviation_after: f64,
     /// The moves, in order.
-    pub moved: Vec<PlannedMove>,
+    pub moves: Vec<PlannedMove>,
 }
 
 /// Loads of groups, from which the gain of a move follows.
@@ -45,19 +45,20 @@ struct Loads {
 
 impl Loads {
     fn new(all_groups: &AllGroups<'_>, state: &State<'_>) -> Loads {
-        let online = |group: usize| {
+        let online_count = |group: usize| {
             all_groups
-                .hosts(group)
+                .nodes_of(group)
                 .into_iter()
-                .filter(|&host| !all_groups.problem.hosts[host].offline)
+                .filter(|&node| !all_groups.problem.nodes[node].is_offline)
                 .count()
         };
-        let groups: Vec<usize> = all_groups.groups().into_iter().filter(|&group| online(group) > 0).collect();
-        let nodes = groups.iter().map(|&group| online(group) as f64).collect();
+        let groups: Vec<usize> =
+            all_groups.groups().into_iter().filter(|&group| online_count(group) > 0).collect();
+        let nodes = groups.iter().map(|&group| online_count(group) as f64).collect();
         let mut loads = Loads { sums: vec![[0.0; 4]; groups.len()], groups, nodes };
-        for guest in 0..all_groups.problem.guests.len() {
-            let placement = state.placement(guest);
-            let [cpu, memory, disk, network] = load(all_groups, guest);
+        for service in 0..all_groups.problem.services.len() {
+            let placement = state.placement(service);
+            let [cpu, memory, disk, network] = load(all_groups, service);
             loads.add(all_groups.group_of(placement.primary), [cpu, memory, disk, network], 1.0);
             if let Some(secondary) = placement.secondary {
                 loads.add(all_groups.group_of(secondary), [0.0, 0.0, disk, 0.0], 1.0);
@@ -66,12 +67,12 @@ impl Loads {
         loads
     }
 
-    fn index(&self, group: usize) -> Option<usize> {
+    fn index_of(&self, group: usize) -> Option<usize> {
         self.groups.iter().position(|known| *known == group)
     }
 
     fn add(&mut self, group: usize, load: [f64; 4], sign: f64) {
-        if let Some(index) = self.index(group) {
+        if let Some(index) = self.index_of(group) {
             for (sum, part) in self.sums[index].iter_mut().zip(load) {
                 *sum += part * sign;
             }
@@ -93,32 +94,32 @@ impl Loads {
     }
 
     fn deviation(&self) -> f64 {
-        let nodes = self.nodes.iter().sum::<f64>().max(1.0);
+        let node_count = self.nodes.iter().sum::<f64>().max(1.0);
         (0..4)
             .map(|part| {
                 let mean = self.mean(part);
                 let squares = self.sums.iter().zip(&self.nodes);
                 let sum: f64 = squares.map(|(load, count)| count * (load[part] / count - mean).powi(2)).sum();
-                (sum / nodes).sqrt()
+                (sum / node_count).sqrt()
             })
             .sum()
     }
 }
 
-fn load(all_groups: &AllGroups<'_>, guest: usize) -> [f64; 4] {
-    all_groups.problem.guests[guest].load.map(|part| part as f64 / LOAD_UNIT as f64)
+fn load(all_groups: &AllGroups<'_>, service: usize) -> [f64; 4] {
+    all_groups.problem.services[service].load.map(|part| part as f64 / LOAD_UNIT as f64)
 }
 
 /// Moves instances from or to the groups furthest from the mean, as long as each move lowers the deviation by at
 /// least `min_gain`.
 pub fn balance_load(all_groups: &AllGroups<'_>, min_gain: f64, max_length: usize) -> BalancedGroups {
-    let mut state = State::new(&all_groups.problem, &all_groups.problem.start);
-    let start = Loads::new(all_groups, &state);
-    let mut loads = start.clone();
-    let mut moved: Vec<PlannedMove> = Vec::new();
-    while moved.len() < max_length {
-        let Some(next) = next(all_groups, &mut state, &mut loads, &moved, min_gain) else { break };
-        moved.push(next);
+    let mut state = State::new(&all_groups.problem, &all_groups.problem.start_placements);
+    let initial_loads = Loads::new(all_groups, &state);
+    let mut loads = initial_loads.clone();
+    let mut moves: Vec<PlannedMove> = Vec::new();
+    while moves.len() < max_length {
+        let Some(next) = make_best_move(all_groups, &mut state, &mut loads, &moves, min_gain) else { break };
+        moves.push(next);
     }
     let reachable: Vec<usize> = loads
         .groups
@@ -128,25 +129,32 @@ pub fn balance_load(all_groups: &AllGroups<'_>, min_gain: f64, max_length: usize
     let groups = (0..loads.groups.len())
         .map(|index| GroupLoad {
             group: loads.groups[index],
-            before: start.per_node(index),
-            after: loads.per_node(index),
+            load_before: initial_loads.per_node(index),
+            load_after: loads.per_node(index),
             // A group to which others can send instances is not alone.
-            skipped: all_groups.exclusion_reason(loads.groups[index]).filter(|reason| match reason {
-                ExclusionReason::Alone => !reachable.contains(&loads.groups[index]),
-                ExclusionReason::InterGroupMoves => true,
-            }),
+            exclusion_reason: all_groups.exclusion_reason(loads.groups[index]).filter(
+                |reason| match reason {
+                    ExclusionReason::Alone => !reachable.contains(&loads.groups[index]),
+                    ExclusionReason::InterGroupMoves => true,
+                },
+            ),
         })
         .collect();
-    BalancedGroups { groups, before: start.deviation(), after: loads.deviation(), moved }
+    BalancedGroups {
+        groups,
+        deviation_before: initial_loads.deviation(),
+        deviation_after: loads.deviation(),
+        moves,
+    }
 }
 
 /// Makes the move that lowers the deviation most for the group furthest from the mean; if that group has none, for the next
 /// one.
-fn next(
+fn make_best_move(
     all_groups: &AllGroups<'_>,
     state: &mut State<'_>,
     loads: &mut Loads,
-    moved: &[PlannedMove],
+    moves: &[PlannedMove],
     min_gain: f64,
 ) -> Option<PlannedMove> {
     if !all_groups.inter_group_moves {
@@ -162,23 +170,23 @@ fn next(
         let pairs = pairs(all_groups, state, loads, outlier);
         let mut gains: Vec<(f64, usize, usize)> = pairs
             .into_iter()
-            .filter(|(guest, _)| !moved.iter().any(|moved| moved.guest == *guest))
-            .map(|(guest, target)| {
-                let current_group = all_groups.group_of(state.placement(guest).primary);
-                shift(all_groups, loads, guest, current_group, target);
+            .filter(|(service, _)| !moves.iter().any(|planned| planned.service == *service))
+            .map(|(service, target)| {
+                let current_group = all_groups.group_of(state.placement(service).primary);
+                shift(all_groups, loads, service, current_group, target);
                 let gain = before - loads.deviation();
-                shift(all_groups, loads, guest, target, current_group);
-                (gain, guest, target)
+                shift(all_groups, loads, service, target, current_group);
+                (gain, service, target)
             })
             .filter(|(gain, ..)| *gain >= min_gain.max(1e-9))
             .collect();
         gains.sort_by(|one, other| other.0.total_cmp(&one.0).then((one.1, one.2).cmp(&(other.1, other.2))));
-        for (_, guest, target) in gains {
-            let from = state.placement(guest);
-            let hosts = all_groups.open_hosts(state, target);
-            if let Ok(steps) = move_within_limits(state, guest, hosts) {
-                shift(all_groups, loads, guest, all_groups.group_of(from.primary), target);
-                return Some(PlannedMove::new(all_groups, guest, from, steps));
+        for (_, service, target) in gains {
+            let from = state.placement(service);
+            let nodes = all_groups.open_nodes(state, target);
+            if let Ok(steps) = move_within_limits(state, service, nodes) {
+                shift(all_groups, loads, service, all_groups.group_of(from.primary), target);
+                return Some(PlannedMove::new(all_groups, service, from, steps));
             }
         }
     }
@@ -193,20 +201,20 @@ fn pairs(
     outlier: usize,
 ) -> Vec<(usize, usize)> {
     let mut pairs = Vec::new();
-    for (guest, facts) in all_groups.problem.guests.iter().enumerate() {
-        let placement = state.placement(guest);
+    for (service, problem_service) in all_groups.problem.services.iter().enumerate() {
+        let placement = state.placement(service);
         let current_group = all_groups.group_of(placement.primary);
-        let in_one_group = placement.nodes().all(|host| all_groups.group_of(host) == current_group);
-        if !facts.movable || !in_one_group {
+        let in_one_group = placement.nodes().all(|node| all_groups.group_of(node) == current_group);
+        if !problem_service.is_movable || !in_one_group {
             continue;
         }
         for &target in &loads.groups {
             let involves_outlier = target != current_group && (current_group == outlier || target == outlier);
             if involves_outlier
                 && !demotes(all_groups.allocation(current_group), all_groups.allocation(target))
-                && partition::check_move(all_groups.cluster, facts.instance, target).is_ok()
+                && partition::check_move(all_groups.cluster, problem_service.instance, target).is_ok()
             {
-                pairs.push((guest, target));
+                pairs.push((service, target));
             }
         }
     }
@@ -218,9 +226,9 @@ fn demotes(current_group: Allocation, target: Allocation) -> bool {
     current_group == Allocation::Preferred && target == Allocation::LastResort
 }
 
-fn shift(all_groups: &AllGroups<'_>, loads: &mut Loads, guest: usize, from: usize, to: usize) {
-    let mut load = load(all_groups, guest);
-    if all_groups.problem.start[guest].secondary.is_some() {
+fn shift(all_groups: &AllGroups<'_>, loads: &mut Loads, service: usize, from: usize, to: usize) {
+    let mut load = load(all_groups, service);
+    if all_groups.problem.start_placements[service].secondary.is_some() {
         load[2] *= 2.0;
     }
     loads.add(from, load, -1.0);

@@ -19,7 +19,7 @@ pub struct GroupCapacity {
     /// Position of the group in the cluster.
     pub group: usize,
     /// Reason for which the group cannot accept the service; `None` if it can.
-    pub refused: Option<GroupRefusal>,
+    pub refusal: Option<GroupRefusal>,
     /// Services that fit within the limits.
     pub within_limits: FillResult,
     /// Services that fit while N+1 is kept. Every node must survive the failure of a peer, and shared services of any
@@ -64,20 +64,20 @@ pub fn capacity(
     new_service: &NewService,
     tiered: Option<&NewService>,
 ) -> Vec<GroupCapacity> {
-    partition::populated(cluster)
+    partition::populated_groups(cluster)
         .map(|group| {
-            if let Err(refused) = new_service.check_policy(cluster, group) {
+            if let Err(refusal) = new_service.check_policy(cluster, group) {
                 let no_result = FillResult::default();
                 return GroupCapacity {
                     group,
-                    refused: Some(refused),
+                    refusal: Some(refusal),
                     within_limits: no_result.clone(),
                     with_n_plus_one: no_result,
                     n_plus_one_failure: None,
                     tiers: Vec::new(),
                 };
             }
-            let problem = new_service.problem(cluster, group, settings);
+            let problem = new_service.build_problem(cluster, group, settings);
             let n_plus_one_failure = find_n_plus_one_failure(&problem);
             let fill = |required| fill(cluster, settings, group, new_service, required, MAX_COUNTED);
             let within_limits = fill(RequiredLimits::Limits);
@@ -90,22 +90,22 @@ pub fn capacity(
                 Some(first) if n_plus_one_failure.is_none() => tiers::tiers(cluster, settings, group, first),
                 Some(_) | None => Vec::new(),
             };
-            GroupCapacity { group, refused: None, within_limits, with_n_plus_one, n_plus_one_failure, tiers }
+            GroupCapacity { group, refusal: None, within_limits, with_n_plus_one, n_plus_one_failure, tiers }
         })
         .collect()
 }
 
 fn find_n_plus_one_failure(problem: &Problem) -> Option<NPlusOneFailure> {
-    let mut state = State::new(problem, &problem.start);
-    let failing: Vec<usize> = (0..problem.hosts.len())
-        .filter(|&host| state.fails_n1(host))
-        .map(|host| problem.hosts[host].node)
+    let mut state = State::new(problem, &problem.start_placements);
+    let failing: Vec<usize> = (0..problem.nodes.len())
+        .filter(|&node| state.fails_n1(node))
+        .map(|node| problem.nodes[node].cluster_node)
         .collect();
     if !failing.is_empty() {
         return Some(NPlusOneFailure::Reserve(failing));
     }
     failover::first_fatal_failure(&mut state, &[])
-        .map(|host| NPlusOneFailure::Failover(problem.hosts[host].node))
+        .map(|node| NPlusOneFailure::Failover(problem.nodes[node].cluster_node))
 }
 
 /// Places a new service in a group repeatedly while it fits, at most `limit` times.
@@ -117,102 +117,103 @@ pub(super) fn fill(
     required: RequiredLimits,
     limit: usize,
 ) -> FillResult {
-    let problem = new_service.problem(cluster, group, settings);
-    let mut state = State::new(&problem, &problem.start);
+    let problem = new_service.build_problem(cluster, group, settings);
+    let mut state = State::new(&problem, &problem.start_placements);
     let (placed, reason) =
-        fill_problem(&mut state, problem.guests.len() - 1, required, limit.min(MAX_COUNTED));
-    let node = |host: usize| problem.hosts[host].node;
-    let nodes_of = |placement: &Placement| (node(placement.primary), placement.secondary.map(node));
+        fill_problem(&mut state, problem.services.len() - 1, required, limit.min(MAX_COUNTED));
+    let cluster_node = |node: usize| problem.nodes[node].cluster_node;
+    let nodes_of =
+        |placement: &Placement| (cluster_node(placement.primary), placement.secondary.map(cluster_node));
     FillResult { placements: placed.iter().map(nodes_of).collect(), blocking_reason: reason }
 }
 
-/// Returns the placements of all placed guests, and the most frequent shortage for one more.
+/// Returns the placements of all placed services, and the most frequent shortage for one more.
 fn fill_problem(
     state: &mut State<'_>,
-    guest: usize,
+    service: usize,
     required: RequiredLimits,
     limit: usize,
 ) -> (Vec<Placement>, Option<BlockingReason>) {
     let mut placed = Vec::new();
     let mut reason = None;
     while placed.len() < limit {
-        match place_best(state, guest, required) {
+        match place_best(state, service, required) {
             Ok(placement) => placed.push(placement),
-            Err(none) => {
-                reason = none;
+            Err(shortage) => {
+                reason = shortage;
                 break;
             }
         }
     }
     if required == RequiredLimits::Limits
-        || failover::first_fatal_failure(state, &as_extra_guests(guest, &placed)).is_none()
+        || failover::first_fatal_failure(state, &as_extra_services(service, &placed)).is_none()
     {
         return (placed, reason);
     }
-    // With all these guests, the cluster would not survive the failure of some node. A binary search finds how many
-    // guests to keep, and more are added one at a time.
-    let (mut survives, mut fails) = (0, placed.len());
-    while fails - survives > 1 {
-        let middle = usize::midpoint(survives, fails);
-        placed[middle..].iter().for_each(|&placement| state.remove_added(guest, placement));
-        if failover::first_fatal_failure(state, &as_extra_guests(guest, &placed[..middle])).is_none() {
-            survives = middle;
+    // With all these services, the cluster would not survive the failure of some node. A binary search finds how many
+    // services to keep, and more are added one at a time.
+    let (mut surviving_count, mut failing_count) = (0, placed.len());
+    while failing_count - surviving_count > 1 {
+        let middle = usize::midpoint(surviving_count, failing_count);
+        placed[middle..].iter().for_each(|&placement| state.remove_added(service, placement));
+        if failover::first_fatal_failure(state, &as_extra_services(service, &placed[..middle])).is_none() {
+            surviving_count = middle;
         } else {
-            fails = middle;
+            failing_count = middle;
         }
-        placed[middle..].iter().for_each(|&placement| state.add_unchecked(guest, placement));
+        placed[middle..].iter().for_each(|&placement| state.add_unchecked(service, placement));
     }
-    placed[survives..].iter().for_each(|&placement| state.remove_added(guest, placement));
-    placed.truncate(survives);
+    placed[surviving_count..].iter().for_each(|&placement| state.remove_added(service, placement));
+    placed.truncate(surviving_count);
     while placed.len() < limit
-        && let Some(placement) = place_survivably(state, guest, &placed)
+        && let Some(placement) = place_survivably(state, service, &placed)
     {
         placed.push(placement);
     }
     (placed, Some(BlockingReason::Reserve))
 }
 
-fn as_extra_guests(guest: usize, placed: &[Placement]) -> Vec<(usize, Placement)> {
-    placed.iter().map(|&placement| (guest, placement)).collect()
+fn as_extra_services(service: usize, placed: &[Placement]) -> Vec<(usize, Placement)> {
+    placed.iter().map(|&placement| (service, placement)).collect()
 }
 
-/// Adds a guest on a placement with which the cluster survives every failure.
-fn place_survivably(state: &mut State<'_>, guest: usize, placed: &[Placement]) -> Option<Placement> {
-    let mut offers = scored_placements(state, guest, &all(state), RequiredLimits::NPlusOne).ok()?;
+/// Adds a service on a placement with which the cluster survives every failure.
+fn place_survivably(state: &mut State<'_>, service: usize, placed: &[Placement]) -> Option<Placement> {
+    let mut offers = scored_placements(state, service, &all_nodes(state), RequiredLimits::NPlusOne).ok()?;
     offers.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
-    let mut extra_guests = as_extra_guests(guest, placed);
+    let mut extra_services = as_extra_services(service, placed);
     for (_, placement) in offers {
-        state.add_unchecked(guest, placement);
-        extra_guests.push((guest, placement));
-        if failover::first_fatal_failure(state, &extra_guests).is_none() {
+        state.add_unchecked(service, placement);
+        extra_services.push((service, placement));
+        if failover::first_fatal_failure(state, &extra_services).is_none() {
             return Some(placement);
         }
-        extra_guests.pop();
-        state.remove_added(guest, placement);
+        extra_services.pop();
+        state.remove_added(service, placement);
     }
     None
 }
 
-fn all(state: &State<'_>) -> Vec<usize> {
-    (0..state.problem().hosts.len()).collect()
+fn all_nodes(state: &State<'_>) -> Vec<usize> {
+    (0..state.problem().nodes.len()).collect()
 }
 
-/// Adds a guest on the placement with the lowest resulting score.
+/// Adds a service on the placement with the lowest resulting score.
 fn place_best(
     state: &mut State<'_>,
-    guest: usize,
+    service: usize,
     required: RequiredLimits,
 ) -> Result<Placement, Option<BlockingReason>> {
     let mut reason = None;
-    for hosts in shortlists(state, all(state)) {
-        match scored_placements(state, guest, &hosts, required) {
-            Err(none) => reason = none,
+    for nodes in shortlists(state, all_nodes(state)) {
+        match scored_placements(state, service, &nodes, required) {
+            Err(shortage) => reason = shortage,
             Ok(offers) => {
                 let best_offer = offers
                     .into_iter()
                     .min_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
                 if let Some((_, placement)) = best_offer {
-                    state.add_unchecked(guest, placement);
+                    state.add_unchecked(service, placement);
                     return Ok(placement);
                 }
             }
@@ -221,20 +222,20 @@ fn place_best(
     Err(reason)
 }
 
-/// Returns the placements for one more guest with their scores, or the most frequent shortage.
+/// Returns the placements for one more service with their scores, or the most frequent shortage.
 fn scored_placements(
     state: &mut State<'_>,
-    guest: usize,
-    hosts: &[usize],
+    service: usize,
+    nodes: &[usize],
     required: RequiredLimits,
 ) -> Result<Vec<(f64, Placement)>, Option<BlockingReason>> {
     let mut reasons: BTreeMap<BlockingReason, usize> = BTreeMap::new();
     let mut scored = Vec::new();
-    for placement in placements(state.problem().guests[guest].reach, hosts) {
-        match state.try_add(guest, placement, required) {
+    for placement in placements(state.problem().services[service].reach, nodes) {
+        match state.try_add(service, placement, required) {
             Ok(()) => {
                 scored.push((state.score(), placement));
-                state.remove_added(guest, placement);
+                state.remove_added(service, placement);
             }
             Err(reason) => *reasons.entry(reason).or_default() += 1,
         }

@@ -40,15 +40,15 @@ pub struct GroupCheck {
     /// Position of the group in the cluster.
     pub group: usize,
     /// Number of nodes in the group.
-    pub nodes: usize,
+    pub node_count: usize,
     /// Number of instances in the group.
-    pub instances: usize,
-    /// Health of the group.
+    pub instance_count: usize,
+    /// Result of the health check, with the nodes that make the group unhealthy.
     pub health: Health,
     /// Plan that balances the group; without steps if it cannot be improved. `None` if no goal was given.
     pub plan: Option<Plan>,
     /// `true` if the search for the plan ended at its time limit.
-    pub is_time_cut: bool,
+    pub has_reached_time_limit: bool,
 }
 
 impl GroupCheck {
@@ -65,17 +65,18 @@ impl GroupCheck {
 
 /// Computes the health of a group.
 pub fn health(all_groups: &AllGroups<'_>, state: &State<'_>, group: usize) -> Health {
-    let hosts = all_groups.hosts(group);
-    let mut holds = vec![false; all_groups.problem.hosts.len()];
+    let nodes = all_groups.nodes_of(group);
+    let mut has_instances = vec![false; all_groups.problem.nodes.len()];
     for placement in state.placements() {
-        for host in placement.nodes() {
-            holds[host] = true;
+        for node in placement.nodes() {
+            has_instances[node] = true;
         }
     }
-    let node = |&host: &usize| all_groups.problem.hosts[host].node;
-    let offline = |host: &&usize| all_groups.problem.hosts[**host].offline && holds[**host];
-    let offline: Vec<usize> = hosts.iter().filter(offline).map(node).collect();
-    let failing: Vec<usize> = hosts.iter().filter(|&&host| state.fails_n1(host)).map(node).collect();
+    let cluster_node = |&node: &usize| all_groups.problem.nodes[node].cluster_node;
+    let is_offline_with_instances =
+        |node: &&usize| all_groups.problem.nodes[**node].is_offline && has_instances[**node];
+    let offline: Vec<usize> = nodes.iter().filter(is_offline_with_instances).map(cluster_node).collect();
+    let failing: Vec<usize> = nodes.iter().filter(|&&node| state.fails_n1(node)).map(cluster_node).collect();
     match (offline.is_empty(), failing.is_empty()) {
         (true, true) => Health::Healthy,
         (true, false) => Health::WeaklyUnhealthy { failing },
@@ -83,28 +84,28 @@ pub fn health(all_groups: &AllGroups<'_>, state: &State<'_>, group: usize) -> He
     }
 }
 
-/// Checks groups, and with a goal also computes plans that balance them. `time` returns the limit for each group by its
-/// index in `groups`.
+/// Checks groups, and with a goal also computes plans that balance them. `time_limit_of` returns the limit for each group
+/// by its index in `groups`.
 pub fn check<'t>(
     cluster: &Cluster,
     settings: &Settings,
     groups: &[usize],
     goal: Option<&Goal>,
-    time: impl Fn(usize) -> TimeLimit<'t>,
+    time_limit_of: impl Fn(usize) -> TimeLimit<'t>,
 ) -> Vec<GroupCheck> {
     let all_groups = AllGroups::new(cluster, settings, true);
-    let state = State::new(&all_groups.problem, &all_groups.problem.start);
-    let each = groups.iter().enumerate().map(|(nth, &group)| {
+    let state = State::new(&all_groups.problem, &all_groups.problem.start_placements);
+    let each = groups.iter().enumerate().map(|(index, &group)| {
         let problem = Problem::new(cluster, group, settings);
-        let time = time(nth);
+        let time = time_limit_of(index);
         let plan = goal.map(|goal| search(&problem, goal, &time));
         GroupCheck {
             group,
-            nodes: problem.hosts.len(),
-            instances: problem.guests.len(),
+            node_count: problem.nodes.len(),
+            instance_count: problem.services.len(),
             health: health(&all_groups, &state, group),
             plan,
-            is_time_cut: time.has_cut(),
+            has_reached_time_limit: time.has_reached_limit(),
         }
     });
     each.collect()

@@ -47,8 +47,8 @@ pub enum Verdict {
 
 /// Evaluates every group as a candidate, in the order of the cluster.
 pub fn compress(all_groups: &AllGroups<'_>) -> Vec<Candidate> {
-    let state = State::new(&all_groups.problem, &all_groups.problem.start);
-    all_groups.groups().into_iter().map(|group| candidate(all_groups, &state, group)).collect()
+    let state = State::new(&all_groups.problem, &all_groups.problem.start_placements);
+    all_groups.groups().into_iter().map(|group| evaluate_group(all_groups, &state, group)).collect()
 }
 
 /// Returns the candidate that frees the most nodes, then the most memory.
@@ -56,23 +56,23 @@ pub fn best<'c>(
     all_groups: &AllGroups<'_>,
     candidates: &'c [Candidate],
 ) -> Option<(&'c Candidate, &'c [PlannedMove])> {
-    let can = candidates.iter().filter_map(|candidate| match &candidate.verdict {
+    let emptiable = candidates.iter().filter_map(|candidate| match &candidate.verdict {
         Verdict::CanBeEmptied(moved) => Some((candidate, moved.as_slice())),
         Verdict::Empty | Verdict::Excluded(_) | Verdict::TooMuch(_) | Verdict::NoEligibleGroup(_) => None,
     });
     let freed = |group: usize| {
-        let hosts = all_groups.hosts(group);
-        let memory: i64 = hosts
+        let nodes = all_groups.nodes_of(group);
+        let memory: i64 = nodes
             .iter()
-            .map(|&host| all_groups.cluster.nodes[all_groups.problem.hosts[host].node].memory_total)
+            .map(|&node| all_groups.cluster.nodes[all_groups.problem.nodes[node].cluster_node].memory_total)
             .sum();
-        (hosts.len(), memory)
+        (nodes.len(), memory)
     };
-    can.max_by_key(|(candidate, _)| (freed(candidate.group), std::cmp::Reverse(candidate.group)))
+    emptiable.max_by_key(|(candidate, _)| (freed(candidate.group), std::cmp::Reverse(candidate.group)))
 }
 
-fn candidate(all_groups: &AllGroups<'_>, state: &State<'_>, group: usize) -> Candidate {
-    let guests = all_groups.instances_using(state, group);
+fn evaluate_group(all_groups: &AllGroups<'_>, state: &State<'_>, group: usize) -> Candidate {
+    let services = all_groups.instances_using(state, group);
     let targets: Vec<usize> = if all_groups.inter_group_moves {
         partition::connected_groups(all_groups.cluster, group)
             .into_iter()
@@ -81,47 +81,47 @@ fn candidate(all_groups: &AllGroups<'_>, state: &State<'_>, group: usize) -> Can
     } else {
         Vec::new()
     };
-    let used = used(all_groups, state, group);
-    let free_elsewhere = free(all_groups, state, &targets);
-    let verdict = if guests.is_empty() {
+    let used = used_amount(all_groups, state, group);
+    let free_elsewhere = free_capacity(all_groups, state, &targets);
+    let verdict = if services.is_empty() {
         Verdict::Empty
     } else if let Some(reason) = all_groups.exclusion_reason(group) {
         Verdict::Excluded(reason)
-    } else if let Some(lack) = exceeds(used, free_elsewhere.amount) {
+    } else if let Some(lack) = first_exceeded(used, free_elsewhere.amount) {
         Verdict::TooMuch(lack)
     } else {
-        empty_group(all_groups, state, &guests).map_or_else(Verdict::NoEligibleGroup, Verdict::CanBeEmptied)
+        empty_group(all_groups, state, &services).map_or_else(Verdict::NoEligibleGroup, Verdict::CanBeEmptied)
     };
-    Candidate { group, used, free: free(all_groups, state, &[group]), free_elsewhere, verdict }
+    Candidate { group, used, free: free_capacity(all_groups, state, &[group]), free_elsewhere, verdict }
 }
 
 /// Sums up the amounts that instances use on the nodes of a group.
-fn used(all_groups: &AllGroups<'_>, state: &State<'_>, group: usize) -> Amount {
+fn used_amount(all_groups: &AllGroups<'_>, state: &State<'_>, group: usize) -> Amount {
     let mut sum = Amount::default();
-    for (guest, placement) in all_groups.problem.guests.iter().zip(state.placements()) {
+    for (service, placement) in all_groups.problem.services.iter().zip(state.placements()) {
         if all_groups.group_of(placement.primary) == group {
-            sum = sum + Amount { memory: guest.memory_used, disk: guest.disk_used, vcpus: guest.vcpus };
+            sum = sum + Amount { memory: service.memory_used, disk: service.disk_used, vcpus: service.vcpus };
         }
-        if placement.secondary.is_some_and(|host| all_groups.group_of(host) == group) {
-            sum.disk += guest.disk_used;
+        if placement.secondary.is_some_and(|node| all_groups.group_of(node) == group) {
+            sum.disk += service.disk_used;
         }
     }
     sum
 }
 
 /// Sums up the free amounts on the nodes of groups that accept instances.
-fn free(all_groups: &AllGroups<'_>, state: &State<'_>, groups: &[usize]) -> FreeCapacity {
+fn free_capacity(all_groups: &AllGroups<'_>, state: &State<'_>, groups: &[usize]) -> FreeCapacity {
     let mut sum = FreeCapacity::default();
-    for host in groups.iter().flat_map(|&group| all_groups.open_hosts(state, group)) {
-        let Amount { memory, disk, vcpus } = state.free(host);
+    for node in groups.iter().flat_map(|&group| all_groups.open_nodes(state, group)) {
+        let Amount { memory, disk, vcpus } = state.free(node);
         sum.amount = sum.amount + Amount { memory: memory.max(0), disk: disk.max(0), vcpus: vcpus.max(0) };
-        sum.nodes.push(all_groups.problem.hosts[host].node);
+        sum.nodes.push(all_groups.problem.nodes[node].cluster_node);
     }
     sum
 }
 
 /// Returns the first amount of which at least as much is used as is free.
-fn exceeds(used: Amount, free: Amount) -> Option<BlockingReason> {
+fn first_exceeded(used: Amount, free: Amount) -> Option<BlockingReason> {
     let pairs = [
         (used.memory, free.memory, BlockingReason::Memory),
         (used.disk, free.disk, BlockingReason::Disk),
@@ -134,13 +134,17 @@ fn exceeds(used: Amount, free: Amount) -> Option<BlockingReason> {
 fn empty_group(
     all_groups: &AllGroups<'_>,
     state: &State<'_>,
-    guests: &[usize],
+    services: &[usize],
 ) -> Result<Vec<PlannedMove>, NoEligibleGroup> {
-    let facts = &all_groups.problem.guests;
-    let mut by_disk = guests.to_vec();
-    by_disk.sort_by_key(|&guest| (-facts[guest].disk_used, -facts[guest].memory, guest));
-    let mut by_memory = guests.to_vec();
-    by_memory.sort_by_key(|&guest| (-facts[guest].memory, -facts[guest].disk_used, guest));
+    let problem_services = &all_groups.problem.services;
+    let mut by_disk = services.to_vec();
+    by_disk.sort_by_key(|&service| {
+        (-problem_services[service].disk_used, -problem_services[service].memory, service)
+    });
+    let mut by_memory = services.to_vec();
+    by_memory.sort_by_key(|&service| {
+        (-problem_services[service].memory, -problem_services[service].disk_used, service)
+    });
     move_all_out(all_groups, state, &by_memory)
         .or_else(|first| move_all_out(all_groups, state, &by_disk).map_err(|_| first))
 }
@@ -148,13 +152,13 @@ fn empty_group(
 fn move_all_out(
     all_groups: &AllGroups<'_>,
     state: &State<'_>,
-    guests: &[usize],
+    services: &[usize],
 ) -> Result<Vec<PlannedMove>, NoEligibleGroup> {
     let mut state = state.clone();
-    let each = guests.iter().map(|&guest| {
-        let from = state.placement(guest);
-        let (_, steps) = all_groups.move_to_other_group(&mut state, guest, &|_| true)?;
-        Ok(PlannedMove::new(all_groups, guest, from, steps))
+    let each = services.iter().map(|&service| {
+        let from = state.placement(service);
+        let (_, steps) = all_groups.move_to_other_group(&mut state, service, &|_| true)?;
+        Ok(PlannedMove::new(all_groups, service, from, steps))
     });
     each.collect()
 }

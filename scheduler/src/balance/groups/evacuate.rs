@@ -5,7 +5,7 @@ use super::other_groups::{NoEligibleGroup, Obstacle, move_within_limits, shortli
 use super::partition::Barrier;
 use crate::balance::model::Reach;
 use crate::balance::moves::destinations;
-use crate::balance::plan::{Step, step};
+use crate::balance::plan::{Step, make_step};
 use crate::balance::problem::Placement;
 use crate::balance::state::State;
 
@@ -32,16 +32,16 @@ pub struct Evacuation {
     pub stuck: Vec<NoEligibleGroup>,
 }
 
-/// Plans the evacuation of nodes, which must be drained in the problem's settings. `hosts` are their positions in the
+/// Plans the evacuation of nodes, which must be drained in the problem's settings. `nodes` are their positions in the
 /// problem.
-pub fn evacuate(all_groups: &AllGroups<'_>, hosts: &[usize], part: EvacuatedCopies) -> Evacuation {
-    let mut state = State::new(&all_groups.problem, &all_groups.problem.start);
-    let mut waiting: Vec<usize> = (0..all_groups.problem.guests.len())
-        .filter(|&guest| {
-            let placement = state.placement(guest);
+pub fn evacuate(all_groups: &AllGroups<'_>, nodes: &[usize], part: EvacuatedCopies) -> Evacuation {
+    let mut state = State::new(&all_groups.problem, &all_groups.problem.start_placements);
+    let mut waiting: Vec<usize> = (0..all_groups.problem.services.len())
+        .filter(|&service| {
+            let placement = state.placement(service);
             let (primary, secondary) = (
-                hosts.contains(&placement.primary),
-                placement.secondary.is_some_and(|host| hosts.contains(&host)),
+                nodes.contains(&placement.primary),
+                placement.secondary.is_some_and(|node| nodes.contains(&node)),
             );
             match part {
                 EvacuatedCopies::All => primary || secondary,
@@ -51,20 +51,20 @@ pub fn evacuate(all_groups: &AllGroups<'_>, hosts: &[usize], part: EvacuatedCopi
         })
         .collect();
     // The largest instances are the hardest to place.
-    waiting.sort_by_key(|&guest| (-all_groups.problem.guests[guest].memory, guest));
+    waiting.sort_by_key(|&service| (-all_groups.problem.services[service].memory, service));
     let mut evacuation = Evacuation { inside: Vec::new(), outside: Vec::new(), stuck: Vec::new() };
     let mut remaining = Vec::new();
-    for guest in waiting {
-        let from = state.placement(guest);
-        match inside(all_groups, &mut state, guest, from) {
-            Ok(steps) => evacuation.inside.push(PlannedMove::new(all_groups, guest, from, steps)),
-            Err(obstacle) => remaining.push((guest, obstacle)),
+    for service in waiting {
+        let from = state.placement(service);
+        match move_inside_group(all_groups, &mut state, service, from) {
+            Ok(steps) => evacuation.inside.push(PlannedMove::new(all_groups, service, from, steps)),
+            Err(obstacle) => remaining.push((service, obstacle)),
         }
     }
-    for (guest, obstacle) in remaining {
-        let from = state.placement(guest);
-        match all_groups.move_to_other_group(&mut state, guest, &|_| true) {
-            Ok((_, steps)) => evacuation.outside.push(PlannedMove::new(all_groups, guest, from, steps)),
+    for (service, obstacle) in remaining {
+        let from = state.placement(service);
+        match all_groups.move_to_other_group(&mut state, service, &|_| true) {
+            Ok((_, steps)) => evacuation.outside.push(PlannedMove::new(all_groups, service, from, steps)),
             Err(mut no_eligible_group) => {
                 no_eligible_group.obstacles.insert(0, (all_groups.group_of(from.primary), obstacle));
                 evacuation.stuck.push(no_eligible_group);
@@ -75,44 +75,44 @@ pub fn evacuate(all_groups: &AllGroups<'_>, hosts: &[usize], part: EvacuatedCopi
 }
 
 /// Moves an instance to nodes of its group that are not offline, by a single step if possible, the lowest score first.
-fn inside(
+fn move_inside_group(
     all_groups: &AllGroups<'_>,
     state: &mut State<'_>,
-    guest: usize,
+    service: usize,
     from: Placement,
 ) -> Result<Vec<Step>, Obstacle> {
     let problem = &all_groups.problem;
-    if problem.guests[guest].reach == Reach::Local {
+    if problem.services[service].reach == Reach::Local {
         return Err(Obstacle::Barrier(Barrier::Local));
     }
     if let Some(reason) = all_groups
         .cluster
         .live_constraints
-        .get(&problem.guests[guest].instance)
-        .and_then(|one| one.immovable_reason)
+        .get(&problem.services[service].instance)
+        .and_then(|constraints| constraints.immovable_reason)
     {
         return Err(Obstacle::Barrier(Barrier::Immovable(reason)));
     }
-    let mut hosts = all_groups.hosts(all_groups.group_of(from.primary));
-    hosts.retain(|&host| !problem.hosts[host].offline);
-    for hosts in shortlists(state, hosts.clone()) {
+    let mut nodes = all_groups.nodes_of(all_groups.group_of(from.primary));
+    nodes.retain(|&node| !problem.nodes[node].is_offline);
+    for nodes in shortlists(state, nodes.clone()) {
         let mut placements = Vec::new();
-        destinations(problem, guest, from, &hosts, &mut placements);
-        let works = |host: usize| !problem.hosts[host].offline;
-        placements.retain(|to| to.nodes().all(works));
+        destinations(problem, service, from, &nodes, &mut placements);
+        let is_working = |node: usize| !problem.nodes[node].is_offline;
+        placements.retain(|to| to.nodes().all(is_working));
         let mut ranked: Vec<(f64, Placement)> = Vec::new();
         for to in placements {
-            if state.change(&[(guest, to)]) {
+            if state.change(&[(service, to)]) {
                 ranked.push((state.score(), to));
-                state.restore(guest, from);
+                state.restore(service, from);
             }
         }
         ranked.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
         for (_, to) in ranked {
-            if let Some(only) = step(state, guest, to) {
-                return Ok(vec![only]);
+            if let Some(only_step) = make_step(state, service, to) {
+                return Ok(vec![only_step]);
             }
         }
     }
-    move_within_limits(state, guest, hosts)
+    move_within_limits(state, service, nodes)
 }

@@ -40,9 +40,9 @@ pub enum GroupRefusal {
         /// Size of the service in this dimension.
         requested: i64,
         /// Minimum permitted size.
-        least: i64,
+        minimum: i64,
         /// Maximum permitted size.
-        most: i64,
+        maximum: i64,
     },
 }
 
@@ -50,10 +50,10 @@ impl fmt::Display for GroupRefusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             GroupRefusal::Barrier(barrier) => write!(formatter, "{barrier}"),
-            GroupRefusal::Size { amount_name, requested, least, most } => {
+            GroupRefusal::Size { amount_name, requested, minimum, maximum } => {
                 write!(
                     formatter,
-                    "policy of the group requires {amount_name} from {least} to {most}, got {requested}"
+                    "policy of the group requires {amount_name} from {minimum} to {maximum}, got {requested}"
                 )
             }
         }
@@ -61,8 +61,8 @@ impl fmt::Display for GroupRefusal {
 }
 
 impl NewService {
-    /// Builds the problem of a group with this service as the last guest.
-    pub(super) fn problem(&self, cluster: &Cluster, group: usize, settings: &Settings) -> Problem {
+    /// Builds the problem of a group, with this service after its own services.
+    pub(super) fn build_problem(&self, cluster: &Cluster, group: usize, settings: &Settings) -> Problem {
         let somewhere = cluster.nodes.iter().position(|node| node.group == group).unwrap_or(0);
         let instance = self.instance(String::new(), (somewhere, None));
         let constraints = self.constraints();
@@ -70,19 +70,19 @@ impl NewService {
     }
 
     /// Adds the service to a cluster, on these nodes.
-    pub fn add(&self, cluster: &mut Cluster, place: (usize, Option<usize>)) {
+    pub fn add_to(&self, cluster: &mut Cluster, placement: (usize, Option<usize>)) {
         let name = format!("new-{}", cluster.instances.len());
-        let instance = self.instance(name, place);
-        cluster.nodes[place.0].memory_free -= self.memory;
+        let instance = self.instance(name, placement);
+        cluster.nodes[placement.0].memory_free -= self.memory;
         // The disk request of a live service counts on its node, wherever its data is stored.
         if self.nodes.is_some() && !self.template.uses_node_disk() {
-            cluster.nodes[place.0].disk_free -= self.disk;
+            cluster.nodes[placement.0].disk_free -= self.disk;
         }
         if let Some(constraints) = self.constraints() {
             cluster.live_constraints.insert(cluster.instances.len(), constraints);
         }
         if self.template.uses_node_disk() {
-            for node in [Some(place.0), place.1].into_iter().flatten() {
+            for node in [Some(placement.0), placement.1].into_iter().flatten() {
                 cluster.nodes[node].disk_free -= self.disk;
             }
         }
@@ -128,7 +128,7 @@ impl NewService {
 
     /// Checks whether one of the ranges of a policy contains the size. The error refers to the first range.
     fn check_size(&self, policy: &Policy) -> Result<(), GroupRefusal> {
-        let outside = |(lower, upper): &(Specification, Specification)| {
+        let size_refusal = |(lower, upper): &(Specification, Specification)| {
             let diskless = self.template == Template::Diskless;
             let sizes = [
                 ("memory", self.memory, lower.memory, upper.memory),
@@ -140,12 +140,12 @@ impl NewService {
                 |(amount_name, requested, lower, upper)| GroupRefusal::Size {
                     amount_name,
                     requested,
-                    least: lower,
-                    most: upper,
+                    minimum: lower,
+                    maximum: upper,
                 },
             )
         };
-        let each: Vec<Option<GroupRefusal>> = policy.ranges.iter().map(outside).collect();
+        let each: Vec<Option<GroupRefusal>> = policy.ranges.iter().map(size_refusal).collect();
         if each.iter().any(Option::is_none) {
             return Ok(());
         }

@@ -4,7 +4,7 @@ use super::all_groups::AllGroups;
 use super::partition::{self, Barrier};
 use crate::balance::model::{Allocation, Reach};
 use crate::balance::moves::intermediate_placements;
-use crate::balance::plan::{Step, step};
+use crate::balance::plan::{Step, make_step};
 use crate::balance::problem::Placement;
 use crate::balance::state::{BlockingReason, State};
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ impl fmt::Display for Obstacle {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoEligibleGroup {
     /// Index of the instance in the problem.
-    pub guest: usize,
+    pub service: usize,
     /// Each group with the obstacle that keeps the instance from it.
     pub obstacles: Vec<(usize, Obstacle)>,
 }
@@ -61,56 +61,56 @@ impl NoEligibleGroup {
 /// Number of nodes that are tried first; all nodes are tried if these lack capacity.
 const SHORTLIST_SIZE: usize = 40;
 
-/// Returns every placement on these hosts.
-pub(super) fn placements(reach: Reach, hosts: &[usize]) -> Vec<Placement> {
+/// Returns every placement on these nodes.
+pub(super) fn placements(reach: Reach, nodes: &[usize]) -> Vec<Placement> {
     match reach {
         Reach::Local | Reach::Shared => {
-            hosts.iter().map(|&primary| Placement { primary, secondary: None }).collect()
+            nodes.iter().map(|&primary| Placement { primary, secondary: None }).collect()
         }
-        Reach::Replicated => hosts
+        Reach::Replicated => nodes
             .iter()
             .flat_map(|&primary| {
-                let other_hosts = hosts.iter().filter(move |&&host| host != primary);
-                other_hosts.map(move |&secondary| Placement { primary, secondary: Some(secondary) })
+                let other_nodes = nodes.iter().filter(move |&&node| node != primary);
+                other_nodes.map(move |&secondary| Placement { primary, secondary: Some(secondary) })
             })
             .collect(),
     }
 }
 
-/// Returns the lists of hosts to try in turn: if there are many, first those with the most spare memory, then all.
-pub(super) fn shortlists(state: &State<'_>, hosts: Vec<usize>) -> Vec<Vec<usize>> {
-    if hosts.len() <= SHORTLIST_SIZE {
-        return vec![hosts];
+/// Returns the lists of nodes to try in turn: if there are many, first those with the most spare memory, then all.
+pub(super) fn shortlists(state: &State<'_>, nodes: Vec<usize>) -> Vec<Vec<usize>> {
+    if nodes.len() <= SHORTLIST_SIZE {
+        return vec![nodes];
     }
-    let mut most_spare = hosts.clone();
+    let mut most_spare = nodes.clone();
     most_spare.sort_by(|&one, &other| {
         state.spare_memory_share(other).total_cmp(&state.spare_memory_share(one)).then(one.cmp(&other))
     });
     most_spare.truncate(SHORTLIST_SIZE);
     most_spare.sort_unstable();
-    vec![most_spare, hosts]
+    vec![most_spare, nodes]
 }
 
-/// Returns the placements on these hosts whose final state keeps the limits, or the most frequent shortage.
+/// Returns the placements on these nodes whose final state keeps the limits, or the most frequent shortage.
 ///
 /// Placements with which every node survives the failure of a peer come first, each part by ascending score. Only an
 /// instance that must leave an offline node may cause a node to fail N+1.
 pub(super) fn ranked_placements(
     state: &mut State<'_>,
-    guest: usize,
-    hosts: &[usize],
+    service: usize,
+    nodes: &[usize],
 ) -> Result<Vec<Placement>, Obstacle> {
-    let from = state.placement(guest);
+    let from = state.placement(service);
     let mut scored_placements = Vec::new();
     let mut reasons: BTreeMap<BlockingReason, usize> = BTreeMap::new();
-    for to in placements(state.problem().guests[guest].reach, hosts) {
+    for to in placements(state.problem().services[service].reach, nodes) {
         if to == from {
             continue;
         }
-        match state.try_change(&[(guest, to)]) {
+        match state.try_change(&[(service, to)]) {
             Ok(()) => {
-                scored_placements.push((to.nodes().any(|host| state.fails_n1(host)), state.score(), to));
-                state.restore(guest, from);
+                scored_placements.push((to.nodes().any(|node| state.fails_n1(node)), state.score(), to));
+                state.restore(service, from);
             }
             Err(reason) => *reasons.entry(reason).or_default() += 1,
         }
@@ -131,20 +131,20 @@ pub(super) fn most_frequent(reasons: &BTreeMap<BlockingReason, usize>) -> Option
         .map(|(reason, _)| *reason)
 }
 
-/// Moves an instance to the best placement on these hosts that can be reached within the limits.
+/// Moves an instance to the best placement on these nodes that can be reached within the limits.
 pub(super) fn move_within_limits(
     state: &mut State<'_>,
-    guest: usize,
-    hosts: Vec<usize>,
+    service: usize,
+    nodes: Vec<usize>,
 ) -> Result<Vec<Step>, Obstacle> {
     let mut obstacle = Obstacle::TooFewNodes;
-    for hosts in shortlists(state, hosts) {
-        match ranked_placements(state, guest, &hosts) {
+    for nodes in shortlists(state, nodes) {
+        match ranked_placements(state, service, &nodes) {
             Err(reason) => obstacle = reason,
             Ok(result) => {
                 obstacle = Obstacle::NoRoute;
                 for to in result {
-                    if let Some(steps) = route(state, guest, to) {
+                    if let Some(steps) = make_route(state, service, to) {
                         return Ok(steps);
                     }
                 }
@@ -156,27 +156,27 @@ pub(super) fn move_within_limits(
 
 /// Moves an instance to a placement: in one step, or in two through a placement that shares a node with both. If
 /// no route is possible, the state is unchanged.
-fn route(state: &mut State<'_>, guest: usize, to: Placement) -> Option<Vec<Step>> {
-    let from = state.placement(guest);
-    if let Some(only) = step(state, guest, to) {
-        return Some(vec![only]);
+fn make_route(state: &mut State<'_>, service: usize, to: Placement) -> Option<Vec<Step>> {
+    let from = state.placement(service);
+    if let Some(only_step) = make_step(state, service, to) {
+        return Some(vec![only_step]);
     }
-    for middle in intermediate_placements(state.problem(), guest, from, to) {
-        let Some(first) = step(state, guest, middle) else { continue };
-        if let Some(second) = step(state, guest, to) {
+    for middle in intermediate_placements(state.problem(), service, from, to) {
+        let Some(first) = make_step(state, service, middle) else { continue };
+        if let Some(second) = make_step(state, service, to) {
             return Some(vec![first, second]);
         }
-        state.restore(guest, from);
+        state.restore(service, from);
     }
     None
 }
 
 impl AllGroups<'_> {
-    /// Returns the hosts of a group that accept new instances: online, and not failing N+1.
-    pub(super) fn open_hosts(&self, state: &State<'_>, group: usize) -> Vec<usize> {
-        let mut hosts = self.hosts(group);
-        hosts.retain(|&host| !self.problem.hosts[host].offline && !state.fails_n1(host));
-        hosts
+    /// Returns the nodes of a group that accept new instances: online, and not failing N+1.
+    pub(super) fn open_nodes(&self, state: &State<'_>, group: usize) -> Vec<usize> {
+        let mut nodes = self.nodes_of(group);
+        nodes.retain(|&node| !self.problem.nodes[node].is_offline && !state.fails_n1(node));
+        nodes
     }
 
     /// Moves an instance to another group: Preferred before LastResort, never Unallocable, then to the placement with
@@ -184,11 +184,11 @@ impl AllGroups<'_> {
     pub(super) fn move_to_other_group(
         &self,
         state: &mut State<'_>,
-        guest: usize,
+        service: usize,
         is_open: &dyn Fn(usize) -> bool,
     ) -> Result<(usize, Vec<Step>), NoEligibleGroup> {
-        let instance = self.problem.guests[guest].instance;
-        let from = state.placement(guest);
+        let instance = self.problem.services[service].instance;
+        let from = state.placement(service);
         let current_group = self.group_of(from.primary);
         let mut obstacles = Vec::new();
         for allocation in [Allocation::Preferred, Allocation::LastResort, Allocation::Unallocable] {
@@ -197,14 +197,14 @@ impl AllGroups<'_> {
                 if group == current_group || self.allocation(group) != allocation {
                     continue;
                 }
-                let hosts = self.open_hosts(state, group);
-                let entered = self.check_entry(instance, group, is_open);
-                let result = entered.and_then(|()| move_within_limits(state, guest, hosts));
+                let nodes = self.open_nodes(state, group);
+                let entry_check = self.check_entry(instance, group, is_open);
+                let result = entry_check.and_then(|()| move_within_limits(state, service, nodes));
                 match result {
                     Err(obstacle) => obstacles.push((group, obstacle)),
                     Ok(steps) => {
-                        let (score, to) = (state.score(), state.placement(guest));
-                        state.restore(guest, from);
+                        let (score, to) = (state.score(), state.placement(service));
+                        state.restore(service, from);
                         if best.as_ref().is_none_or(|(best_score, ..)| score < *best_score) {
                             best = Some((score, group, to, steps));
                         }
@@ -212,11 +212,11 @@ impl AllGroups<'_> {
                 }
             }
             if let Some((_, group, to, steps)) = best {
-                state.restore(guest, to);
+                state.restore(service, to);
                 return Ok((group, steps));
             }
         }
-        Err(NoEligibleGroup { guest, obstacles })
+        Err(NoEligibleGroup { service, obstacles })
     }
 
     fn check_entry(

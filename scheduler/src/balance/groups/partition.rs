@@ -67,8 +67,11 @@ pub fn template_word(template: Template) -> &'static str {
 /// Returns `true` if the policy of a group permits a template.
 pub(super) fn permits(cluster: &Cluster, group: usize, template: Template) -> bool {
     // A policy that lists no templates does not limit them.
-    let named = cluster.policy(group).map(|policy| &policy.templates).filter(|named| !named.is_empty());
-    named.is_none_or(|named| named.contains(&template))
+    let listed_templates = cluster
+        .policy(group)
+        .map(|policy| &policy.templates)
+        .filter(|listed_templates| !listed_templates.is_empty());
+    listed_templates.is_none_or(|listed_templates| listed_templates.contains(&template))
 }
 
 /// Returns the partitions of all instances of a cluster, in the order of templates. Local storage is in no partition.
@@ -81,13 +84,13 @@ pub fn partitions(cluster: &Cluster) -> Vec<Partition> {
         .map(|&(template, word)| Partition {
             reach: template.reach(),
             pool: word.to_owned(),
-            groups: populated(cluster).filter(|&group| permits(cluster, group, template)).collect(),
+            groups: populated_groups(cluster).filter(|&group| permits(cluster, group, template)).collect(),
         })
         .collect()
 }
 
 /// Returns the groups that have nodes.
-pub fn populated(cluster: &Cluster) -> impl Iterator<Item = usize> {
+pub fn populated_groups(cluster: &Cluster) -> impl Iterator<Item = usize> {
     (0..cluster.groups.len()).filter(|&group| cluster.nodes.iter().any(|node| node.group == group))
 }
 
@@ -137,7 +140,7 @@ pub fn check_move(cluster: &Cluster, index: usize, group: usize) -> Result<(), B
 pub fn connected_groups(cluster: &Cluster, group: usize) -> Vec<usize> {
     let is_in_group = |index: &usize| cluster.nodes[cluster.instances[*index].primary].group == group;
     let group_instances: Vec<usize> = (0..cluster.instances.len()).filter(is_in_group).collect();
-    populated(cluster)
+    populated_groups(cluster)
         .filter(|&other| {
             other != group && group_instances.iter().any(|&index| check_reach(cluster, index, other).is_ok())
         })

@@ -5,7 +5,7 @@
 use super::all_groups::{AllGroups, ExclusionReason, PlannedMove};
 use super::check::{Health, health};
 use super::other_groups::NoEligibleGroup;
-use crate::balance::problem::Guest;
+use crate::balance::problem::ProblemService;
 use crate::balance::state::State;
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ pub enum Blocked {
 
 /// Plans the repair of every unhealthy group.
 pub fn redistribute(all_groups: &AllGroups<'_>) -> Redistribution {
-    let mut state = State::new(&all_groups.problem, &all_groups.problem.start);
+    let mut state = State::new(&all_groups.problem, &all_groups.problem.start_placements);
     let unhealthy = unhealthy(all_groups, &state);
     let is_healthy = |group: &usize| !unhealthy.iter().any(|(known, _)| known == group);
     let healthy: Vec<usize> = all_groups.groups().into_iter().filter(is_healthy).collect();
@@ -101,35 +101,34 @@ fn repair_group(
     healthy: &[usize],
     moved: &mut Vec<PlannedMove>,
 ) -> Result<(), Blocked> {
-    let open = |target: usize| healthy.contains(&target);
-    let mut move_out = |state: &mut State<'_>, guest: usize| {
-        let from = state.placement(guest);
-        let (_, steps) = all_groups.move_to_other_group(state, guest, &open)?;
-        moved.push(PlannedMove::new(all_groups, guest, from, steps));
+    let is_open = |target: usize| healthy.contains(&target);
+    let mut move_out = |state: &mut State<'_>, service: usize| {
+        let from = state.placement(service);
+        let (_, steps) = all_groups.move_to_other_group(state, service, &is_open)?;
+        moved.push(PlannedMove::new(all_groups, service, from, steps));
         Ok(())
     };
-    let hosts = all_groups.hosts(group);
-    for guest in instances_on_offline_nodes(all_groups, state, &hosts) {
-        move_out(state, guest)
+    let nodes = all_groups.nodes_of(group);
+    for service in instances_on_offline_nodes(all_groups, state, &nodes) {
+        move_out(state, service)
             .map_err(|no_eligible_group| Blocked::NoEligibleGroup { group, no_eligible_group })?;
     }
     loop {
-        let failing: Vec<usize> = hosts.iter().copied().filter(|&host| state.fails_n1(host)).collect();
+        let failing: Vec<usize> = nodes.iter().copied().filter(|&node| state.fails_n1(node)).collect();
         let Some(&first) = failing.first() else { return Ok(()) };
-        let mut refused = None;
-        let has_moved =
-            instances_to_move_out(all_groups, state, first).into_iter().any(|guest| {
-                match move_out(state, guest) {
-                    Ok(()) => true,
-                    Err(no_eligible_group) => {
-                        refused.get_or_insert(no_eligible_group);
-                        false
-                    }
+        let mut first_refusal = None;
+        let has_moved = instances_to_move_out(all_groups, state, first).into_iter().any(|service| {
+            match move_out(state, service) {
+                Ok(()) => true,
+                Err(no_eligible_group) => {
+                    first_refusal.get_or_insert(no_eligible_group);
+                    false
                 }
-            });
+            }
+        });
         if !has_moved {
-            let nodes = failing.iter().map(|&host| all_groups.problem.hosts[host].node).collect();
-            return Err(refused.map_or(Blocked::StillFailing { group, nodes }, |no_eligible_group| {
+            let nodes = failing.iter().map(|&node| all_groups.problem.nodes[node].cluster_node).collect();
+            return Err(first_refusal.map_or(Blocked::StillFailing { group, nodes }, |no_eligible_group| {
                 Blocked::NoEligibleGroup { group, no_eligible_group }
             }));
         }
@@ -137,49 +136,50 @@ fn repair_group(
 }
 
 /// Returns the instances on offline nodes, largest first, because those are the hardest to place.
-fn instances_on_offline_nodes(all_groups: &AllGroups<'_>, state: &State<'_>, hosts: &[usize]) -> Vec<usize> {
+fn instances_on_offline_nodes(all_groups: &AllGroups<'_>, state: &State<'_>, nodes: &[usize]) -> Vec<usize> {
     let problem = &all_groups.problem;
-    let offline = |host: usize| problem.hosts[host].offline && hosts.contains(&host);
-    let mut guests: Vec<usize> =
-        (0..problem.guests.len()).filter(|&guest| state.placement(guest).nodes().any(offline)).collect();
-    guests.sort_by_key(|&guest| (-problem.guests[guest].memory, guest));
-    guests
+    let is_offline = |node: usize| problem.nodes[node].is_offline && nodes.contains(&node);
+    let mut services: Vec<usize> = (0..problem.services.len())
+        .filter(|&service| state.placement(service).nodes().any(is_offline))
+        .collect();
+    services.sort_by_key(|&service| (-problem.services[service].memory, service));
+    services
 }
 
 /// Returns the instances whose departure would help a node that fails N+1.
 ///
 /// Secondaries from the peer that would send the most come first, then primaries. Within each, sufficient ones come first,
 /// by ascending size, then the others by descending size.
-fn instances_to_move_out(all_groups: &AllGroups<'_>, state: &State<'_>, host: usize) -> Vec<usize> {
+fn instances_to_move_out(all_groups: &AllGroups<'_>, state: &State<'_>, node: usize) -> Vec<usize> {
     let problem = &all_groups.problem;
-    let all_guests = 0..problem.guests.len();
+    let all_services = 0..problem.services.len();
     let mut peers: BTreeMap<usize, i64> = BTreeMap::new();
-    for guest in all_guests.clone() {
-        let placement = state.placement(guest);
-        if placement.secondary == Some(host) {
-            *peers.entry(placement.primary).or_default() += problem.guests[guest].memory_reserved;
+    for service in all_services.clone() {
+        let placement = state.placement(service);
+        if placement.secondary == Some(node) {
+            *peers.entry(placement.primary).or_default() += problem.services[service].memory_reserved;
         }
     }
     let worst = peers.iter().max_by_key(|(peer, memory)| (**memory, std::cmp::Reverse(**peer)));
     let reserved = worst.map_or(0, |(_, memory)| *memory);
-    let deficit = reserved - state.memory_free(host) + 1;
-    let by_size = |mut guests: Vec<usize>, size: &dyn Fn(&Guest) -> i64| {
-        guests.retain(|&guest| size(&problem.guests[guest]) > 0);
-        guests.sort_by_key(|&guest| {
-            let size = size(&problem.guests[guest]);
-            (size < deficit, if size < deficit { -size } else { size }, guest)
+    let deficit = reserved - state.memory_free(node) + 1;
+    let by_size = |mut services: Vec<usize>, size: &dyn Fn(&ProblemService) -> i64| {
+        services.retain(|&service| size(&problem.services[service]) > 0);
+        services.sort_by_key(|&service| {
+            let size = size(&problem.services[service]);
+            (size < deficit, if size < deficit { -size } else { size }, service)
         });
-        guests
+        services
     };
-    let secondaries = all_guests
+    let secondaries = all_services
         .clone()
-        .filter(|&guest| {
-            let placement = state.placement(guest);
-            placement.secondary == Some(host) && worst.is_some_and(|(peer, _)| placement.primary == *peer)
+        .filter(|&service| {
+            let placement = state.placement(service);
+            placement.secondary == Some(node) && worst.is_some_and(|(peer, _)| placement.primary == *peer)
         })
         .collect();
-    let primaries = all_guests.filter(|&guest| state.placement(guest).primary == host).collect();
-    let mut instances_to_move_out = by_size(secondaries, &|guest| guest.memory_reserved);
-    instances_to_move_out.extend(by_size(primaries, &|guest| guest.memory_used));
+    let primaries = all_services.filter(|&service| state.placement(service).primary == node).collect();
+    let mut instances_to_move_out = by_size(secondaries, &|service| service.memory_reserved);
+    instances_to_move_out.extend(by_size(primaries, &|service| service.memory_used));
     instances_to_move_out
 }

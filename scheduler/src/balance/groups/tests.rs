@@ -26,45 +26,49 @@ use std::collections::BTreeSet;
 /// placements of the moves.
 fn keeps_limits(all_groups: &AllGroups<'_>, moved: &[PlannedMove]) -> Vec<Placement> {
     let problem = &all_groups.problem;
-    let mut placements = problem.start.clone();
+    let mut placements = problem.start_placements.clone();
     let mut before = usages(problem, &placements);
-    for Step { guest, from, to, kind, .. } in steps(moved) {
-        assert_eq!(placements[guest], from, "{}", all_groups.name(guest));
+    for Step { service, from, to, kind, .. } in steps(moved) {
+        assert_eq!(placements[service], from, "{}", all_groups.service_name(service));
         for placement in kind.placements(from, to) {
-            let old = std::mem::replace(&mut placements[guest], placement);
+            let old = std::mem::replace(&mut placements[service], placement);
             let after = usages(problem, &placements);
-            for (index, host) in problem.hosts.iter().enumerate() {
+            for (index, node) in problem.nodes.iter().enumerate() {
                 let (was, now) = (&before[index], &after[index]);
                 let is_forced =
                     placement.contains(index) && (problem.must_leave(old) || problem.must_leave(from));
                 assert!(
-                    is_forced || host.offline || was.fails_n1() || !now.fails_n1(),
+                    is_forced || node.is_offline || was.fails_n1() || !now.fails_n1(),
                     "{} fails N+1",
-                    all_groups.node(index)
+                    all_groups.node_name(index)
                 );
                 if placement.primary == index && old.primary != index {
-                    let facts = &problem.guests[guest];
-                    assert!(!host.offline && (now.memory_free > 0 || facts.memory_used == 0));
-                    assert!(is_forced || now.vcpus <= host.vcpus_most || facts.vcpus == 0);
+                    let problem_service = &problem.services[service];
+                    assert!(!node.is_offline && (now.memory_free > 0 || problem_service.memory_used == 0));
+                    assert!(is_forced || now.vcpus <= node.vcpus_max || problem_service.vcpus == 0);
                 }
                 if now.disk_free < was.disk_free {
-                    assert!(!host.offline && now.disk_free > 0, "{} has no disk", all_groups.node(index));
+                    assert!(
+                        !node.is_offline && now.disk_free > 0,
+                        "{} has no disk",
+                        all_groups.node_name(index)
+                    );
                 }
             }
             before = after;
         }
-        assert_eq!(placements[guest], to);
+        assert_eq!(placements[service], to);
     }
     for one in moved {
-        assert_eq!(placements[one.guest], one.to);
+        assert_eq!(placements[one.service], one.to);
         assert_eq!(
             (all_groups.group_of(one.from.primary), all_groups.group_of(one.to.primary)),
             (one.source, one.target)
         );
         if one.is_between_groups() {
-            let instance = problem.guests[one.guest].instance;
+            let instance = problem.services[one.service].instance;
             assert_eq!(check_move(all_groups.cluster, instance, one.target), Ok(()));
-            assert!(one.to.secondary.is_none_or(|host| all_groups.group_of(host) == one.target));
+            assert!(one.to.secondary.is_none_or(|node| all_groups.group_of(node) == one.target));
             assert!(all_groups.inter_group_moves);
         }
     }
@@ -72,14 +76,14 @@ fn keeps_limits(all_groups: &AllGroups<'_>, moved: &[PlannedMove]) -> Vec<Placem
 }
 
 fn size(random: &mut Random) -> NewService {
-    let memory = [64, 300, 1000, 3000][random.below(4)];
+    let memory = [64, 300, 1000, 3000][random.draw_below(4)];
     NewService {
         memory,
-        disk: memory * [1, 4, 20][random.below(3)],
-        vcpus: 1 + i64::try_from(random.below(4)).unwrap(),
-        template: [Template::Drbd, Template::Rbd, Template::Plain][random.below(3)],
+        disk: memory * [1, 4, 20][random.draw_below(3)],
+        vcpus: 1 + i64::try_from(random.draw_below(4)).unwrap(),
+        template: [Template::Drbd, Template::Rbd, Template::Plain][random.draw_below(3)],
         spindle_use: 1,
-        tags: if random.below(4) == 0 { vec!["web:1".to_owned()] } else { Vec::new() },
+        tags: if random.draw_below(4) == 0 { vec!["web:1".to_owned()] } else { Vec::new() },
         nodes: None,
     }
 }
@@ -89,29 +93,31 @@ fn size(random: &mut Random) -> NewService {
 fn add_within_limits(
     cluster: &Cluster,
     size: &NewService,
-    place: (usize, Option<usize>),
+    placement: (usize, Option<usize>),
     keeps_n1: bool,
 ) -> Option<(Cluster, f64)> {
     let mut after = cluster.clone();
-    size.add(&mut after, place);
-    let group = cluster.nodes[place.0].group;
+    size.add_to(&mut after, placement);
+    let group = cluster.nodes[placement.0].group;
     let problem = Problem::new(&after, group, &Settings::default());
-    let usages = usages(&problem, &problem.start);
-    let at = |node: usize| problem.hosts.iter().position(|host| host.node == node).unwrap();
-    let new = problem.guests.last().unwrap();
-    let tags = |guest: usize| {
-        problem.start[guest].primary == at(place.0)
-            && problem.guests[guest].exclusion.iter().any(|tag| new.exclusion.contains(tag))
+    let usages = usages(&problem, &problem.start_placements);
+    let at = |cluster_node: usize| {
+        problem.nodes.iter().position(|node| node.cluster_node == cluster_node).unwrap()
     };
-    let clash = (0..problem.guests.len() - 1).any(tags);
-    let fits = [Some(place.0), place.1].into_iter().flatten().all(|node| {
-        let (host, usage) = (&problem.hosts[at(node)], &usages[at(node)]);
+    let new = problem.services.last().unwrap();
+    let tags = |service: usize| {
+        problem.start_placements[service].primary == at(placement.0)
+            && problem.services[service].exclusion.iter().any(|tag| new.exclusion.contains(tag))
+    };
+    let clash = (0..problem.services.len() - 1).any(tags);
+    let fits = [Some(placement.0), placement.1].into_iter().flatten().all(|node| {
+        let (node, usage) = (&problem.nodes[at(node)], &usages[at(node)]);
         let disk = new.disk_used == 0 || usage.disk_free > 0;
-        !host.offline && disk && !(keeps_n1 && usage.fails_n1())
+        !node.is_offline && disk && !(keeps_n1 && usage.fails_n1())
     });
-    let (host, usage) = (&problem.hosts[at(place.0)], &usages[at(place.0)]);
-    let fits = fits && !clash && usage.memory_free > 0 && usage.vcpus <= host.vcpus_most;
-    fits.then(|| (after, score(&problem, &problem.start)))
+    let (node, usage) = (&problem.nodes[at(placement.0)], &usages[at(placement.0)]);
+    let fits = fits && !clash && usage.memory_free > 0 && usage.vcpus <= node.vcpus_max;
+    fits.then(|| (after, score(&problem, &problem.start_placements)))
 }
 
 fn possible_placements(cluster: &Cluster, size: &NewService, group: usize) -> Vec<(usize, Option<usize>)> {
@@ -131,8 +137,8 @@ fn possible_placements(cluster: &Cluster, size: &NewService, group: usize) -> Ve
 /// fails.
 fn is_kept(cluster: &Cluster, group: usize) -> bool {
     let problem = Problem::new(cluster, group, &Settings::default());
-    let mut state = State::new(&problem, &problem.start);
-    (0..problem.hosts.len()).all(|host| !state.fails_n1(host))
+    let mut state = State::new(&problem, &problem.start_placements);
+    (0..problem.nodes.len()).all(|node| !state.fails_n1(node))
         && failover::first_fatal_failure(&mut state, &[]).is_none()
 }
 
@@ -170,11 +176,11 @@ proptest! {
             let placements = keeps_limits(&all_groups, moved);
             let gone = placements.iter().all(|placement| {
                 all_groups.group_of(placement.primary) != candidate.group
-                    && placement.secondary.is_none_or(|host| all_groups.group_of(host) != candidate.group)
+                    && placement.secondary.is_none_or(|node| all_groups.group_of(node) != candidate.group)
             });
             prop_assert!(gone && !moved.is_empty());
         }
-        let nodes = |group: usize| all_groups.hosts(group).len();
+        let nodes = |group: usize| all_groups.nodes_of(group).len();
         if let Some((chosen, _)) = best(&all_groups, &candidates) {
             for other in &candidates {
                 let can = matches!(other.verdict, Verdict::CanBeEmptied(_));
@@ -188,18 +194,18 @@ proptest! {
         let cluster = sample_with_several_groups(seed);
         let all_groups = AllGroups::new(&cluster, &Settings::default(), true);
         let balanced = balance_load(&all_groups, 0.01, 50);
-        let placements = keeps_limits(&all_groups, &balanced.moved);
-        prop_assert!(balanced.after <= balanced.before - 0.01 * balanced.moved.len() as f64 + 1e-9);
-        for moved in &balanced.moved {
+        let placements = keeps_limits(&all_groups, &balanced.moves);
+        prop_assert!(balanced.deviation_after <= balanced.deviation_before - 0.01 * balanced.moves.len() as f64 + 1e-9);
+        for moved in &balanced.moves {
             let demoted = all_groups.allocation(moved.source) == Allocation::Preferred
                 && all_groups.allocation(moved.target) != Allocation::Preferred;
             prop_assert!(moved.is_between_groups() && !demoted);
         }
         // The reported result must equal a new computation.
         let mut problem = all_groups.problem.clone();
-        problem.start = placements;
+        problem.start_placements = placements;
         let again = balance_load(&AllGroups { problem, ..all_groups.clone() }, f64::INFINITY, 0);
-        prop_assert!((again.before - balanced.after).abs() < 1e-9);
+        prop_assert!((again.deviation_before - balanced.deviation_after).abs() < 1e-9);
     }
 
     #[test]
@@ -207,17 +213,17 @@ proptest! {
         let cluster = sample_with_several_groups(seed);
         let mut random = Random::new(which);
         let names: BTreeSet<String> =
-            (0..=random.below(2)).map(|_| cluster.nodes[random.below(cluster.nodes.len())].name.clone()).collect();
+            (0..=random.draw_below(2)).map(|_| cluster.nodes[random.draw_below(cluster.nodes.len())].name.clone()).collect();
         let all_groups = AllGroups::new(&cluster, &Settings { drained: names.clone(), ..Settings::default() }, true);
-        let hosts: Vec<usize> = (0..all_groups.problem.hosts.len()).filter(|&host| names.contains(all_groups.node(host))).collect();
-        let evacuation = evacuate(&all_groups, &hosts, EvacuatedCopies::All);
+        let nodes: Vec<usize> = (0..all_groups.problem.nodes.len()).filter(|&node| names.contains(all_groups.node_name(node))).collect();
+        let evacuation = evacuate(&all_groups, &nodes, EvacuatedCopies::All);
         let all: Vec<PlannedMove> = evacuation.inside.iter().chain(&evacuation.outside).cloned().collect();
         // The moves inside groups must be executable alone.
         keeps_limits(&all_groups, &evacuation.inside);
         let placements = keeps_limits(&all_groups, &all);
-        for (guest, placement) in placements.iter().enumerate() {
-            let stays = [Some(placement.primary), placement.secondary].into_iter().flatten().any(|host| hosts.contains(&host));
-            prop_assert_eq!(stays, evacuation.stuck.iter().any(|stuck| stuck.guest == guest));
+        for (service, placement) in placements.iter().enumerate() {
+            let stays = [Some(placement.primary), placement.secondary].into_iter().flatten().any(|node| nodes.contains(&node));
+            prop_assert_eq!(stays, evacuation.stuck.iter().any(|stuck| stuck.service == service));
         }
         prop_assert!(evacuation.inside.iter().all(|moved| !moved.is_between_groups()));
         prop_assert!(evacuation.outside.iter().all(PlannedMove::is_between_groups));
@@ -230,7 +236,7 @@ proptest! {
         let size = size(&mut Random::new(seed));
         let offers = allocate(&cluster, &Settings::default(), &size);
         let mut best: Option<(u8, f64)> = None;
-        for group in partition::populated(&cluster) {
+        for group in partition::populated_groups(&cluster) {
             let class = match cluster.groups[group].allocation {
                 Allocation::Preferred => 0,
                 Allocation::LastResort => 1,
@@ -241,8 +247,8 @@ proptest! {
             if !permits(&cluster, group, size.template) || size.disk < min_disk {
                 continue;
             }
-            for place in possible_placements(&cluster, &size, group) {
-                if let Some((_, score)) = add_within_limits(&cluster, &size, place, true)
+            for placement in possible_placements(&cluster, &size, group) {
+                if let Some((_, score)) = add_within_limits(&cluster, &size, placement, true)
                     && best.is_none_or(|best| (class, score) < best)
                 {
                     best = Some((class, score));
@@ -251,8 +257,8 @@ proptest! {
         }
         let first = offers.first().and_then(|offer| Some((offer, offer.best()?)));
         prop_assert_eq!(first.is_some(), best.is_some());
-        if let (Some((offer, place)), Some((class, score))) = (first, best) {
-            prop_assert!((place.score - score).abs() < 1e-9, "{} instead of {score}", place.score);
+        if let (Some((offer, placement)), Some((class, score))) = (first, best) {
+            prop_assert!((placement.score - score).abs() < 1e-9, "{} instead of {score}", placement.score);
             prop_assert_eq!(offer.allocation == Allocation::Preferred, class == 0);
         }
     }
@@ -263,7 +269,7 @@ proptest! {
         let mut size = size(&mut Random::new(seed));
         size.memory = size.memory.max(300);
         for group in capacity(&cluster, &Settings::default(), &size, None) {
-            if group.refused.is_some() {
+            if group.refusal.is_some() {
                 prop_assert_eq!(group.within_limits.count() + group.with_n_plus_one.count(), 0);
                 continue;
             }
@@ -275,16 +281,16 @@ proptest! {
                     continue;
                 }
                 let mut full = cluster.clone();
-                for &place in &filled.placements {
-                    let after = add_within_limits(&full, &size, place, keeps_n1);
-                    prop_assert!(after.is_some(), "{place:?} does not fit");
+                for &placement in &filled.placements {
+                    let after = add_within_limits(&full, &size, placement, keeps_n1);
+                    prop_assert!(after.is_some(), "{placement:?} does not fit");
                     full = after.unwrap().0;
                     prop_assert!(!keeps_n1 || is_kept(&full, group.group));
                 }
-                for place in possible_placements(&full, &size, group.group) {
-                    let one_more = add_within_limits(&full, &size, place, keeps_n1)
+                for placement in possible_placements(&full, &size, group.group) {
+                    let one_more = add_within_limits(&full, &size, placement, keeps_n1)
                         .filter(|(after, _)| !keeps_n1 || is_kept(after, group.group));
-                    prop_assert!(one_more.is_none(), "{place:?} fits after {}", filled.count());
+                    prop_assert!(one_more.is_none(), "{placement:?} fits after {}", filled.count());
                 }
             }
         }
@@ -334,9 +340,9 @@ fn redistribution_reports_blocking_reasons() {
     assert_eq!(blocked(UNHEALTHY_CLUSTER_TEXT), (Ok(2), Vec::new()));
     let unallocable = UNHEALTHY_CLUSTER_TEXT.replace("u2|preferred", "u2|unallocable");
     assert_eq!(blocked(&unallocable), (Err(Blocked::NothingHealthy), Vec::new()));
-    let apart = UNHEALTHY_CLUSTER_TEXT.replace("g1|u1|preferred||", "g1|u1|preferred||lan");
+    let without_common_network = UNHEALTHY_CLUSTER_TEXT.replace("g1|u1|preferred||", "g1|u1|preferred||lan");
     assert_eq!(
-        blocked(&apart),
+        blocked(&without_common_network),
         (Ok(0), vec!["no other group reaches the storage of its instances".to_owned()])
     );
     let full = UNHEALTHY_CLUSTER_TEXT

@@ -9,7 +9,7 @@ use crate::balance::state::{Amount, BlockingReason, RequiredLimits};
 /// A number of services of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tier {
-    /// The size.
+    /// Size of each service.
     pub size: Amount,
     /// Number of services of this size that fit in addition to the earlier tiers.
     pub count: usize,
@@ -24,7 +24,7 @@ enum Dimension {
 }
 
 impl Dimension {
-    fn of(self, size: &mut NewService) -> &mut i64 {
+    fn amount_mut(self, size: &mut NewService) -> &mut i64 {
         match self {
             Dimension::Memory => &mut size.memory,
             Dimension::Disk => &mut size.disk,
@@ -43,20 +43,25 @@ impl Dimension {
     }
 
     /// Returns the minimum size: that of the policy, or else a small default.
-    fn least(self, cluster: &Cluster, policy: Option<Specification>) -> i64 {
+    fn minimum_amount(self, cluster: &Cluster, policy: Option<Specification>) -> i64 {
         match self {
-            Dimension::Memory => policy.map_or(128, |least| least.memory).max(64),
-            Dimension::Disk => policy.map_or(1024, |least| least.disk),
+            Dimension::Memory => policy.map_or(128, |minimum| minimum.memory).max(64),
+            Dimension::Disk => policy.map_or(1024, |minimum| minimum.disk),
             Dimension::Vcpus if cluster.cpus_in_thousandths => 100,
-            Dimension::Vcpus => policy.map_or(1, |least| least.cpus),
+            Dimension::Vcpus => policy.map_or(1, |minimum| minimum.cpus),
         }
     }
 }
 
 /// Computes the tiers of a group while every failover stays possible (N+1).
-pub(super) fn tiers(cluster: &Cluster, settings: &Settings, group: usize, first: &NewService) -> Vec<Tier> {
+pub(super) fn tiers(
+    cluster: &Cluster,
+    settings: &Settings,
+    group: usize,
+    initial_size: &NewService,
+) -> Vec<Tier> {
     let mut filling = GroupFilling { cluster: cluster.clone(), settings, group };
-    let mut size = first.clone();
+    let mut size = initial_size.clone();
     let mut tiers = Vec::new();
     loop {
         let reason = if size.check_policy(&filling.cluster, filling.group).is_ok() {
@@ -66,14 +71,14 @@ pub(super) fn tiers(cluster: &Cluster, settings: &Settings, group: usize, first:
                 let amount = Amount { memory: size.memory, disk: size.disk, vcpus: size.vcpus };
                 tiers.push(Tier { size: amount, count: filled.count() });
             }
-            for place in &filled.placements {
-                size.add(&mut filling.cluster, *place);
+            for placement in &filled.placements {
+                size.add_to(&mut filling.cluster, *placement);
             }
             filled.blocking_reason
         } else {
             None
         };
-        match filling.smaller(&size, reason) {
+        match filling.next_size(&size, reason) {
             Some(next) => size = next,
             None => return tiers,
         }
@@ -95,7 +100,7 @@ impl GroupFilling<'_> {
 
     /// Returns the largest smaller size that fits, with as few reduced dimensions as possible. The most frequent shortage
     /// is reduced first.
-    fn smaller(&self, size: &NewService, reason: Option<BlockingReason>) -> Option<NewService> {
+    fn next_size(&self, size: &NewService, reason: Option<BlockingReason>) -> Option<NewService> {
         let mut dimensions = match reason {
             Some(BlockingReason::Disk) => vec![Dimension::Disk, Dimension::Memory, Dimension::Vcpus],
             Some(BlockingReason::Cpus) => vec![Dimension::Vcpus, Dimension::Memory, Dimension::Disk],
@@ -114,22 +119,22 @@ impl GroupFilling<'_> {
         if !size.template.uses_node_disk() {
             dimensions.retain(|dimension| *dimension != Dimension::Disk);
         }
-        if let Some(next) = dimensions.iter().find_map(|&dimension| self.largest(size, dimension)) {
+        if let Some(next) = dimensions.iter().find_map(|&dimension| self.largest_reduced(size, dimension)) {
             return Some(next);
         }
         // A reduction of one dimension is not enough. Some dimensions are set to their minimum, and then each grows as
         // far as it fits.
-        let mut least = size.clone();
+        let mut minimum_size = size.clone();
         for (index, &dimension) in dimensions.iter().enumerate() {
-            let minimum = dimension.least(&self.cluster, self.policy_least());
-            *dimension.of(&mut least) = minimum.min(*dimension.of(&mut least));
+            let minimum = dimension.minimum_amount(&self.cluster, self.policy_minimum());
+            *dimension.amount_mut(&mut minimum_size) = minimum.min(*dimension.amount_mut(&mut minimum_size));
             if let Some(mut next) =
-                dimensions[index + 1..].iter().find_map(|&other| self.largest(&least, other))
+                dimensions[index + 1..].iter().find_map(|&other| self.largest_reduced(&minimum_size, other))
             {
-                for &grown in &dimensions[..=index] {
+                for &dimension_to_grow in &dimensions[..=index] {
                     let mut original = size.clone();
-                    let max_amount = *grown.of(&mut original);
-                    next = self.grown(&next, grown, max_amount);
+                    let max_amount = *dimension_to_grow.amount_mut(&mut original);
+                    next = self.grow_to_fit(&next, dimension_to_grow, max_amount);
                 }
                 return Some(next);
             }
@@ -137,35 +142,36 @@ impl GroupFilling<'_> {
         None
     }
 
-    fn policy_least(&self) -> Option<Specification> {
-        self.cluster.policy(self.group)?.ranges.first().map(|(least, _)| *least)
+    fn policy_minimum(&self) -> Option<Specification> {
+        self.cluster.policy(self.group)?.ranges.first().map(|(minimum, _)| *minimum)
     }
 
     /// Returns the largest size that fits and is smaller in this dimension; `None` if none fits.
-    fn largest(&self, size: &NewService, dimension: Dimension) -> Option<NewService> {
+    fn largest_reduced(&self, size: &NewService, dimension: Dimension) -> Option<NewService> {
         let mut smaller = size.clone();
-        let now = *dimension.of(&mut smaller);
-        let least = dimension.least(&self.cluster, self.policy_least());
-        if now <= least {
+        let current_amount = *dimension.amount_mut(&mut smaller);
+        let minimum = dimension.minimum_amount(&self.cluster, self.policy_minimum());
+        if current_amount <= minimum {
             return None;
         }
-        *dimension.of(&mut smaller) = least;
-        self.fits(&smaller).then(|| self.grown(&smaller, dimension, now - 1))
+        *dimension.amount_mut(&mut smaller) = minimum;
+        self.fits(&smaller).then(|| self.grow_to_fit(&smaller, dimension, current_amount - 1))
     }
 
     /// Returns the size that fits with the largest value of a dimension, in steps, at most `max_amount`.
-    fn grown(&self, size: &NewService, dimension: Dimension, max_amount: i64) -> NewService {
+    fn grow_to_fit(&self, size: &NewService, dimension: Dimension, max_amount: i64) -> NewService {
         let with = |steps: i64| {
             let mut grown = size.clone();
-            *dimension.of(&mut grown) += steps * dimension.step(&self.cluster);
+            *dimension.amount_mut(&mut grown) += steps * dimension.step(&self.cluster);
             grown
         };
-        let now = *dimension.of(&mut size.clone());
-        let (mut fits, mut fails) = (0, (max_amount - now).max(0) / dimension.step(&self.cluster) + 1);
-        while fails - fits > 1 {
-            let middle = i64::midpoint(fits, fails);
-            if self.fits(&with(middle)) { fits = middle } else { fails = middle }
+        let current_amount = *dimension.amount_mut(&mut size.clone());
+        let (mut fitting_steps, mut failing_steps) =
+            (0, (max_amount - current_amount).max(0) / dimension.step(&self.cluster) + 1);
+        while failing_steps - fitting_steps > 1 {
+            let middle = i64::midpoint(fitting_steps, failing_steps);
+            if self.fits(&with(middle)) { fitting_steps = middle } else { failing_steps = middle }
         }
-        with(fits)
+        with(fitting_steps)
     }
 }

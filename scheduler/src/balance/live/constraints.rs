@@ -1,6 +1,6 @@
 //! Constraints from rules, groups, storage and states: the eligible nodes of services, and the services that move together.
 
-use super::APART_TAG_PREFIX;
+use super::ANTI_AFFINITY_TAG_PREFIX;
 use crate::balance::live_constraints::LiveConstraints;
 use crate::balance::model::Instance;
 use crate::reservation::eligibility::blocking_reason;
@@ -75,8 +75,8 @@ pub fn model_exclusion_tags(view: &View, tags: &[String]) -> Vec<String> {
 
 /// Returns the reason why a service is not moved; `None` if it may be moved.
 fn immovable_reason(view: &View, facts: &ServiceFacts) -> Option<&'static str> {
-    let online = |node: &NodeName| view.nodes.get(node).is_some_and(|node| node.online.is_ok());
-    if !facts.node.as_ref().is_some_and(online) {
+    let is_online = |node: &NodeName| view.nodes.get(node).is_some_and(|node| node.online.is_ok());
+    if !facts.node.as_ref().is_some_and(is_online) {
         return Some("node of the service is not online");
     }
     if facts.uses.is_empty() {
@@ -152,7 +152,7 @@ pub(super) fn add_exclusion_tags(
     instances: &mut [Instance],
 ) {
     for partners in view.rules.anti_affinity_rules() {
-        let tag = format!("{APART_TAG_PREFIX}:rule:{}", partners.name);
+        let tag = format!("{ANTI_AFFINITY_TAG_PREFIX}:rule:{}", partners.name);
         for (name, _) in running(view, partners) {
             if let Some(position) = names.get(name) {
                 instances[*position].tags.push(tag.clone());
@@ -170,5 +170,5 @@ fn to_model_tags<'a>(
     view: &'a View,
     tags: impl IntoIterator<Item = &'a String>,
 ) -> impl Iterator<Item = String> {
-    view.exclusion_tags(tags).map(|tag| format!("{APART_TAG_PREFIX}:tag:{tag}"))
+    view.exclusion_tags(tags).map(|tag| format!("{ANTI_AFFINITY_TAG_PREFIX}:tag:{tag}"))
 }

@@ -2,7 +2,7 @@
 
 mod copies;
 
-use super::{APART_TAG_PREFIX, cluster, drained};
+use super::{ANTI_AFFINITY_TAG_PREFIX, cluster, drained_nodes};
 use crate::balance::model::{Cluster, LOAD_UNIT, Role, Status, Template};
 use crate::balance::problem::{Placement, Problem, Settings};
 use crate::balance::search::{Goal, search};
@@ -90,7 +90,7 @@ fn live(view: &View) -> Cluster {
 }
 
 fn problem(view: &View) -> Problem {
-    let settings = Settings { drained: drained(view), ..Settings::default() };
+    let settings = Settings { drained: drained_nodes(view), ..Settings::default() };
     Problem::new(&live(view), 0, &settings)
 }
 
@@ -99,24 +99,28 @@ fn problem(view: &View) -> Problem {
 fn check(view: &View, service: &str, expected: &[&str]) {
     let cluster = live(view);
     let problem = problem(view);
-    let guest = problem
-        .guests
+    let problem_service = problem
+        .services
         .iter()
-        .position(|guest| guest.instances().any(|instance| cluster.instances[instance].name == service))
+        .position(|problem_service| {
+            problem_service.instances().any(|instance| cluster.instances[instance].name == service)
+        })
         .expect("the service");
-    let from = problem.start[guest];
-    let mut state = State::new(&problem, &problem.start);
+    let from = problem.start_placements[problem_service];
+    let mut state = State::new(&problem, &problem.start_placements);
     let mut found = Vec::new();
-    for (host, node) in problem.hosts.iter().map(|host| &cluster.nodes[host.node].name).enumerate() {
+    for (problem_node, node) in
+        problem.nodes.iter().map(|problem_node| &cluster.nodes[problem_node.cluster_node].name).enumerate()
+    {
         let to = match from.secondary {
-            Some(secondary) if secondary == host => {
-                Placement { primary: host, secondary: Some(from.primary) }
+            Some(secondary) if secondary == problem_node => {
+                Placement { primary: problem_node, secondary: Some(from.primary) }
             }
-            Some(_) | None => Placement { primary: host, ..from },
+            Some(_) | None => Placement { primary: problem_node, ..from },
         };
-        if crate::balance::moves::execute(&mut state, guest, to).is_some() {
+        if crate::balance::moves::execute(&mut state, problem_service, to).is_some() {
             found.push(node.as_str());
-            state.restore(guest, from);
+            state.restore(problem_service, from);
         }
     }
     assert_eq!(found, expected, "{service}");
@@ -144,11 +148,11 @@ fn balance_amounts_equal_scheduler_amounts() {
     let cpus = |index: usize| (cluster.nodes[index].cpus, cluster.nodes[index].cpus_own);
     assert_eq!((cpus(0), cpus(1), cpus(2)), ((4000, 250), (4000, 500), (4000, 0)));
     let problem = problem(&view);
-    assert_eq!(problem.hosts[0].memory_base, 23 * 1024);
-    assert_eq!(problem.hosts[0].disk_base, 140 * 1024);
-    assert_eq!(problem.hosts[0].vcpus_most, 16_000);
-    let state = State::new(&problem, &problem.start);
-    assert!((state.score() - crate::balance::score::score(&problem, &problem.start)).abs() < 1e-9);
+    assert_eq!(problem.nodes[0].memory_base, 23 * 1024);
+    assert_eq!(problem.nodes[0].disk_base, 140 * 1024);
+    assert_eq!(problem.nodes[0].vcpus_max, 16_000);
+    let state = State::new(&problem, &problem.start_placements);
+    assert!((state.score() - crate::balance::score::score(&problem, &problem.start_placements)).abs() < 1e-9);
 }
 
 #[test]
@@ -279,16 +283,18 @@ fn services_with_an_action_in_progress_are_not_moved() {
 fn affinity_rules_hold_after_every_step() {
     let three = || view(&[("a", "n1"), ("b", "n2"), ("c", "n1")]);
     for strict in [true, false] {
-        let apart = resource_rule(&["a", "b"], Affinity::Negative, strict);
-        check(&with_rules(three(), &[("apart", apart)]), "a", &["n3"]);
-        let together = resource_rule(&["a", "c"], Affinity::Positive, strict);
-        let united = with_rules(three(), &[("pair", together)]);
+        let anti_affinity = resource_rule(&["a", "b"], Affinity::Negative, strict);
+        check(&with_rules(three(), &[("apart", anti_affinity)]), "a", &["n3"]);
+        let affinity = resource_rule(&["a", "c"], Affinity::Positive, strict);
+        let united = with_rules(three(), &[("pair", affinity)]);
         check(&united, "a", &["n2", "n3"]);
         let problem = problem(&united);
-        let unit = &problem.guests[0];
-        assert_eq!((problem.guests.len(), unit.count(), unit.memory_used), (2, 2, 4096));
-        let state = State::new(&problem, &problem.start);
-        assert!((state.score() - crate::balance::score::score(&problem, &problem.start)).abs() < 1e-9);
+        let unit = &problem.services[0];
+        assert_eq!((problem.services.len(), unit.count(), unit.memory_used), (2, 2, 4096));
+        let state = State::new(&problem, &problem.start_placements);
+        assert!(
+            (state.score() - crate::balance::score::score(&problem, &problem.start_placements)).abs() < 1e-9
+        );
     }
     // A unit moves only to nodes that are eligible for all members and have capacity for all of them.
     let pair = || resource_rule(&["a", "c"], Affinity::Positive, true);
@@ -386,12 +392,12 @@ fn measured_use_becomes_a_share_of_node_capacity() {
 #[test]
 fn the_live_cluster_is_balanced_and_written_as_text() {
     let mut view = view(&[("a", "n1"), ("b", "n1"), ("c", "n1"), ("d", "n1"), ("e", "n1"), ("f", "n1")]);
-    let apart = resource_rule(&["a", "b"], Affinity::Negative, true);
+    let anti_affinity = resource_rule(&["a", "b"], Affinity::Negative, true);
     view.services.get_mut(&"f".into()).unwrap().tags = names(&["tier:web"]);
-    let view = with_rules(view, &[("apart", apart)]);
+    let view = with_rules(view, &[("apart", anti_affinity)]);
     let problem = problem(&view);
     let plan = search(&problem, &Goal::default(), &TimeLimit::unlimited());
-    assert_eq!((plan.steps.len(), plan.end() < 1e-6), (4, true));
+    assert_eq!((plan.steps.len(), plan.end_score() < 1e-6), (4, true));
     let cluster = live(&view);
     assert!(cluster.nodes.iter().all(|node| node.role == Role::Member));
     let read = text::read(&text::write(&cluster)).expect("the written cluster is readable");
@@ -413,9 +419,9 @@ fn the_live_cluster_is_balanced_and_written_as_text() {
             ..cluster
         }
     );
-    assert!(read.instances[0].tags.contains(&format!("{APART_TAG_PREFIX}:rule:apart")));
+    assert!(read.instances[0].tags.contains(&format!("{ANTI_AFFINITY_TAG_PREFIX}:rule:apart")));
     let again = Problem::new(&read, 0, &Settings::default());
-    assert!((State::new(&again, &again.start).score() - plan.start).abs() < 1e-9);
+    assert!((State::new(&again, &again.start_placements).score() - plan.start_score).abs() < 1e-9);
 }
 
 #[test]
@@ -424,8 +430,8 @@ fn the_view_is_unchanged_by_serialization() {
     view.nodes.get_mut("n3").unwrap().online = Err(Reason::Fencing);
     view.nodes.get_mut("n2").unwrap().fenceable = Err(Reason::WatchdogMissing);
     view.services.get_mut(&"a".into()).unwrap().storage_nodes = Some(names(&["n1"]));
-    let apart = resource_rule(&["a", "b"], Affinity::Negative, true);
-    let view = with_rules(view, &[("apart", apart)]);
+    let anti_affinity = resource_rule(&["a", "b"], Affinity::Negative, true);
+    let view = with_rules(view, &[("apart", anti_affinity)]);
     let sent = serde_json::to_value(&view).expect("the view can be serialized");
     assert_eq!(sent["nodes"]["n3"]["notOnline"], "Fencing");
     assert_eq!(serde_json::from_value::<View>(sent).expect("the view can be deserialized"), view);

@@ -81,55 +81,55 @@ impl State<'_> {
     /// Returns the shortage that prevents it; the state is then unchanged.
     pub fn try_add(
         &mut self,
-        guest: usize,
+        service: usize,
         placement: Placement,
         required: RequiredLimits,
     ) -> Result<(), BlockingReason> {
-        if self.would_clash(guest, placement.primary) {
+        if self.would_clash(service, placement.primary) {
             return Err(BlockingReason::ExclusionTag);
         }
-        self.add_or_remove(guest, placement, 1);
+        self.add_or_remove(service, placement, 1);
         let fails = |state: &Self| {
-            let fails = placement.nodes().any(|host| state.fails_n1(host));
+            let fails = placement.nodes().any(|node| state.fails_n1(node));
             (required == RequiredLimits::NPlusOne && fails).then_some(BlockingReason::Reserve)
         };
-        match self.blocking_reason(guest, placement, None, false).or_else(|| fails(self)) {
+        match self.blocking_reason(service, placement, None, false).or_else(|| fails(self)) {
             None => Ok(()),
             Some(reason) => {
-                self.add_or_remove(guest, placement, -1);
+                self.add_or_remove(service, placement, -1);
                 Err(reason)
             }
         }
     }
 
     /// Removes an instance that was added by [`State::try_add`] or [`State::add_unchecked`].
-    pub fn remove_added(&mut self, guest: usize, placement: Placement) {
-        self.add_or_remove(guest, placement, -1);
+    pub fn remove_added(&mut self, service: usize, placement: Placement) {
+        self.add_or_remove(service, placement, -1);
     }
 
     /// Adds an instance to nodes without a check of limits.
-    pub fn add_unchecked(&mut self, guest: usize, placement: Placement) {
-        self.add_or_remove(guest, placement, 1);
+    pub fn add_unchecked(&mut self, service: usize, placement: Placement) {
+        self.add_or_remove(service, placement, 1);
     }
 
     /// Returns the memory of a node that is neither used nor reserved for peers, as a share of its total.
-    pub fn spare_memory_share(&self, host: usize) -> f64 {
-        let host_state = &self.host_states[host];
-        (host_state.memory_free - host_state.memory_reserved) as f64 / self.problem.hosts[host].memory_total
+    pub fn spare_memory_share(&self, node: usize) -> f64 {
+        let node_state = &self.node_states[node];
+        (node_state.memory_free - node_state.memory_reserved) as f64 / self.problem.nodes[node].memory_total
     }
 
     /// Returns the free memory of a node in MiB.
-    pub fn memory_free(&self, host: usize) -> i64 {
-        self.host_states[host].memory_free
+    pub fn memory_free(&self, node: usize) -> i64 {
+        self.node_states[node].memory_free
     }
 
     /// Returns the free amounts of a node within its limits.
-    pub fn free(&self, host: usize) -> Amount {
-        let (facts, host_state) = (&self.problem.hosts[host], &self.host_states[host]);
+    pub fn free(&self, node: usize) -> Amount {
+        let (problem_node, node_state) = (&self.problem.nodes[node], &self.node_states[node]);
         Amount {
-            memory: host_state.memory_free,
-            disk: host_state.disk_free - facts.disk_least,
-            vcpus: facts.vcpus_most - host_state.vcpus,
+            memory: node_state.memory_free,
+            disk: node_state.disk_free - problem_node.disk_min,
+            vcpus: problem_node.vcpus_max - node_state.vcpus,
         }
     }
 }

@@ -82,13 +82,16 @@ pub(super) fn write(policy: &Policy, generation: Generation) -> String {
         .filter_map(|template| Template::WORDS.iter().find(|(known, _)| known == template))
         .map(|(_, word)| *word)
         .collect();
-    let pairs: Vec<String> =
-        policy.ranges.iter().flat_map(|(least, greatest)| [written(least), written(greatest)]).collect();
+    let pairs: Vec<String> = policy
+        .ranges
+        .iter()
+        .flat_map(|(minimum, maximum)| [format_specification(minimum), format_specification(maximum)])
+        .collect();
     let separator = if generation == Generation::Newer { ";" } else { "|" };
     format!(
         "{}|{}|{}|{}|{:?}|{:?}",
         policy.owner,
-        written(&policy.standard),
+        format_specification(&policy.standard),
         pairs.join(separator),
         templates.join(","),
         policy.vcpu_ratio,
@@ -96,6 +99,6 @@ pub(super) fn write(policy: &Policy, generation: Generation) -> String {
     )
 }
 
-fn written(size: &Specification) -> String {
+fn format_specification(size: &Specification) -> String {
     format!("{},{},{},{},{},{}", size.memory, size.cpus, size.disk, size.disks, size.nics, size.spindles)
 }

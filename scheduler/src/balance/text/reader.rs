@@ -20,7 +20,7 @@ pub(super) const FLAGS: [(bool, &str); 2] = [(true, "Y"), (false, "N")];
 /// # Errors
 /// Fails with the line, the field and the expected content.
 pub fn read(text: &str) -> Result<Cluster, TextError> {
-    let sections = sections(text);
+    let sections = split_sections(text);
     let [groups, nodes, instances, tags, policies] = sections.as_slice() else {
         return Err(unexpected_section(&sections, text));
     };
@@ -28,7 +28,7 @@ pub fn read(text: &str) -> Result<Cluster, TextError> {
     let mut group_names = Names::new("group");
     let mut group_uuids = Names::new("group uuid");
     for &(line, text) in groups {
-        let (group, newer) = group(line, text)?;
+        let (group, newer) = parse_group(line, text)?;
         group_names.add(line, "name (field 1)", &group.name)?;
         group_uuids.add(line, "uuid (field 2)", &group.uuid)?;
         cluster.groups.push(group);
@@ -36,14 +36,14 @@ pub fn read(text: &str) -> Result<Cluster, TextError> {
     }
     let mut node_names = Names::new("node");
     for &(line, text) in nodes {
-        let (node, newer) = node(line, text, &group_uuids)?;
+        let (node, newer) = parse_node(line, text, &group_uuids)?;
         node_names.add(line, "name (field 1)", &node.name)?;
         cluster.nodes.push(node);
         cluster.upgrade_generation(newer);
     }
     let mut instance_names = Names::new("instance");
     for &(line, text) in instances {
-        let (instance, fields) = instance(line, text, &node_names)?;
+        let (instance, fields) = parse_instance(line, text, &node_names)?;
         instance_names.add(line, "name (field 1)", &instance.name)?;
         cluster.instances.push(instance);
         cluster.upgrade_generation(fields > 10);
@@ -59,8 +59,8 @@ pub fn read(text: &str) -> Result<Cluster, TextError> {
 }
 
 impl Cluster {
-    fn upgrade_generation(&mut self, newer: bool) {
-        if newer {
+    fn upgrade_generation(&mut self, is_newer: bool) {
+        if is_newer {
             self.generation = Generation::Newer;
         }
     }
@@ -69,7 +69,7 @@ impl Cluster {
 type Section<'a> = Vec<(usize, &'a str)>;
 
 /// Splits a text into sections. The last two may be missing in older files.
-fn sections(text: &str) -> Vec<Section<'_>> {
+fn split_sections(text: &str) -> Vec<Section<'_>> {
     let mut sections = vec![Vec::new()];
     for (index, line) in text.lines().enumerate() {
         let line = line.strip_suffix('\r').unwrap_or(line);
@@ -135,7 +135,7 @@ impl Names {
 }
 
 /// Parses `name|uuid|alloc_policy[|tags|networks]`.
-fn group(line: usize, text: &str) -> Result<(Group, bool), TextError> {
+fn parse_group(line: usize, text: &str) -> Result<(Group, bool), TextError> {
     let fields = Fields::split(line, text, '|', "a group", &(3..=5))?;
     let group = Group {
         name: fields.name(0, "name")?,
@@ -149,13 +149,13 @@ fn group(line: usize, text: &str) -> Result<(Group, bool), TextError> {
 
 /// Parses `name|tMem|nMem|fMem|tDisk|fDisk|cpus|role|group uuid[|spindles|tags|exclusive storage|free spindles|os vcpus|cpu
 /// speed]`.
-fn node(line: usize, text: &str, groups: &Names) -> Result<(Node, bool), TextError> {
+fn parse_node(line: usize, text: &str, groups: &Names) -> Result<(Node, bool), TextError> {
     let fields = Fields::split(line, text, '|', "a node", &(9..=15))?;
     // An unknown size means that the node did not answer.
-    let mut unknown = false;
+    let mut has_unknown_size = false;
     let mut size = |index: usize, name: &str, may_be_negative: bool| {
         if fields.text(index) == "?" {
-            unknown = true;
+            has_unknown_size = true;
             Ok(0)
         } else if may_be_negative {
             fields.signed_integer(index, name)
@@ -182,7 +182,7 @@ fn node(line: usize, text: &str, groups: &Names) -> Result<(Node, bool), TextErr
         cpus_own: if is_given(13) { fields.unsigned_integer(13, "vcpus of the node itself")? } else { 1 },
         cpu_speed: if is_given(14) { fields.ratio(14, "cpu speed")? } else { 1.0 },
     };
-    if unknown {
+    if has_unknown_size {
         node.role = Role::Offline;
     }
     if node.role != Role::Offline {
@@ -202,7 +202,7 @@ fn node(line: usize, text: &str, groups: &Names) -> Result<(Node, bool), TextErr
 
 /// Parses `name|mem|disk|vcpus|status|auto_balance|primary|secondary|template|tags[|spindle use|disk
 /// spindles|forthcoming]`.
-fn instance(line: usize, text: &str, nodes: &Names) -> Result<(Instance, usize), TextError> {
+fn parse_instance(line: usize, text: &str, nodes: &Names) -> Result<(Instance, usize), TextError> {
     let fields = Fields::split(line, text, '|', "an instance", &(10..=13))?;
     let is_given = |index: usize| !fields.text(index).is_empty();
     let template = fields.word(8, "disk template", &Template::WORDS)?;

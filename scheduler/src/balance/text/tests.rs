@@ -1,6 +1,6 @@
 //! Round trips through the text format, and errors with line and field.
 
-use super::{read, read_utilisation, write};
+use super::{read, read_utilization, write};
 use crate::balance::model::*;
 use proptest::prelude::*;
 
@@ -99,9 +99,9 @@ fn files_with_fewer_fields_are_accepted() {
 #[test]
 fn measured_use_belongs_to_known_instances() {
     let mut cluster = read(CLUSTER_TEXT).unwrap();
-    read_utilisation(&mut cluster, "i1 0.5 0 0.25 1\n").unwrap();
+    read_utilization(&mut cluster, "i1 0.5 0 0.25 1\n").unwrap();
     assert_eq!(cluster.instances[0].load, [LOAD_UNIT / 2, 0, LOAD_UNIT / 4, LOAD_UNIT]);
-    let error_text = |text: &str| read_utilisation(&mut cluster.clone(), text).unwrap_err().to_string();
+    let error_text = |text: &str| read_utilization(&mut cluster.clone(), text).unwrap_err().to_string();
     assert_eq!(
         error_text("\ni2 1 1 1 1"),
         "line 2, instance (word 1): expected an instance of the cluster, found `i2`"

@@ -8,9 +8,9 @@ use crate::balance::model::{Cluster, Generation, Group, Instance, Node, Status, 
 pub fn write(cluster: &Cluster) -> String {
     let generation = cluster.generation;
     let sections = [
-        lines(&cluster.groups, |each| group(each, generation)),
-        lines(&cluster.nodes, |each| node(each, cluster)),
-        lines(&cluster.instances, |each| instance(each, cluster)),
+        lines(&cluster.groups, |each| format_group(each, generation)),
+        lines(&cluster.nodes, |each| format_node(each, cluster)),
+        lines(&cluster.instances, |each| format_instance(each, cluster)),
         lines(&cluster.tags, Clone::clone),
         lines(&cluster.policies, |each| policy::write(each, generation)),
     ];
@@ -21,7 +21,7 @@ fn lines<T>(items: &[T], line: impl Fn(&T) -> String) -> String {
     items.iter().map(|item| line(item) + "\n").collect::<Vec<_>>().concat()
 }
 
-fn group(group: &Group, generation: Generation) -> String {
+fn format_group(group: &Group, generation: Generation) -> String {
     let basic = format!("{}|{}|{}", group.name, group.uuid, word(&ALLOCATIONS, group.allocation));
     match generation {
         Generation::Older => basic,
@@ -29,7 +29,7 @@ fn group(group: &Group, generation: Generation) -> String {
     }
 }
 
-fn node(node: &Node, cluster: &Cluster) -> String {
+fn format_node(node: &Node, cluster: &Cluster) -> String {
     let group = cluster.groups.get(node.group).map_or("", |group| group.uuid.as_str());
     let basic = format!(
         "{}|{}|{}|{}|{}|{}|{}|{}|{group}|{}",
@@ -56,7 +56,7 @@ fn node(node: &Node, cluster: &Cluster) -> String {
     }
 }
 
-fn instance(instance: &Instance, cluster: &Cluster) -> String {
+fn format_instance(instance: &Instance, cluster: &Cluster) -> String {
     let name = |node: usize| cluster.nodes.get(node).map_or("", |node| node.name.as_str());
     let basic = format!(
         "{}|{}|{}|{}|{}|{}|{}|{}|{}|{}",

@@ -65,51 +65,53 @@ pub(crate) fn view() -> impl Strategy<Value = View> {
         prop::collection::btree_set(0_usize..7, 0..4),
         prop::collection::btree_set(0_usize..7, 0..3),
     )
-        .prop_map(|(nodes, services, (preemption, moves, tags, count_stopped), apart, together)| {
-            let count = nodes.len();
-            let mut view = View::default();
-            for (at, (memory, bits)) in nodes.into_iter().enumerate() {
-                let mut facts = NodeFacts::default();
-                facts.capacity.memory = format!("{memory}Gi").parse().ok();
-                facts.capacity.cpu = "1".parse().ok();
-                facts.schedulable = !bits.is_multiple_of(8);
-                facts.policy = (bits % 4 > 1).then_some(NodePolicyId(bits % 2));
-                facts.node_group = (bits / 8).is_multiple_of(4).then(|| "far".to_owned());
-                view.nodes.insert(node_name(at), facts);
-            }
-            for (at, drawn) in services.into_iter().enumerate() {
-                view.services.insert(format!("s{at}").into(), service(count, drawn));
-            }
-            view.settings.preemption = preemption;
-            view.settings.inter_group_moves = moves;
-            view.reservation.count_stopped = count_stopped;
-            view.node_groups.insert("far".to_owned(), AllocationPolicy::LastResort);
-            if tags {
-                view.settings.exclusion_tags = vec!["x:".to_owned()];
-            }
-            let members = NodePriorities(BTreeMap::from([(node_name(0), 0), (node_name(1), 0)]));
-            view.groups.insert(
-                "g".to_owned(),
-                GroupSpec { nodes: members, restricted: true, ..GroupSpec::default() },
-            );
-            tie(&mut view, &apart, &together);
-            view
-        })
+        .prop_map(
+            |(nodes, services, (preemption, moves, tags, count_stopped), anti_affinity, affinity)| {
+                let count = nodes.len();
+                let mut view = View::default();
+                for (at, (memory, bits)) in nodes.into_iter().enumerate() {
+                    let mut facts = NodeFacts::default();
+                    facts.capacity.memory = format!("{memory}Gi").parse().ok();
+                    facts.capacity.cpu = "1".parse().ok();
+                    facts.schedulable = !bits.is_multiple_of(8);
+                    facts.policy = (bits % 4 > 1).then_some(NodePolicyId(bits % 2));
+                    facts.node_group = (bits / 8).is_multiple_of(4).then(|| "far".to_owned());
+                    view.nodes.insert(node_name(at), facts);
+                }
+                for (at, drawn) in services.into_iter().enumerate() {
+                    view.services.insert(format!("s{at}").into(), service(count, drawn));
+                }
+                view.settings.preemption = preemption;
+                view.settings.inter_group_moves = moves;
+                view.reservation.count_stopped = count_stopped;
+                view.node_groups.insert("far".to_owned(), AllocationPolicy::LastResort);
+                if tags {
+                    view.settings.exclusion_tags = vec!["x:".to_owned()];
+                }
+                let members = NodePriorities(BTreeMap::from([(node_name(0), 0), (node_name(1), 0)]));
+                view.groups.insert(
+                    "g".to_owned(),
+                    GroupSpec { nodes: members, restricted: true, ..GroupSpec::default() },
+                );
+                add_rules(&mut view, &anti_affinity, &affinity);
+                view
+            },
+        )
 }
 
 /// Adds rules over services by number. Sets with fewer than two services, and contradicting sets, are omitted.
-fn tie(view: &mut View, apart: &BTreeSet<usize>, together: &BTreeSet<usize>) {
+fn add_rules(view: &mut View, anti_affinity: &BTreeSet<usize>, affinity: &BTreeSet<usize>) {
     let names = |set: &BTreeSet<usize>| -> Vec<String> { set.iter().map(|at| format!("s{at}")).collect() };
-    let (apart, together) = (names(apart), names(together));
-    let apart: Vec<&str> = apart.iter().map(String::as_str).collect();
-    let together: Vec<&str> = together.iter().map(String::as_str).collect();
-    let clash = together.iter().filter(|name| apart.contains(name)).count() > 1;
+    let (anti_affinity, affinity) = (names(anti_affinity), names(affinity));
+    let anti_affinity: Vec<&str> = anti_affinity.iter().map(String::as_str).collect();
+    let affinity: Vec<&str> = affinity.iter().map(String::as_str).collect();
+    let clash = affinity.iter().filter(|name| anti_affinity.contains(name)).count() > 1;
     let mut sets: Vec<(Affinity, &[&str])> = Vec::new();
-    if apart.len() > 1 && apart.len() <= view.nodes.len() {
-        sets.push((Affinity::Negative, &apart));
+    if anti_affinity.len() > 1 && anti_affinity.len() <= view.nodes.len() {
+        sets.push((Affinity::Negative, &anti_affinity));
     }
-    if together.len() > 1 && !clash {
-        sets.push((Affinity::Positive, &together));
+    if affinity.len() > 1 && !clash {
+        sets.push((Affinity::Positive, &affinity));
         // If the members were on different nodes at first, node groups would be evaluated from several nodes.
         for node in view.nodes.values_mut() {
             node.node_group = None;

@@ -8,22 +8,22 @@ use crate::balance::moves::execute;
 fn check(view: &View, expected: &[&str]) {
     let cluster = live(view);
     let problem = problem(view);
-    let of_a = |guest: &crate::balance::problem::Guest| {
-        guest.instances().any(|instance| cluster.instances[instance].name == "a")
+    let of_a = |service: &crate::balance::problem::ProblemService| {
+        service.instances().any(|instance| cluster.instances[instance].name == "a")
     };
-    let guest = problem.guests.iter().position(of_a).expect("the service");
-    let from = problem.start[guest];
-    let mut state = State::new(&problem, &problem.start);
+    let service = problem.services.iter().position(of_a).expect("the service");
+    let from = problem.start_placements[service];
+    let mut state = State::new(&problem, &problem.start_placements);
     let mut found = Vec::new();
-    let hosts = 0..problem.hosts.len();
+    let nodes = 0..problem.nodes.len();
     for (primary, secondary) in
-        hosts.clone().flat_map(|primary| hosts.clone().map(move |other| (primary, other)))
+        nodes.clone().flat_map(|primary| nodes.clone().map(move |other| (primary, other)))
     {
         let to = Placement { primary, secondary: Some(secondary) };
-        if primary != secondary && execute(&mut state, guest, to).is_some() {
-            let name = |host: usize| cluster.nodes[problem.hosts[host].node].name.as_str();
+        if primary != secondary && execute(&mut state, service, to).is_some() {
+            let name = |node: usize| cluster.nodes[problem.nodes[node].cluster_node].name.as_str();
             found.push(format!("{}:{}", name(primary), name(secondary)));
-            state.restore(guest, from);
+            state.restore(service, from);
         }
     }
     assert_eq!(found, expected);
@@ -72,8 +72,8 @@ fn stopped_services_and_units_keep_their_secondary() {
         let like_a = view.services["a"].clone();
         view.services.insert("c".into(), like_a);
     });
-    let together = resource_rule(&["a", "c"], Affinity::Positive, true);
-    check(&with_rules(pair, &[("pair", together)]), &["n3:n1"]);
+    let affinity = resource_rule(&["a", "c"], Affinity::Positive, true);
+    check(&with_rules(pair, &[("pair", affinity)]), &["n3:n1"]);
 }
 
 #[test]

@@ -14,10 +14,10 @@ pub fn counted_facts<'a>(view: &View, name: &ResourceName, facts: &'a ServiceFac
     if facts.stopped && view.reservation.count_stopped {
         if !facts.uses.is_empty() {
             counted.to_mut().is_desired = true;
-        } else if let Some(current_node) = node_of_stopped(view, name, facts) {
+        } else if let Some(assumed_node) = node_of_stopped(view, name, facts) {
             let counted = counted.to_mut();
-            counted.uses = BTreeSet::from([current_node.to_owned()]);
-            counted.node = Some(current_node.to_owned());
+            counted.uses = BTreeSet::from([assumed_node.to_owned()]);
+            counted.node = Some(assumed_node.to_owned());
             (counted.is_desired, counted.movable) = (true, true);
         }
     }
@@ -31,12 +31,12 @@ pub fn counted_facts<'a>(view: &View, name: &ResourceName, facts: &'a ServiceFac
 /// Returns the node on which a stopped service would run. It is the node of a running partner, or else the last node of the
 /// first stopped member that has one.
 fn node_of_stopped<'v>(view: &'v View, name: &ResourceName, facts: &'v ServiceFacts) -> Option<&'v NodeName> {
-    let mut set = view.rules.strict_affinity_partners(name);
-    if set.is_empty() {
+    let mut affinity_set = view.rules.strict_affinity_partners(name);
+    if affinity_set.is_empty() {
         return facts.node.as_ref();
     }
-    set.insert(name.to_owned());
-    let members = || set.iter().filter_map(|member| view.services.get(member));
+    affinity_set.insert(name.to_owned());
+    let members = || affinity_set.iter().filter_map(|member| view.services.get(member));
     members()
         .find_map(ServiceFacts::current_or_target_node)
         .or_else(|| members().filter(|member| member.stopped).find_map(|member| member.node.as_ref()))

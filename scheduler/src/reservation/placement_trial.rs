@@ -2,46 +2,49 @@
 
 use super::model::{Model, Sums};
 use super::unit::Unit;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A placement that is being tried.
 #[derive(Clone, Debug)]
-pub(super) struct Trial<'m> {
+pub(super) struct PlacementTrial<'m> {
     model: &'m Model,
     used: Vec<Sums>,
     /// Services that were removed from their nodes in the model.
-    gone: BTreeSet<u32>,
+    removed_services: BTreeSet<u32>,
     /// Changes of the number of services of an anti-affinity set, by node and set.
-    present: BTreeMap<(u32, u32), i64>,
+    count_changes: BTreeMap<(u32, u32), i64>,
     /// Number of services of an anti-affinity set that were placed on a node other than their own, by node and set.
-    arrived: BTreeMap<(u32, u32), i64>,
+    arrivals: BTreeMap<(u32, u32), i64>,
     /// Number of examined candidates.
-    steps: u64,
+    steps: Cell<u64>,
 }
 
-impl<'m> Trial<'m> {
-    pub(super) fn new(model: &'m Model) -> Trial<'m> {
+impl<'m> PlacementTrial<'m> {
+    pub(super) fn new(model: &'m Model) -> PlacementTrial<'m> {
         let used = model.nodes.iter().map(|node| node.used).collect();
-        Trial {
+        PlacementTrial {
             model,
             used,
-            gone: BTreeSet::new(),
-            present: BTreeMap::new(),
-            arrived: BTreeMap::new(),
-            steps: 0,
+            removed_services: BTreeSet::new(),
+            count_changes: BTreeMap::new(),
+            arrivals: BTreeMap::new(),
+            steps: Cell::new(0),
         }
     }
 
     pub(super) fn steps(&self) -> u64 {
-        self.steps
+        self.steps.get()
     }
 
-    pub(super) fn add_steps(&mut self, steps: u64) {
-        self.steps += steps;
+    /// Counts further examined candidates. A question such as [`PlacementTrial::fits`] counts its candidate too, so the
+    /// count is the only part of a trial that changes through a shared reference.
+    pub(super) fn add_steps(&self, steps: u64) {
+        self.steps.set(self.steps.get() + steps);
     }
 
-    pub(super) fn is_gone(&self, service: u32) -> bool {
-        self.gone.contains(&service)
+    pub(super) fn is_removed(&self, service: u32) -> bool {
+        self.removed_services.contains(&service)
     }
 
     pub(super) fn used(&self, node: u32) -> &Sums {
@@ -49,33 +52,33 @@ impl<'m> Trial<'m> {
     }
 
     /// Removes a service from its nodes in the model.
-    pub(super) fn remove(&mut self, number: u32) {
-        if self.gone.insert(number) {
-            self.add_to_own_nodes(number, -1);
+    pub(super) fn remove(&mut self, service: u32) {
+        if self.removed_services.insert(service) {
+            self.add_to_own_nodes(service, -1);
         }
     }
 
     /// Returns a removed service to its nodes.
-    pub(super) fn undo_remove(&mut self, number: u32) {
-        if self.gone.remove(&number) {
-            self.add_to_own_nodes(number, 1);
+    pub(super) fn undo_remove(&mut self, service: u32) {
+        if self.removed_services.remove(&service) {
+            self.add_to_own_nodes(service, 1);
         }
     }
 
-    fn add_to_own_nodes(&mut self, number: u32, sign: i64) {
+    fn add_to_own_nodes(&mut self, service: u32, sign: i64) {
         let model = self.model;
-        for node in &model.service(number).uses {
-            self.add_to_sums(number, *node, sign);
+        for node in &model.service(service).uses {
+            self.add_to_sums(service, *node, sign);
         }
     }
 
-    fn add_to_sums(&mut self, number: u32, node: u32, sign: i64) {
-        let service = self.model.service(number);
-        for (used, requests) in self.used[node as usize].iter_mut().zip(service.requests) {
+    fn add_to_sums(&mut self, service: u32, node: u32, sign: i64) {
+        let model_service = self.model.service(service);
+        for (used, requests) in self.used[node as usize].iter_mut().zip(model_service.requests) {
             *used += i128::from(sign) * requests.unwrap_or(0);
         }
-        for set in &service.anti_affinity_sets {
-            *self.present.entry((node, *set)).or_default() += sign;
+        for set in &model_service.anti_affinity_sets {
+            *self.count_changes.entry((node, *set)).or_default() += sign;
         }
     }
 
@@ -93,16 +96,16 @@ impl<'m> Trial<'m> {
             let service = self.model.service(*member);
             if service.current_node != Some(node) {
                 for set in &service.anti_affinity_sets {
-                    *self.arrived.entry((node, *set)).or_default() += sign;
+                    *self.arrivals.entry((node, *set)).or_default() += sign;
                 }
             }
         }
     }
 
     /// Returns the number of services of an anti-affinity set that use a node.
-    pub(super) fn present(&self, node: u32, set: u32) -> i64 {
-        let known = self.model.node(node).present.get(&set).copied().unwrap_or(0);
-        known + self.present.get(&(node, set)).copied().unwrap_or(0)
+    pub(super) fn services_of_set(&self, node: u32, set: u32) -> i64 {
+        let in_model = self.model.node(node).services_by_set.get(&set).copied().unwrap_or(0);
+        in_model + self.count_changes.get(&(node, set)).copied().unwrap_or(0)
     }
 
     /// Returns the free amount of one kind; `None` if it is unlimited.
@@ -118,12 +121,12 @@ impl<'m> Trial<'m> {
             // therefore conflicts only with services that move to the node, regardless of the order of placement.
             let stays = service.current_node == Some(node);
             service.anti_affinity_sets.iter().copied().find(|set| {
-                let meets = if stays && *set >= self.model.first_tag {
-                    self.arrived.get(&(node, *set)).copied().unwrap_or(0)
+                let conflicting_count = if stays && *set >= self.model.first_tag {
+                    self.arrivals.get(&(node, *set)).copied().unwrap_or(0)
                 } else {
-                    self.present(node, *set)
+                    self.services_of_set(node, *set)
                 };
-                meets > 0
+                conflicting_count > 0
             })
         })
     }
@@ -139,8 +142,8 @@ impl<'m> Trial<'m> {
     }
 
     /// Returns `true` if a unit may be placed on a node in the current state.
-    pub(super) fn fits(&mut self, unit: &Unit, node: u32) -> bool {
-        self.steps += 1;
+    pub(super) fn fits(&self, unit: &Unit, node: u32) -> bool {
+        self.add_steps(1);
         unit.candidates.contains(node as usize)
             && self.has_capacity(unit, node)
             && self.conflicting_set(unit, node).is_none()

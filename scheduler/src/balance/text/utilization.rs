@@ -11,7 +11,7 @@ const MAX_UTILIZATION: f64 = 100.0;
 ///
 /// # Errors
 /// Fails if a line is malformed, or if it names an unknown instance.
-pub fn read_utilisation(cluster: &mut Cluster, text: &str) -> Result<(), TextError> {
+pub fn read_utilization(cluster: &mut Cluster, text: &str) -> Result<(), TextError> {
     let positions: BTreeMap<String, usize> = cluster
         .instances
         .iter()
@@ -49,8 +49,8 @@ pub fn read_utilisation(cluster: &mut Cluster, text: &str) -> Result<(), TextErr
     Ok(())
 }
 
-/// Formats the measured use of all instances for [`read_utilisation`].
-pub fn write_utilisation(cluster: &Cluster) -> String {
+/// Formats the measured use of all instances for [`read_utilization`].
+pub fn write_utilization(cluster: &Cluster) -> String {
     let share = |load: i64| format!("{}", load as f64 / LOAD_UNIT as f64);
     let line = |instance: &Instance| {
         let loads: Vec<String> = instance.load.into_iter().map(share).collect();
