@@ -45,6 +45,10 @@ pub struct Fence {
     /// Revision at which `proof` was stored, if the fence has been written again since, for example by a fence device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof_revision: Option<Revision>,
+    /// Revision at which the leader recorded the start of the fence device that confirmed the node off. The
+    /// confirmation is later than this revision. `None` if no device confirmed the node off since the close.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub off_revision: Option<Revision>,
     /// `true` if the leader closed the epoch because of missed heartbeats while services were active. `maxFencing` limits
     /// such closes, also those that a fence device then confirms.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -83,6 +87,26 @@ impl Fence {
     /// revision is covered: a later write of the fence is no new proof.
     pub fn proven_at(&self, modified: Revision) -> Revision {
         self.proof_revision.unwrap_or(modified)
+    }
+
+    /// Returns `true` if a fence device or an operator confirmed the node off after a revision, given the revision of
+    /// this fence.
+    pub fn is_confirmed_off_after(&self, revision: Revision, modified: Revision) -> bool {
+        let stored_later = match &self.proof {
+            Some(Proof::Operator { .. }) => true,
+            // Written by a version that does not record the start of the device.
+            Some(Proof::Device { .. }) => self.off_revision.is_none(),
+            Some(
+                Proof::Silence { .. }
+                | Proof::NewBoot { .. }
+                | Proof::CleanLeave { .. }
+                | Proof::Reregistered
+                | Proof::NothingActive,
+            )
+            | None => false,
+        };
+        self.off_revision.is_some_and(|off| off > revision)
+            || stored_later && self.proven_at(modified) > revision
     }
 
     /// Returns the ids of the machine.
@@ -244,4 +268,38 @@ pub enum Switch {
     Off,
     /// Switch on again.
     On,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn off_is_confirmed_after_the_start_of_the_device() {
+        let device = Proof::Device { name: "pdu".to_owned() };
+        let operator = Proof::Operator { operation: "confirm".into(), by: "admin".to_owned() };
+        // The fence was written at revision 9, and the question concerns revision 5.
+        for (proof, proof_revision, off_revision, expected) in [
+            (&device, None, Some(6), true),
+            (&device, None, Some(5), false),
+            (&device, None, Some(4), false),
+            (&device, Some(6), Some(4), false),
+            (&device, None, None, true),
+            (&device, Some(5), None, false),
+            (&operator, None, None, true),
+            (&operator, Some(5), None, false),
+            (&operator, Some(5), Some(6), true),
+            (&Proof::Silence { waited_ms: 1 }, None, None, false),
+            (&Proof::Reregistered, None, None, false),
+        ] {
+            let fence = Fence {
+                proof: Some(proof.clone()),
+                proof_revision: proof_revision.map(Revision),
+                off_revision: off_revision.map(Revision),
+                ..Fence::default()
+            };
+            let is_confirmed = fence.is_confirmed_off_after(Revision(5), Revision(9));
+            assert_eq!(is_confirmed, expected, "{fence:?}");
+        }
+    }
 }

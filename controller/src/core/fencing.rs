@@ -10,7 +10,7 @@ mod silence;
 use super::health::{Health, NodeHealth, NodeTable};
 use super::plan::{OnApplied, Plan, Subject, node_event, stored};
 use super::plan_input::PlanInput;
-use super::service::first_names;
+use super::service::{self, first_names};
 use super::world::{Versioned, guard_of};
 use ha_api_types::cluster::ShutdownPolicy;
 use ha_api_types::event::EventType;
@@ -51,6 +51,7 @@ pub(super) fn is_unchanged_since_request(spec: &OperationSpec, fence: &Fence) ->
 /// Plans the epochs of all nodes.
 pub fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
     let mut budget = limits::FencingBudget::of(input);
+    let unproven = service::nodes_with_unproven_arrival(input);
     for (name, node) in nodes {
         let cluster_view = input.cluster_view;
         if cluster_view.is_fence_unreadable(name) {
@@ -68,7 +69,7 @@ pub fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
                 }
                 FenceState::Fencing => proof::plan(input, &subject, fence, plan),
                 FenceState::Fenced | FenceState::Closed => {
-                    plan_closed(input, &subject, fence, plan);
+                    plan_closed(input, &subject, fence, unproven.contains(name), plan);
                 }
             },
         }
@@ -219,8 +220,14 @@ fn plan_restarting(input: &PlanInput<'_>, subject: &FencedNode<'_>, plan: &mut P
     plan.add_wait(Kind::Node, name, Reason::AgentDown, message);
 }
 
-fn plan_closed(input: &PlanInput<'_>, subject: &FencedNode<'_>, fence: &Versioned<Fence>, plan: &mut Plan) {
-    if devices::plan_closed(input, subject, fence, plan) {
+fn plan_closed(
+    input: &PlanInput<'_>,
+    subject: &FencedNode<'_>,
+    fence: &Versioned<Fence>,
+    needs_later_proof: bool,
+    plan: &mut Plan,
+) {
+    if devices::plan_closed(input, subject, fence, needs_later_proof, plan) {
         return;
     }
     registration::plan_admission(input, subject, fence, plan);
@@ -268,6 +275,7 @@ pub(super) fn closing_transaction(
         state: if proof.is_some() { FenceState::Fenced } else { FenceState::Fencing },
         proof: proof.cloned(),
         proof_revision: None,
+        off_revision: None,
         on_silence,
         armed_wait_ms: subject.node.silence_fencing_delay.ok(),
         hold: subject.report.and_then(|report| report.value.hold_terms()),
@@ -316,8 +324,10 @@ fn rewrite(
     value: &Fence,
 ) -> Transaction {
     let keys = &input.cluster_view.keys;
-    let keeps_proof =
-        value.proof.is_some() && value.proof == fence.value.proof && value.state == fence.value.state;
+    let keeps_proof = value.proof.is_some()
+        && value.proof == fence.value.proof
+        && value.off_revision == fence.value.off_revision
+        && value.state == fence.value.state;
     let proof_revision = keeps_proof.then(|| fence.value.proven_at(fence.modified));
     let value = Fence { proof_revision, ..value.clone() };
     Transaction::new()

@@ -8,6 +8,7 @@ use super::incarnation;
 use super::notifications;
 use super::plan::{OnApplied, Plan, Subject, node_event, stored};
 use super::plan_input::PlanInput;
+use super::service;
 use super::service::operation::{self, status_in_phase};
 use super::world::{ClusterView, Versioned, guard_of};
 use ha_api_types::event::{Event, EventType};
@@ -289,6 +290,7 @@ fn confirm_fenced(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationR
                 state: FenceState::Fenced,
                 proof: Some(proof.clone()),
                 proof_revision: None,
+                off_revision: None,
                 at: input.now.timestamp(),
                 ..fence.value.clone()
             };
@@ -383,6 +385,15 @@ fn fence(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationRequest<'_
     };
     let is_running = request.is_running();
     let failed = |message: String| new_status(OperationPhase::Failed, Reason::FenceDeviceFailed, message);
+    let switching_off = || match fencing::devices::failed_since(input, name, request.operation.seen) {
+        None => new_status(OperationPhase::Running, Reason::InProgress, "Fence device is running"),
+        Some(errors) => failed(format!(
+            "Fence devices failed: {errors}. Repair them, or power the machine off and run \"hactl node confirm-fenced \
+             {name}\""
+        )),
+    };
+    // The node is closed, but a service may have arrived there after the proof.
+    let needs_later_proof = service::nodes_with_unproven_arrival(input).contains(name);
     let outcome = match fence.value.state {
         FenceState::Open | FenceState::Fencing if !is_running && !node.has_device => {
             let message = format!(
@@ -402,13 +413,8 @@ fn fence(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationRequest<'_
             write_fence(input, request, name, &running, transaction, event, plan);
             return;
         }
-        FenceState::Fencing => match fencing::devices::failed_since(input, name, request.operation.seen) {
-            None => new_status(OperationPhase::Running, Reason::InProgress, "Fence device is running"),
-            Some(errors) => failed(format!(
-                "Fence devices failed: {errors}. Repair them, or power the machine off and run \"hactl node \
-                     confirm-fenced {name}\""
-            )),
-        },
+        FenceState::Fencing => switching_off(),
+        FenceState::Fenced | FenceState::Closed if needs_later_proof && node.has_device => switching_off(),
         FenceState::Fenced | FenceState::Closed => {
             let proof_text = fence.value.proof.as_ref().map(Proof::sentence).unwrap_or_default();
             match (is_running, matches!(fence.value.proof, Some(Proof::Device { .. }))) {

@@ -30,6 +30,7 @@ mod stop;
 pub(super) use assign::first_names;
 pub(super) use disarm::delays_disarm;
 pub(super) use joint_placement::JointPlacement;
+pub(super) use migrate::nodes_with_unproven_arrival;
 
 use super::health::NodeTable;
 use super::order::DependencyGraph;

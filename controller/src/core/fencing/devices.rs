@@ -17,7 +17,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::node::{FenceAction, FenceDevice, FenceKind};
 use ha_api_types::operation::{Operation, OperationAction};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{DeviceIntent, Fence, FenceState, NodeReport, Proof, Switch};
+use ha_api_types::record::{DeviceIntent, Fence, FenceState, Leave, NodeReport, Proof, Switch};
 use ha_api_types::time::Mono;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -173,13 +173,7 @@ pub(super) fn plan_fencing(
 ) {
     let queue = DeviceQueue::of(input, subject, fence);
     let Some(intent) = &fence.value.device else {
-        if queue.wait_for_retry(FencerAction::Off, plan) {
-            return;
-        }
-        let attempt = usize::try_from(queue.work.failures_of(FencerAction::Off)).unwrap_or(0);
-        if let Some(device) = queue.devices.get(attempt % queue.devices.len().max(1)) {
-            queue.record_intent(fence.value.clone(), device, Switch::Off, Vec::new(), plan);
-        }
+        queue.switch_off(plan);
         return;
     };
     match queue.stage(intent) {
@@ -192,6 +186,7 @@ pub(super) fn plan_fencing(
             let value = Fence {
                 state: FenceState::Fenced,
                 proof: Some(proof),
+                off_revision: Some(queue.work.recorded),
                 at: input.now.timestamp(),
                 ..queue.without_intent(intent)
             };
@@ -211,17 +206,56 @@ pub(super) fn plan_fencing(
 /// Plans the work on a node that is closed with a proof, so that all of its services are released. Waits for running
 /// devices, and switches the node on again if its devices switched it off for a reboot. Returns `true` if the epoch
 /// must not be opened before that.
+///
+/// If `needs_later_proof`, a service may have arrived after the proof, and a device confirms again that the node is off
+/// (R8.17). A node that requests an epoch is on, so it is admitted instead, and is asked about the arrival.
 pub(super) fn plan_closed(
     input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
+    needs_later_proof: bool,
     plan: &mut Plan,
 ) -> bool {
     let queue = DeviceQueue::of(input, subject, fence);
-    let Some(intent) = &fence.value.device else { return queue.switch_on_again(plan) };
+    let switches_off = needs_later_proof
+        && !queue.devices.is_empty()
+        && !queue.requests_epoch(&fence.value)
+        && (input.cluster_view.settings().disarmed.is_none() || is_fencing_requested(input, subject.name));
+    let Some(intent) = &fence.value.device else {
+        if switches_off {
+            queue.switch_off(plan);
+            return true;
+        }
+        return queue.switch_on_again(plan);
+    };
     match (queue.stage(intent), intent.switch) {
         (IntentStage::ToStart { device, ends_at }, Switch::On) => {
             queue.run(device, Switch::On, ends_at, plan);
+        }
+        (IntentStage::ToStart { device, ends_at }, Switch::Off) if switches_off => {
+            queue.run(device, Switch::Off, ends_at, plan);
+        }
+        (IntentStage::Ended(FencerOutcome::Confirmed), Switch::Off) if needs_later_proof => {
+            let proof = Proof::Device { name: intent.name.clone() };
+            let message = format!("Fenced: {}", proof.sentence());
+            let events = vec![queue.event(EventType::Warning, Reason::FenceDeviceConfirmed, message)];
+            let is_kept = is_left_off(&fence.value);
+            let value = Fence {
+                state: FenceState::Fenced,
+                proof: if is_kept { fence.value.proof.clone() } else { Some(proof) },
+                off_revision: Some(queue.work.recorded),
+                at: input.now.timestamp(),
+                ..queue.without_intent(intent)
+            };
+            queue.clear_intent(&value, events, plan);
+        }
+        // A switch-on in between would reset the pause before the next attempt.
+        (IntentStage::Ended(FencerOutcome::Failed(error)), Switch::Off) if switches_off => {
+            let events = vec![queue.failure_event(intent, &error)];
+            queue.clear_intent(&queue.without_intent(intent), events, plan);
+        }
+        (IntentStage::Over, Switch::Off) if switches_off => {
+            queue.clear_intent(&queue.without_intent(intent), Vec::new(), plan);
         }
         (IntentStage::Running, Switch::Off | Switch::On) => {}
         (IntentStage::OtherProcess { over_at }, _) => queue.wait_for_other_process(intent, over_at, plan),
@@ -254,6 +288,11 @@ pub(super) fn plan_closed(
     true
 }
 
+/// Returns `true` if a person switched the machine of a closed node off. No device switches it on again.
+fn is_left_off(fence: &Fence) -> bool {
+    matches!(fence.proof, Some(Proof::Operator { .. } | Proof::CleanLeave { leave: Leave::Poweroff }))
+}
+
 impl<'p, 'a> DeviceQueue<'p, 'a> {
     fn of(
         input: &'p PlanInput<'a>,
@@ -281,6 +320,23 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
             Switch::On => fence.request,
         };
         Fence { request, device: None, switched_off: switched_off(fence), ..fence.clone() }
+    }
+
+    /// Plans the next attempt to switch the node off, while no device is running. After a failure, the next device is
+    /// tried.
+    fn switch_off(&self, plan: &mut Plan) {
+        if self.wait_for_retry(FencerAction::Off, plan) {
+            return;
+        }
+        let attempt = usize::try_from(self.work.failures_of(FencerAction::Off)).unwrap_or(0);
+        if let Some(device) = self.devices.get(attempt % self.devices.len().max(1)) {
+            self.record_intent(self.fence.value.clone(), device, Switch::Off, Vec::new(), plan);
+        }
+    }
+
+    /// Returns `true` if the node requests an epoch that the leader has not answered. The machine is therefore on.
+    fn requests_epoch(&self, fence: &Fence) -> bool {
+        self.subject.registration().is_some_and(|report| fence.request != Some(report.modified))
     }
 
     /// Plans the next run of a device for a closed node, while no device is running. Returns `true` if the epoch of the
@@ -335,7 +391,7 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
     fn next_to_switch_on(&self, fence: &Fence) -> Option<&'a FenceDevice> {
         let names = switched_off(fence);
         let registration = self.subject.registration();
-        let requests_epoch = registration.is_some_and(|report| fence.request != Some(report.modified));
+        let requests_epoch = self.requests_epoch(fence);
         let confirmed = matches!(fence.proof, Some(Proof::Operator { .. }));
         let rebooted = registration.is_some_and(|report| {
             report.value.boot_id != fence.boot_id
@@ -344,7 +400,7 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
         let due = |device: &FenceDevice| {
             let reboots = device.action == FenceAction::Reboot;
             match device.kind {
-                FenceKind::Power => reboots && !requests_epoch && !confirmed,
+                FenceKind::Power => reboots && !requests_epoch && !is_left_off(fence),
                 FenceKind::Fabric => {
                     (reboots && rebooted) || is_reconnect_requested(self.input, self.subject.name, fence)
                 }
@@ -375,6 +431,10 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
         plan: &mut Plan,
     ) {
         let (operation, retried) = match (switch, device.kind) {
+            (Switch::Off, _) if value.proof.is_some() => (
+                "was started again, because a service may have arrived after the node was fenced",
+                self.work.failures_of(FencerAction::Off) > 0,
+            ),
             (Switch::Off, _) => ("was started", false),
             (Switch::On, FenceKind::Power) => {
                 ("was started to switch the node on again", self.has_failed_on())

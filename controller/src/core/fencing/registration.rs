@@ -273,6 +273,7 @@ fn admit(
         state: FenceState::Open,
         proof: None,
         proof_revision: None,
+        off_revision: None,
         on_silence: false,
         armed_wait_ms: None,
         hold: None,

@@ -10,6 +10,7 @@ use ha_api_types::id::{Epoch, NodeName, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FailureClass, FenceState, Phase, Proof, ServiceReport};
 use ha_api_types::resource::ServiceState;
+use std::collections::BTreeSet;
 
 /// Known state of one side of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +118,7 @@ pub(super) fn proof_covers_migration(
 fn proves_empty_after(input: &PlanInput<'_>, service: &Service<'_>, node: &NodeName, end: Revision) -> bool {
     let cluster_view = input.cluster_view;
     let Some(fence) = cluster_view.fences.get(node) else { return false };
-    let is_later = fence.value.state == FenceState::Fenced && fence.value.proven_at(fence.modified) > end;
+    let is_later = fence.value.proven_at(fence.modified) > end;
     let heard_since = || cluster_view.alive.get(node).is_some_and(|alive| alive.modified > end);
     // A node that is armed without a permit may have a daemon without a deadline, which does not reset the node.
     let had_permit = || {
@@ -125,15 +126,10 @@ fn proves_empty_after(input: &PlanInput<'_>, service: &Service<'_>, node: &NodeN
             report.value.epoch + 1 == fence.value.epoch && report.value.phase.is_permitted()
         })
     };
-    is_later
-        && match &fence.value.proof {
-            Some(Proof::Device { .. } | Proof::Operator { .. }) => true,
-            Some(Proof::Silence { .. }) => heard_since() && had_permit(),
-            Some(
-                Proof::NewBoot { .. } | Proof::CleanLeave { .. } | Proof::Reregistered | Proof::NothingActive,
-            )
-            | None => false,
-        }
+    let ends_by_silence = matches!(fence.value.proof, Some(Proof::Silence { .. }));
+    fence.value.state == FenceState::Fenced
+        && (fence.value.is_confirmed_off_after(end, fence.modified)
+            || ends_by_silence && is_later && heard_since() && had_permit())
 }
 
 /// Returns the node where a copy may have arrived although the epoch of its assignment is closed, with the end of the
@@ -157,6 +153,34 @@ pub(super) fn unproven_arrival<'a>(
     let is_open = Service::epoch_status(input, node, epoch) == EpochStatus::Released
         && !proves_empty_after(input, service, node, end);
     is_open.then_some((node, end))
+}
+
+/// Returns the nodes whose epoch is closed with a proof that is older than a possible arrival (R8.17). Only a later proof
+/// or an answer of the node shows that no copy runs there.
+pub(in crate::core) fn nodes_with_unproven_arrival<'a>(input: &PlanInput<'a>) -> BTreeSet<&'a NodeName> {
+    let cluster_view = input.cluster_view;
+    let concerned = cluster_view.assignments.iter().filter(|(_, assignment)| {
+        matches!(assignment.value.action, Action::Migrate { .. })
+            || assignment.value.source_end_revision.is_some()
+    });
+    concerned
+        .filter_map(|(name, assignment)| {
+            let status = cluster_view.resource_statuses.get(name);
+            let service = Service {
+                name,
+                resource: cluster_view.resources.get(name)?,
+                status,
+                assignment: Some(assignment),
+                tombstone: None,
+                operation: None,
+            };
+            let is_ignored = status.is_some_and(|status| status.value.state == ServiceState::Ignored);
+            let (node, _) = unproven_arrival(input, &service).filter(|_| !is_ignored)?;
+            let is_closed =
+                cluster_view.fences.get(node).is_some_and(|fence| fence.value.state != FenceState::Open);
+            is_closed.then_some(node)
+        })
+        .collect()
 }
 
 /// Returns the revision up to which a copy may have arrived on this node. `None` if the node was not asked about an
@@ -197,15 +221,24 @@ pub(super) fn hold_for_arrival(
     if is_open {
         stop_arrivals_on(planner, service, draft, node, end);
     } else {
-        draft.add_wait(Reason::Fencing, may_have_arrived_message(node));
+        draft.add_wait(Reason::Fencing, may_have_arrived_message(planner, node));
     }
     true
 }
 
-fn may_have_arrived_message(node: &NodeName) -> String {
+/// Returns the message about a service that may run on a fenced node: a fence device must confirm again that the node is
+/// off, or an operator must act.
+fn may_have_arrived_message(planner: &Planner<'_>, node: &NodeName) -> String {
+    let has_device = planner.nodes.get(node).is_some_and(|node| node.has_device);
+    let is_disarmed = planner.input.cluster_view.settings().disarmed.is_some();
+    let next = if has_device && !is_disarmed {
+        "waiting for its fence device to confirm again that it is off. If the device fails, start the node"
+    } else {
+        "start the node"
+    };
     format!(
-        "Service may have arrived on node {node} after that node was fenced: start node {node}, or power it off and run \
-         \"hactl node confirm-fenced {node}\""
+        "Service may have arrived on node {node} after that node was fenced: {next}, or power it off and run \"hactl node \
+         confirm-fenced {node}\""
     )
 }
 
@@ -354,7 +387,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             if fence.is_some_and(|fence| fence.value.state == FenceState::Open) {
                 stop_possible_arrival(planner, service, draft, target, end, None);
             } else {
-                draft.add_wait(Reason::Fencing, may_have_arrived_message(target));
+                draft.add_wait(Reason::Fencing, may_have_arrived_message(planner, target));
             }
         }
         // The source's epoch is released by a proof, without a hand-over; the new assignment ends the target's right to

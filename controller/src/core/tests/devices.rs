@@ -62,7 +62,7 @@ fn released_while_device_runs(device: FenceDevice) -> (Lab, NodeName) {
 }
 
 /// Returns the actions that one controller ordered from the device of a node.
-fn ordered_actions(lab: &Lab, member: usize) -> Vec<FencerAction> {
+pub(super) fn ordered_actions(lab: &Lab, member: usize) -> Vec<FencerAction> {
     let runs = lab.members[member].runs.iter().map(|run| run.action);
     runs.filter(|action| *action != FencerAction::Monitor).collect()
 }

@@ -1,11 +1,13 @@
 //! Tests of placement, commands and shutdown, and of FENCING, section 8: targets and kinds of moves.
 
+use super::devices::{ordered_actions, pdu};
 use super::services::{condition, group, lab, operation, other, start_in_group, started};
+use crate::core::{FencerAction, FencerOutcome};
 use ha_api_types::id::{Epoch, NodeName};
 use ha_api_types::kind::Kind;
 use ha_api_types::meta::ConditionStatus;
-use ha_api_types::node::{NodeSpec, NodeState};
-use ha_api_types::operation::{OperationAction, OperationPhase};
+use ha_api_types::node::{FenceAction, FenceDevice, NodeSpec, NodeState};
+use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::placement::{Affinity, AffinityRule, AffinityRuleSpec, ResourceAffinity};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FenceState, Phase, Proof, ServiceReport, Tombstone};
@@ -365,9 +367,8 @@ fn target_silence_does_not_disprove_arrival() {
     assert_eq!(lab.running_nodes("web").len(), 1);
 }
 
-/// FENCING R8.17: a target with the order to start a received copy may have registered again before the copy arrived.
-#[test]
-fn a_target_that_is_ordered_to_start_verifies_arrival() {
+/// Returns a service whose driver is not gated, and which its source is handing over, with the source and the target.
+fn lab_in_ungated_cutover() -> (super::lab::Lab, NodeName, NodeName) {
     let (mut lab, source) = started(&["node1", "node2", "node3"]);
     lab.edit::<ResourceSpec>("web", |resource| {
         resource.spec.allow_ungated = true;
@@ -385,6 +386,13 @@ fn a_target_that_is_ordered_to_start_verifies_arrival() {
     lab.run_until(5_000, "handing over", |lab| {
         lab.read::<ServiceReport>(&key).is_some_and(|report| report.phase == Phase::HandingOver)
     });
+    (lab, source, target)
+}
+
+/// FENCING R8.17: a target with the order to start a received copy may have registered again before the copy arrived.
+#[test]
+fn a_target_that_is_ordered_to_start_verifies_arrival() {
+    let (mut lab, source, target) = lab_in_ungated_cutover();
     lab.agent(&source).power_off();
     lab.agent(&target).faults.idle = true;
     lab.run_until(20_000, "ordered to start", |lab| {
@@ -402,6 +410,106 @@ fn a_target_that_is_ordered_to_start_verifies_arrival() {
     lab.run_until(20_000, "runs elsewhere", |lab| {
         lab.running_nodes("web").len() == 1 && !lab.running_nodes("web").contains(&target)
     });
+}
+
+/// Returns a service that its source is handing over to a target with a fence device. Runs of the device do not end
+/// until the test allows it.
+fn lab_in_cutover_to_node_with_device(device: FenceDevice) -> (super::lab::Lab, NodeName, NodeName) {
+    let (mut lab, source, target) = lab_in_ungated_cutover();
+    lab.agent(&source).faults.idle = true;
+    lab.edit::<NodeSpec>(&target, |node| node.spec.fencing.devices = vec![device]);
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.run(500);
+    lab.fencer = None;
+    lab.agent(&target).power_off();
+    lab.run_until(20_000, "device at work", |lab| ordered_actions(lab, 0) == [FencerAction::Off]);
+    (lab, source, target)
+}
+
+fn recovered_elsewhere(lab: &mut super::lab::Lab, source: &NodeName, target: &NodeName) {
+    lab.run_until(60_000, "runs on the third node", |lab| {
+        let places = lab.running_nodes("web");
+        places.len() == 1 && !places.contains(source) && !places.contains(target)
+    });
+}
+
+/// FENCING R8.17: the device confirms again that a target is off, if the source ended after the first confirmation.
+#[test]
+fn a_device_confirms_the_target_again_after_the_end_of_the_source() {
+    let actions = [
+        (FenceAction::Off, vec![FencerAction::Off, FencerAction::Off]),
+        (FenceAction::Reboot, vec![FencerAction::Off, FencerAction::On, FencerAction::Off, FencerAction::On]),
+    ];
+    for (action, expected) in actions {
+        let (mut lab, source, target) = lab_in_cutover_to_node_with_device(FenceDevice { action, ..pdu() });
+        lab.fencer = Some(FencerOutcome::Confirmed);
+        lab.run_until(5_000, "target fenced", |lab| lab.fence(&target).state == FenceState::Fenced);
+        lab.agent(&source).power_off();
+        recovered_elsewhere(&mut lab, &source, &target);
+        lab.run(5_000);
+        assert_eq!(ordered_actions(&lab, 0), expected, "{action:?}");
+        let fence = lab.fence(&target);
+        assert_eq!((fence.state, fence.epoch, fence.device), (FenceState::Fenced, Epoch(2), None));
+    }
+}
+
+/// FENCING R8.17: the device may have confirmed the power-off before the source ended, if it was started before.
+#[test]
+fn a_device_run_from_before_the_end_of_the_source_is_no_proof() {
+    let (mut lab, source, _) =
+        lab_in_cutover_to_node_with_device(FenceDevice { action: FenceAction::Off, ..pdu() });
+    let key = lab.keys.service_report(&source, &"web".into());
+    let handed_over = ServiceReport { phase: Phase::HandedOver, ..lab.read(&key).unwrap() };
+    lab.agent(&source).running.clear();
+    lab.put(&key, &handed_over);
+    lab.run(500);
+    lab.agent(&source).faults.idle = false;
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.run_until(10_000, "runs", |lab| lab.running_nodes("web").len() == 1);
+    assert_eq!(ordered_actions(&lab, 0), [FencerAction::Off, FencerAction::Off], "{}", lab.show());
+}
+
+/// An operator can also request the later proof, and learns why it fails. A machine that registers is asked instead.
+#[test]
+fn an_operator_requests_another_power_off_of_a_fenced_target() {
+    let (mut lab, source, target) = lab_in_cutover_to_node_with_device(pdu());
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.run_until(5_000, "target fenced", |lab| lab.fence(&target).state == FenceState::Fenced);
+    lab.refused = vec![FencerAction::Off];
+    lab.agent(&source).power_off();
+    lab.run_until(30_000, "source fenced", |lab| lab.fence(&source).state == FenceState::Fenced);
+    let requested = OperationSpec { node: Some(target.clone()), ..operation(OperationAction::Fence, None) };
+    let request = |lab: &mut super::lab::Lab, name: &str| {
+        lab.operate(name, OperationSpec { resource: None, ..requested.clone() });
+    };
+    request(&mut lab, "first");
+    lab.run_until(70_000, "failed", |lab| lab.operation("first").phase == OperationPhase::Failed);
+    assert!(lab.operation("first").message.contains("pdu: no route"), "{}", lab.operation("first").message);
+    let conditions = lab.status("web").conditions;
+    assert!(conditions.iter().any(|shown| shown.message.contains("fence device")), "{conditions:?}");
+    let switched_on =
+        |lab: &super::lab::Lab| ordered_actions(lab, 0).iter().filter(|a| **a == FencerAction::On).count();
+    assert_eq!(switched_on(&lab), 1, "not between the attempts");
+    lab.refused.clear();
+    request(&mut lab, "second");
+    lab.run_until(70_000, "succeeded", |lab| lab.operation("second").phase == OperationPhase::Succeeded);
+    recovered_elsewhere(&mut lab, &source, &target);
+    lab.run(5_000);
+    assert_eq!(switched_on(&lab), 2);
+}
+
+/// A target that requests an epoch is on: it is not switched off again, but asked about the arrival.
+#[test]
+fn a_target_that_registers_is_not_switched_off_again() {
+    let (mut lab, source, target) = lab_in_cutover_to_node_with_device(pdu());
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.run_until(5_000, "target fenced", |lab| lab.fence(&target).state == FenceState::Fenced);
+    lab.run(1_000);
+    lab.agent(&source).power_off();
+    lab.run(3_000);
+    lab.agent(&target).boot_again();
+    lab.run_until(30_000, "runs", |lab| lab.running_nodes("web").len() == 1);
+    assert_eq!(ordered_actions(&lab, 0), [FencerAction::Off, FencerAction::On]);
 }
 
 /// FENCING R7.15 and R8.17: the tombstone of a deleted resource names the node of the arrival.

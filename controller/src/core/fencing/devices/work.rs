@@ -15,6 +15,8 @@ pub struct DeviceWork {
     /// Intent that this process recorded: the time at which it sent the commit, and the revision at which the fence
     /// now holds the intent. The duration counts from the sending, so it ends no later than other processes assume.
     pub intended: Option<(Mono, Revision)>,
+    /// Revision at which that intent was recorded. Later writes of the fence keep the intent.
+    pub recorded: Revision,
     /// The run in progress.
     pub running: Option<RunId>,
     /// Outcome of the last run.
@@ -36,6 +38,7 @@ impl DeviceWork {
     /// Records an intent of this process: the time of sending, and the revision at which it was applied.
     pub(in crate::core) fn record_intent(&mut self, sent: Mono, revision: Revision) {
         self.intended = Some((sent, revision));
+        self.recorded = revision;
         self.running = None;
         self.outcome = None;
     }
