@@ -32,6 +32,8 @@ enum CreateCommand {
     /// Create an affinity or anti-affinity rule
     #[command(visible_alias = "affinityrule")]
     Rule(RuleFlags),
+    /// Create a node again that was deleted
+    Node(NodeFlags),
 }
 
 /// Flags of every `create`.
@@ -175,6 +177,20 @@ struct RuleFlags {
     common: CommonFlags,
 }
 
+#[derive(Args, Debug)]
+#[command(
+    after_help = "New nodes register without this command.\n\nExample:\n  hactl create node node4 --no-schedule"
+)]
+struct NodeFlags {
+    /// Name of the node
+    name: String,
+    /// Cordon the node, so that no service is scheduled on it
+    #[arg(long)]
+    no_schedule: bool,
+    #[command(flatten)]
+    common: CommonFlags,
+}
+
 impl Create {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         match &self.command {
@@ -189,6 +205,9 @@ impl Create {
             CreateCommand::Rule(flags) => {
                 create_object(session, Kind::AffinityRule, &flags.name, rule_spec(flags)?, &flags.common)
                     .await
+            }
+            CreateCommand::Node(flags) => {
+                create_object(session, Kind::Node, &flags.name, node_spec(flags), &flags.common).await
             }
         }
     }
@@ -294,6 +313,10 @@ fn rule_spec(flags: &RuleFlags) -> Result<Map<String, Value>, Failure> {
     })
 }
 
+fn node_spec(flags: &NodeFlags) -> Map<String, Value> {
+    non_null_fields([("schedulable", json!(flags.no_schedule.then_some(false)))])
+}
+
 /// Parses `node1:2,node2`.
 fn parse_nodes(texts: &[String]) -> Result<Value, Failure> {
     let mut nodes = Map::new();
@@ -325,6 +348,7 @@ mod tests {
             CreateCommand::Resource(flags) => resource_spec(&TypedName::parse(&flags.name)?, &flags),
             CreateCommand::Group(flags) => group_spec(&flags),
             CreateCommand::Rule(flags) => rule_spec(&flags),
+            CreateCommand::Node(flags) => Ok(node_spec(&flags)),
         }
         .map(Value::Object)
     }
@@ -378,6 +402,8 @@ mod tests {
             "hactl create rule r --resources a --nodes n1:2,n2 --strict",
             &json!({"nodeAffinity": {"resources": ["a"], "nodes": {"n1": 2, "n2": 0}, "strict": true}}),
         );
+        check("hactl create node n4", &json!({}));
+        check("hactl create node n4 --no-schedule", &json!({"schedulable": false}));
     }
 
     #[test]

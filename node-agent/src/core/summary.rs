@@ -66,6 +66,10 @@ impl AgentCore {
                 AgentState::LostLock,
                 "stopping services that an earlier agent may have left running".to_owned(),
             ),
+            Session::Requesting(_) if self.is_deleted() => (
+                AgentState::WaitForLock,
+                format!("node {0} was deleted: run \"hactl create node {0}\"", self.config.node),
+            ),
             Session::Requesting(_) => {
                 (AgentState::WaitForLock, "waiting for the leader to register this node".to_owned())
             }
@@ -103,6 +107,12 @@ impl AgentCore {
             ending: self.is_ending(),
             doing,
         }
+    }
+
+    /// Returns `true` if the Node object of this node was deleted, so that the leader does not register the node (FENCING
+    /// R3.18).
+    fn is_deleted(&self) -> bool {
+        self.view.is_complete() && self.fence().is_some() && self.view.nodes.get(&self.config.node).is_none()
     }
 
     /// Returns the name and the current activity of every service that is not at rest.

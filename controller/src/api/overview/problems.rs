@@ -199,6 +199,14 @@ fn add_node_problems(cluster_view: &ClusterView, overview: &Overview, problems: 
                     ));
                 }
             }
+            // The machine of a deleted node registers again.
+            NodeState::Gone if node.reason == Reason::NotFound => {
+                let help = format!(
+                    "hactl create node {}, or remove the agent from the machine (apt remove ha-node-agent)",
+                    node.name
+                );
+                problems.push(problem(Severity::Degraded, subject, node.reason, node.message.clone(), &help));
+            }
             // The node left on purpose.
             NodeState::Offline | NodeState::Gone => {}
         }
@@ -411,6 +419,24 @@ mod tests {
         check(FenceState::Closed, false, false);
         // The records of the node in the backup prove nothing.
         check(FenceState::Fenced, true, true);
+    }
+
+    /// FENCING R3.18: the machine of a deleted node registers again.
+    #[test]
+    fn deleted_node_that_registers_is_a_problem() {
+        for (reason, expected) in [(Reason::NotFound, true), (Reason::ShutdownComplete, false)] {
+            let node = NodeOverview {
+                name: "node1".into(),
+                state: NodeState::Gone,
+                reason,
+                ..NodeOverview::default()
+            };
+            let overview = Overview { nodes: vec![node], ..Overview::default() };
+            let found = list_problems(&ClusterView::new(Keys::new("test")), &overview);
+            let problem = found.iter().find(|problem| problem.about == "node/node1");
+            assert_eq!(problem.is_some(), expected, "{reason:?}");
+            assert!(problem.is_none_or(|problem| problem.help.contains("hactl create node node1")));
+        }
     }
 
     #[test]

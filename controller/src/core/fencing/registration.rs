@@ -27,7 +27,8 @@ pub(super) fn plan_new(input: &PlanInput<'_>, subject: &FencedNode<'_>, plan: &m
     {
         return;
     }
-    admit(input, subject, Guard::Absent, &fence.value, report, plan);
+    let new_object = missing_object(input, subject.name).then(|| new_object(input, subject.name, report));
+    admit(input, subject, Guard::Absent, &fence.value, report, new_object.as_ref(), plan);
 }
 
 /// Handles a registration while the old epoch is open: closes that epoch first.
@@ -44,7 +45,7 @@ pub(super) fn plan_close(
     let name = subject.name;
     let same_machine = report.value.machine().compare(fence.value.machine());
     if same_machine == MachineComparison::Different {
-        refuse_other_machine(input, name, fence, report, plan);
+        refuse_other_machine(name, fence, report, plan);
         return;
     }
     // If the boot id is the same but another instance sends the heartbeats, two agent processes may be alive, and one
@@ -76,6 +77,9 @@ pub(super) fn plan_close(
 }
 
 /// Handles a closed epoch: admits a registration that was not admitted before.
+///
+/// The fence shows that the node was registered before. A missing Node object was therefore deleted, and the node is not
+/// admitted until an operator creates the object again (FENCING R3.18).
 pub(super) fn plan_admission(
     input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
@@ -83,6 +87,10 @@ pub(super) fn plan_admission(
     plan: &mut Plan,
 ) {
     let Some(report) = subject.registration() else { return };
+    if missing_object(input, subject.name) {
+        plan.add_wait(Kind::Node, subject.name, Reason::NotFound, deleted_message(subject.name));
+        return;
+    }
     let known_machine = fence.value.machine_id.is_empty()
         || report.value.machine().compare(fence.value.machine()) != MachineComparison::Different;
     let confirmed_gone = match &fence.value.proof {
@@ -98,7 +106,7 @@ pub(super) fn plan_admission(
         | None => false,
     };
     if !known_machine && !confirmed_gone {
-        refuse_other_machine(input, subject.name, fence, report, plan);
+        refuse_other_machine(subject.name, fence, report, plan);
         return;
     }
     if refuse_clone(input, subject.name, report, plan) {
@@ -114,7 +122,7 @@ pub(super) fn plan_admission(
     {
         return;
     }
-    admit(input, subject, Guard::Unchanged(fence.modified), &fence.value, report, plan);
+    admit(input, subject, Guard::Unchanged(fence.modified), &fence.value, report, None, plan);
 }
 
 /// Returns `true` if a node registers with both ids of another reachable node. Such a machine has two node names, and a
@@ -143,10 +151,8 @@ fn refuse_clone(input: &PlanInput<'_>, name: &str, report: &Versioned<NodeReport
     true
 }
 
-/// Refuses the registration of another machine. Recreates a deleted Node object, because the operator confirms on that
-/// object that the old machine is off.
+/// Refuses the registration of another machine.
 fn refuse_other_machine(
-    input: &PlanInput<'_>,
     name: &NodeName,
     fence: &Versioned<Fence>,
     report: &Versioned<NodeReport>,
@@ -159,29 +165,30 @@ fn refuse_other_machine(
         machine_text(fence.value.machine())
     );
     plan.add_wait(Kind::Node, name, Reason::DuplicateNode, message);
-    if let Some(node) = missing_object(input, name, report) {
-        let cluster_view = input.cluster_view;
-        let transaction = Transaction::new()
-            .put(cluster_view.keys.spec(Kind::Node, name), Guard::Absent, stored(&node))
-            .guard(cluster_view.keys.node_report(name), Guard::Unchanged(report.modified));
-        plan.add_action(Subject::Fence(name.to_owned()), transaction, Vec::new(), OnApplied::None);
-    }
 }
 
-/// Returns the Node object to create for a registration. `None` if the node has an object, even an unreadable object.
-fn missing_object(input: &PlanInput<'_>, name: &str, report: &Versioned<NodeReport>) -> Option<Node> {
+/// Returns `true` if the node has no object, not even an unreadable object.
+fn missing_object(input: &PlanInput<'_>, name: &str) -> bool {
     let cluster_view = input.cluster_view;
-    if cluster_view.nodes.contains_key(name)
-        || cluster_view.unreadable.contains_key(&cluster_view.keys.spec(Kind::Node, name))
-    {
-        return None;
-    }
+    !cluster_view.nodes.contains_key(name)
+        && !cluster_view.unreadable.contains_key(&cluster_view.keys.spec(Kind::Node, name))
+}
+
+/// Returns the Node object of a node that registers for the first time.
+fn new_object(input: &PlanInput<'_>, name: &str, report: &Versioned<NodeReport>) -> Node {
     let mut node = Node::new(name, NodeSpec::default());
     // The uid is unique among all objects, because each revision occurs once.
     node.metadata.uid = format!("node-{name}-{}", report.modified);
     node.metadata.generation = 1;
     node.metadata.creation_timestamp = Some(input.now.timestamp());
-    Some(node)
+    node
+}
+
+fn deleted_message(name: &str) -> String {
+    format!(
+        "Node {name} was deleted, and its machine registers again. To use the node, run \"hactl create node {name}\". \
+         Otherwise, remove the agent from the machine"
+    )
 }
 
 fn machine_text(machine: MachineIds<'_>) -> String {
@@ -258,6 +265,7 @@ fn admit(
     guard: Guard,
     fence: &Fence,
     report: &Versioned<NodeReport>,
+    new_object: Option<&Node>,
     plan: &mut Plan,
 ) {
     let cluster_view = input.cluster_view;
@@ -287,8 +295,12 @@ fn admit(
     let mut transaction = Transaction::new()
         .put(cluster_view.keys.fence(name), guard, stored(&open))
         .guard(cluster_view.keys.node_report(name), Guard::Unchanged(report.modified));
-    if let Some(node) = missing_object(input, name, report) {
-        transaction = transaction.put(cluster_view.keys.spec(Kind::Node, name), Guard::Absent, stored(&node));
+    let object_key = cluster_view.keys.spec(Kind::Node, name);
+    if let Some(node) = new_object {
+        transaction = transaction.put(object_key, Guard::Absent, stored(node));
+    } else if let Some(node) = cluster_view.nodes.get(name) {
+        // The API deletes the object only while the epoch is closed.
+        transaction = transaction.guard(object_key, Guard::Unchanged(node.modified));
     }
     let message = format!("Node registered (registration {epoch})");
     let mut events = vec![node_event(input, name, EventType::Normal, Reason::Registering, message)];

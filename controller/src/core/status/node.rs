@@ -29,7 +29,8 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
     let loads = assigned_requests(input);
     for (name, node) in nodes {
         let stored_status = cluster_view.node_statuses.get(name);
-        if !cluster_view.nodes.contains_key(name) && stored_status.is_none() {
+        if !cluster_view.nodes.contains_key(name) && stored_status.is_none() && !registers_deleted(plan, name)
+        {
             continue;
         }
         let status = status(input, name, node, &loads, plan);
@@ -48,7 +49,7 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
             continue;
         }
         let is_gone = stored_status.value.state == NodeState::Gone;
-        if !is_gone {
+        if !is_gone || registers_deleted(plan, name) {
             continue;
         }
         let removed_at = stored_status.seen + GONE_RETENTION_MS;
@@ -62,8 +63,13 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
     }
 }
 
+/// Returns `true` if the machine of a deleted node requests an epoch. The status shows this until an operator acts.
+fn registers_deleted(plan: &Plan, name: &str) -> bool {
+    plan.waits_of(Kind::Node, name).any(|waiting| waiting.reason == Reason::NotFound)
+}
+
 /// Returns the event for a node that becomes not ready for a reason that has no other event: its agent was stopped for
-/// a restart and has not started again, or another machine registers under its name.
+/// a restart and has not started again, another machine registers under its name, or its object was deleted.
 fn not_ready_event(
     input: &PlanInput<'_>,
     name: &NodeName,
@@ -74,7 +80,8 @@ fn not_ready_event(
         |status: &NodeStatus| status.conditions.iter().find(|condition| condition.kind == "Ready").cloned();
     let Some(condition) = ready(status) else { return Vec::new() };
     let before = stored_status.and_then(ready).map(|condition| condition.reason);
-    let has_no_other_event = matches!(condition.reason, Reason::AgentDown | Reason::DuplicateNode);
+    let has_no_other_event =
+        matches!(condition.reason, Reason::AgentDown | Reason::DuplicateNode | Reason::NotFound);
     if !has_no_other_event || before == Some(condition.reason) {
         return Vec::new();
     }

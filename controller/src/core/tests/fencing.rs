@@ -5,7 +5,7 @@ use ha_api_types::cluster::{CLUSTER_NAME, ClusterSpec, CountOrPercent, Disarmed}
 use ha_api_types::id::{Epoch, NodeName, Term};
 use ha_api_types::kind::Kind;
 use ha_api_types::meta::ConditionStatus;
-use ha_api_types::node::{NodeSpec, NodeState};
+use ha_api_types::node::{Node, NodeSpec, NodeState};
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FenceState, Mode, Proof, SleepProtection, WatchdogKind};
@@ -29,6 +29,10 @@ fn a_node_registers_and_its_object_is_created_with_its_first_epoch() {
     let fence = lab.fence("node1");
     assert_eq!((fence.epoch, fence.state), (Epoch(1), FenceState::Open));
     assert_eq!(fence.boot_id, "node1-boot1");
+    let key = lab.keys.spec(Kind::Node, "node1");
+    let object = lab.state.get(&key).entries[0].clone();
+    let opened_at = lab.state.get(&lab.keys.fence(&"node1".into())).entries[0].mod_revision;
+    assert_eq!(object.create_revision, opened_at, "one transaction");
 }
 
 #[test]
@@ -553,31 +557,51 @@ fn another_boot_is_a_proof_only_on_the_same_hardware() {
 }
 
 #[test]
-fn another_machine_under_deleted_name_gets_node_object() {
-    let (mut lab, node) = running_on(&["node1", "node2"]);
-    lab.agent(&node).power_off();
-    lab.run_until(40_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
-    lab.run_until(5_000, "recovered", |lab| lab.is_in_state("web", ServiceState::Started));
-    let key = lab.keys.spec(Kind::Node, &node);
-    let guard = ha_store::Guard::Unchanged(lab.state.get(&key).entries[0].mod_revision);
-    lab.state.commit(&ha_store::Transaction::new().delete(key.clone(), guard));
-    lab.run_until(5_000, "gone", |lab| lab.node_is(&node, NodeState::Gone));
-    lab.agent(&node).machine_id = "another".to_owned();
-    lab.agent(&node).boot_again();
-    lab.run_until(5_000, "refused", |lab| {
-        let status = lab.node(&node);
-        status.conditions.iter().any(|ready| ready.kind == "Ready" && ready.reason == Reason::DuplicateNode)
-    });
-    lab.run(5_000);
-    let about = |event: &&ha_api_types::event::Event| event.reason == Reason::DuplicateNode;
-    assert_eq!(lab.events.iter().filter(about).count(), 1, "once per transition");
-    assert!(lab.read::<ha_api_types::node::Node>(&key).is_some());
-    let (fence, status) = (lab.fence(&node), lab.node(&node));
-    assert_eq!((fence.state, status.state), (FenceState::Fenced, NodeState::Unknown));
-    assert_eq!(status.machine_id, fence.machine_id, "the machine that the operator confirms off");
-    lab.operate_node(OperationAction::ConfirmFenced, &node);
-    lab.run_until(10_000, "admitted", |lab| lab.node_is(&node, NodeState::Online));
-    assert_eq!(lab.node(&node).machine_id, "another");
+fn deleted_node_registers_only_after_it_is_created_again() {
+    // The same machine, and another machine under the name.
+    for is_replaced in [false, true] {
+        let (mut lab, node) = running_on(&["node1", "node2"]);
+        lab.agent(&node).power_off();
+        lab.run_until(40_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+        lab.run_until(5_000, "recovered", |lab| lab.is_in_state("web", ServiceState::Started));
+        let key = lab.keys.spec(Kind::Node, &node);
+        let guard = ha_store::Guard::Unchanged(lab.state.get(&key).entries[0].mod_revision);
+        lab.state.commit(&ha_store::Transaction::new().delete(key.clone(), guard));
+        lab.run_until(5_000, "gone", |lab| lab.node_is(&node, NodeState::Gone));
+        // The leader removes the status after an hour.
+        let status_key = lab.keys.status(Kind::Node, &node);
+        let guard = ha_store::Guard::Unchanged(lab.state.get(&status_key).entries[0].mod_revision);
+        lab.state.commit(&ha_store::Transaction::new().delete(status_key, guard));
+        lab.run(5_000);
+        if is_replaced {
+            lab.agent(&node).machine_id = "another".to_owned();
+        }
+        lab.agent(&node).boot_again();
+        lab.run(30_000);
+        let ready = |lab: &Lab| {
+            let conditions = lab.node(&node).conditions.into_iter();
+            conditions.filter(|condition| condition.kind == "Ready").map(|ready| ready.reason).next_back()
+        };
+        assert_eq!(lab.read::<Node>(&key), None, "a deleted node does not reappear");
+        assert_eq!((lab.fence(&node).state, ready(&lab)), (FenceState::Fenced, Some(Reason::NotFound)));
+        let about = |lab: &Lab, reason: Reason| {
+            let events = lab.events.iter();
+            events.filter(|event| event.reason == reason && node == event.name.as_str()).count()
+        };
+        assert_eq!(about(&lab, Reason::NotFound), 1, "once per transition");
+
+        lab.apply(Node::new(&node, NodeSpec::default()));
+        if is_replaced {
+            lab.run_until(5_000, "refused", |lab| ready(lab) == Some(Reason::DuplicateNode));
+            lab.run(5_000);
+            assert_eq!(about(&lab, Reason::DuplicateNode), 1, "once per transition");
+            let (fence, status) = (lab.fence(&node), lab.node(&node));
+            assert_eq!((fence.state, status.state), (FenceState::Fenced, NodeState::Unknown));
+            assert_eq!(status.machine_id, fence.machine_id, "the machine that the operator confirms off");
+            lab.operate_node(OperationAction::ConfirmFenced, &node);
+        }
+        lab.run_until(10_000, "admitted", |lab| lab.node_is(&node, NodeState::Online));
+    }
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use super::*;
 use ha_api_types::etcd_access::AgentSelector;
 use ha_api_types::id::Epoch;
+use ha_api_types::kind::Kind;
+use ha_api_types::node::{Node, NodeSpec};
 use ha_api_types::record::Mode;
 
 #[test]
@@ -40,6 +42,22 @@ fn new_node_registers_only_without_existing_keys() {
         .expect("created")
         .clone();
     assert_eq!(transaction.guards()[&world.keys.node_report(&own_node())], Guard::Unchanged(request));
+}
+
+/// FENCING R3.18: the leader does not register a deleted node, and the agent's status names the command.
+#[test]
+fn agent_of_a_deleted_node_shows_why_it_waits() {
+    let mut world = World::new();
+    let key = world.keys.spec(Kind::Node, &own_node());
+    let activity = |world: &World| world.core.summary(&world.now()).doing;
+    assert_eq!(activity(&world), "waiting for the leader to register this node", "a new node");
+    let closed = Fence { epoch: Epoch(2), state: FenceState::Closed, ..Fence::default() };
+    world.write(&world.keys.fence(&own_node()), &closed);
+    world.advance(1_000);
+    assert!(activity(&world).contains("hactl create node"), "{}", activity(&world));
+    world.write(&key, &Node::new(&own_node(), NodeSpec::default()));
+    world.advance(1_000);
+    assert_eq!(activity(&world), "waiting for the leader to register this node");
 }
 
 #[test]
