@@ -76,10 +76,10 @@ impl AgentCore {
                     service.transition_to(Step::Permit { uid: uid.clone(), phase: Phase::HandingOver });
                     self.changed = true;
                 } else if let Some(message) = self.target_gave_up(service.name(), assignment) {
-                    self.set_desired(
-                        service,
-                        self.report(now, service, Some(uid), Phase::MoveFailed, Reason::MoveFailed, &message),
-                    );
+                    let report =
+                        self.report(now, service, Some(uid), Phase::MoveFailed, Reason::MoveFailed, &message);
+                    // After this report, the agent commits no HandingOver for this action.
+                    self.set_desired(service, ServiceReport { never_began: true, ..report });
                     self.changed = true;
                 } else {
                     self.read_peer_report(now, service, target);
@@ -337,6 +337,27 @@ impl AgentCore {
         } else {
             Step::Probe { purpose: ProbePurpose::Received { uid } }
         }
+    }
+
+    /// Probes an arrived service again whose probe had no result. After the timeout of a migration, the arrival counts as
+    /// failed: the agent stops the service or reports that it cannot (R8.14).
+    pub(super) fn on_arrival_unclear(&mut self, now: &Now, service: &mut Service, uid: ActionUid, why: &str) {
+        if service.arrival_unclear_since.is_none() {
+            let text = format!("Service was handed over to this node and cannot be checked: {why}");
+            self.emit_event(now, service, true, Reason::NotProbed, &text);
+        }
+        let since = *service.arrival_unclear_since.get_or_insert(now.raw);
+        if now.raw.since(since) < service.definition.timeouts.migrate_ms() {
+            service.not_before = Some(now.raw + PROBE_RETRY_MS);
+            return;
+        }
+        service.arrival_unclear_since = None;
+        let failure = DriverFailure {
+            class: FailureClass::RetryHere,
+            reason: Reason::TimedOut,
+            message: format!("arrived service could not be checked in time: {why}"),
+        };
+        service.transition_to(Step::Unwind { uid, failure });
     }
 
     /// Returns `true` if an epoch of another node is closed with a proof: no service of it runs or will run (FENCING,

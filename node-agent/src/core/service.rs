@@ -188,6 +188,8 @@ pub(super) struct Service {
     pub(super) not_before: Option<Mono>,
     /// Time at which the other side of a migration is checked again.
     pub(super) peer_check_at: Option<Mono>,
+    /// Time of the first probe without a result after a cutover to this node; `None` if a probe had a result since.
+    pub(super) arrival_unclear_since: Option<Mono>,
     /// Unexpected end of the service that the agent has not handled yet.
     pub(super) exit: Option<UnexpectedExit>,
     /// A clean stop with the service's own tool that is being confirmed.
@@ -234,6 +236,7 @@ impl Service {
             started_at: None,
             not_before: None,
             peer_check_at: None,
+            arrival_unclear_since: None,
             exit: None,
             external_stop: None,
             not_stopped: false,

@@ -338,6 +338,8 @@ impl AgentCore {
             Observed::Remnant(message) | Observed::Unknown(message) => (Presence::Unclear, message),
         };
         service.presence = presence;
+        let is_unclear = presence == Presence::Unclear && !remnant;
+        service.arrival_unclear_since = service.arrival_unclear_since.filter(|_| is_unclear);
         self.record_found_service(service);
         service.transition_to(Step::Idle);
         match purpose {
@@ -376,7 +378,7 @@ impl AgentCore {
             ProbePurpose::Received { uid } => match service.presence {
                 Presence::Running => self.adopt(service, uid),
                 Presence::Unclear | Presence::Unprobed if !remnant => {
-                    service.not_before = Some(now.raw + PROBE_RETRY_MS);
+                    self.on_arrival_unclear(now, service, uid, &message);
                 }
                 Presence::Stopped | Presence::Unclear | Presence::Unprobed => {
                     let failure = interrupted(

@@ -9,7 +9,7 @@ use ha_api_types::event::EventType;
 use ha_api_types::id::{Epoch, NodeName, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FailureClass, FenceState, Phase, Proof, ServiceReport};
-use ha_api_types::resource::ServiceState;
+use ha_api_types::resource::{RequestedState, ServiceState};
 use std::collections::BTreeSet;
 
 /// Known state of one side of a migration.
@@ -85,15 +85,17 @@ fn is_ungated(assignment: &Assignment) -> bool {
     assignment.definition.exclusive && !assignment.definition.driver.is_gated()
 }
 
-/// Returns `true` if the copy that the target has received never runs: it is paused, and the target has no permit to
-/// resume it, because the source has not handed over (R8.5). The target may be unable to remove this copy.
+/// Returns `true` if the copy that the target has received never runs, because the source has not handed over: the copy
+/// is paused and the target has no permit to resume it (R8.5), or the source's driver never began (R8.12). The target may
+/// be unable to remove this copy.
 pub(super) fn is_never_resumed(
     input: &PlanInput<'_>,
     service: &Service<'_>,
     assignment: &Assignment,
 ) -> bool {
-    let source_answer = service.answer(input).map(|report| report.value.phase);
-    source_answer == Some(Phase::MoveFailed) && !is_ungated(assignment)
+    service.answer(input).is_some_and(|report| {
+        report.value.phase == Phase::MoveFailed && (report.value.never_began || !is_ungated(assignment))
+    })
 }
 
 /// Returns `true` if the proof that closed the target's epoch covers the migrated service (R8.16, R8.17).
@@ -320,6 +322,16 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         .map(|report| report.value.message.clone())
         .filter(|message| !message.is_empty())
         .unwrap_or_else(|| Reason::MoveFailed.sentence().to_owned());
+    if source_side == SideState::Gone
+        && matches!(target_side, SideState::Receiving | SideState::Unclear)
+        && target_epoch_status == EpochStatus::Active
+        && target_phase != Some(Phase::StopFailed)
+        && matches!(service.requested_state(), RequestedState::Stopped | RequestedState::Disabled)
+    {
+        // The stop does not wait for the end of the move: the driver of the target may not respond.
+        stop_on_target(planner, service, draft, target, end, is_ungated(assignment));
+        return;
+    }
     let has_handed_over = source_report.is_some_and(|report| report.value.phase == Phase::HandedOver);
     match (source_side, target_side) {
         (SideState::Running, SideState::Running) => {
@@ -446,8 +458,9 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             cancel_migration(planner, service, draft, &source, source_epoch_status, &failure_text);
         }
         (_, SideState::Unclear) if target_phase == Some(Phase::StopFailed) => {
-            let message =
-                format!("Cleanup of the received copy failed on {target}, retrying: {failure_text}");
+            let message = format!(
+                "Cleanup of the received copy failed on {target}, retrying. A fencing or reboot of {target} ends the move: {failure_text}"
+            );
             draft.add_wait(Reason::StopFailed, message);
         }
         (_, SideState::Unclear) => {
@@ -541,6 +554,27 @@ fn enter_error_on_target(
     let message = format!("Stop failed on {target} after the move: {failure_text}");
     draft.transition_to(ServiceState::Error, Reason::StopFailed, message);
     draft.status.stop_confirmed = Some(false);
+}
+
+/// Orders the target to stop a service that its source has handed over.
+fn stop_on_target(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut ServiceDraft,
+    target: &NodeName,
+    end: SourceEnd,
+    is_ungated: bool,
+) {
+    let is_assigned = match end {
+        SourceEnd::At(end) if is_ungated => stop_arrivals_on(planner, service, draft, target, end),
+        SourceEnd::At(_) | SourceEnd::Open | SourceEnd::NeverBegan => {
+            stop_on(planner, service, draft, target)
+        }
+    };
+    if is_assigned {
+        draft.status.target = None;
+        draft.transition_to(ServiceState::Stopping, Reason::Stopping, format!("Stopping on {target}"));
+    }
 }
 
 /// Orders the target to stop any copy that has arrived there, because its earlier reports are older than the source's
