@@ -109,6 +109,22 @@ async fn lost_agent_does_not_change_the_deadline() {
     assert_dies_at_deadline(&mut node, deadline_ms);
 }
 
+/// FENCING R4.9: a deadline that a closed connection sent, and that the daemon has not read yet, does not count.
+#[tokio::test]
+async fn unread_messages_of_a_closed_connection_are_dropped() {
+    let node = Node::start();
+    let (client, _, mut events) = served(&node.socket()).await;
+    let armed = client.arm(arm(Some(3000))).await.expect("armed").state;
+    node.signal_daemon(Signal::SIGSTOP);
+    let later = client.deadline(clock::now().plus_ms(60_000));
+    tokio::time::timeout(Duration::from_millis(100), later).await.expect_err("sent, and not answered");
+    drop(client);
+    while events.recv().await.is_some() {}
+    node.signal_daemon(Signal::SIGCONT);
+    let (_client, status, _events) = served(&node.socket()).await;
+    assert_eq!(status.state, armed);
+}
+
 #[tokio::test]
 async fn staying_or_released_node_is_not_reset() {
     let released = Node::start();

@@ -139,9 +139,13 @@ mod tests {
         assert_eq!(memory_of("nothing"), None);
     }
 
+    /// FENCING R5.25: the ids come from the files of the options.
     #[test]
-    fn empty_machine_id_is_refused() {
+    fn id_is_read_from_its_file_and_refused_if_empty() {
         let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), "1b4e28ba\n").expect("written");
+        assert_eq!(read_id(file.path(), "--boot-id-file").expect("an id"), "1b4e28ba");
+        std::fs::write(file.path(), "\n").expect("written");
         let error = read_id(file.path(), "--boot-id-file").expect_err("refused").to_string();
         assert!(error.contains("--boot-id-file") && error.contains("1 to 128"), "{error}");
     }

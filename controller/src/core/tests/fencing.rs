@@ -8,7 +8,7 @@ use ha_api_types::meta::ConditionStatus;
 use ha_api_types::node::{Node, NodeSpec, NodeState};
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{FenceState, Mode, Proof, SleepProtection, WatchdogKind};
+use ha_api_types::record::{Fence, FenceState, Mode, Proof, SleepProtection, WatchdogKind};
 use ha_api_types::resource::ServiceState;
 use ha_api_types::timing::Profile;
 
@@ -106,6 +106,52 @@ fn without_a_possible_proof_a_silent_node_is_unknown_with_a_reason() {
     );
     lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.trust_watchdog_on_virtual_machine = true);
     lab.run_until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    // R5.31: the proof is still the wait of W.
+    let wait_ms = lab.agent(&node).wait_ms();
+    let proof = lab.fence(&node).proof;
+    assert!(matches!(proof, Some(Proof::Silence { waited_ms }) if waited_ms >= wait_ms), "{proof:?}");
+}
+
+/// R5.3: a heartbeat key that is deleted, such as by the expiry of its etcd lease, is no sign of a failure.
+#[test]
+fn a_deleted_heartbeat_counts_only_as_silence() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.run(2_000);
+    lab.agent(&node).isolated = true;
+    lab.run(1_000);
+    let key = lab.keys.alive(&node);
+    let guard = ha_store::Guard::Unchanged(lab.state.get(&key).entries[0].mod_revision);
+    let deleted_at = lab.now.raw;
+    lab.state.commit(&ha_store::Transaction::new().delete(key, guard));
+    lab.run(TH - 2_500);
+    assert_eq!(lab.fence(&node).state, FenceState::Open, "not closed before Th");
+    lab.run_until(TH, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
+    assert!(lab.now.raw.since(deleted_at) >= TH - 2_500);
+}
+
+/// R5.15 and R6.15: a later leader releases the assignment of an older epoch after the node is open again.
+#[test]
+fn a_later_leader_releases_an_older_epoch_of_an_open_node() {
+    let (mut lab, node) = running_on(&["node1"]);
+    lab.agent(&node).power_off();
+    lab.run_until(40_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    let assignment = lab.assignment("web").unwrap();
+    assert_eq!(assignment.epoch, Epoch(1));
+    // The next leader sees the open epoch first.
+    let fence = Fence {
+        state: FenceState::Open,
+        request: None,
+        proof: None,
+        boot_id: "node1-boot2".into(),
+        ..lab.fence(&node)
+    };
+    lab.members[0].running = false;
+    lab.put(&lab.keys.fence(&node), &fence);
+    lab.add_controller("c9", "1");
+    lab.agent(&node).boot_again();
+    lab.run_until(60_000, "runs again", |lab| lab.running_nodes("web") == ["node1"]);
+    let fresh = lab.assignment("web").unwrap();
+    assert!(fresh.epoch > Epoch(1) && fresh.action_uid != assignment.action_uid, "{}", lab.show());
 }
 
 #[test]

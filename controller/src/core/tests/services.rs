@@ -5,7 +5,7 @@ use ha_api_types::driver::{DriverSpec, ExecDriver};
 use ha_api_types::id::{Epoch, NodeName};
 use ha_api_types::kind::Kind;
 use ha_api_types::meta::ConditionStatus;
-use ha_api_types::node::NodeSpec;
+use ha_api_types::node::{Node, NodeSpec, NodeState};
 use ha_api_types::node_policy::NodePolicy;
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::placement::{Group, GroupSpec, NodePriorities};
@@ -68,6 +68,17 @@ fn a_resource_is_probed_placed_started_and_ready() {
         "{conditions:?}"
     );
     assert_eq!(lab.status("web").observed_generation, 1);
+}
+
+/// R7.7: a node that never registered is empty, so that a new service does not wait for it.
+#[test]
+fn queued_does_not_wait_for_a_node_that_never_registered() {
+    let mut lab = lab(&["node1", "node2"]);
+    lab.apply(Node::new("node9", NodeSpec::default()));
+    lab.run(1_000);
+    lab.resource("web");
+    lab.run_until(5_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
+    assert!(lab.node_is("node9", NodeState::Unknown));
 }
 
 #[test]

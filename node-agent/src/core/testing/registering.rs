@@ -96,6 +96,13 @@ fn another_boot_stops_services_before_registering() {
     assert_eq!((world.report().mode, world.report().boot_id.as_str()), (Mode::Registering, "boot-2"));
     world.open();
     world.advance(3_000);
+    // R3.20: the heartbeat of the earlier boot is deleted in a transaction of its own.
+    let alive = world.keys.alive(&own_node());
+    let writes = world.commits.iter().filter_map(|(transaction, _)| transaction.writes().get(&alive));
+    let is_put: Vec<bool> = writes.map(|write| matches!(write, ha_store::Write::Put { .. })).collect();
+    let deleted = is_put.iter().rposition(|is_put| !is_put).expect("the old key is deleted");
+    assert!(is_put[..deleted].iter().all(|is_put| *is_put) && is_put.get(deleted + 1) == Some(&true));
+    assert_eq!(world.alive().map(|alive| alive.epoch), Some(Epoch(2)));
     assert!(!world.copies["web"].running, "the assignment of the earlier epoch starts nothing");
     assert_eq!(world.copies["web"].starts, 1);
 }

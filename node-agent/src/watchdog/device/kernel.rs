@@ -47,7 +47,7 @@ impl KernelDevice {
         // If the kernel does not report `nowayout`, assume that the device cannot be stopped. The device is then petted
         // while idle.
         let nowayout = sysfs_facts.as_ref().is_none_or(|sysfs_facts| sysfs_facts.nowayout.unwrap_or(true));
-        if info.options & OPTION_MAGIC_CLOSE == 0 && !(nowayout && sysfs_facts.is_some()) {
+        if stops_when_closed(info.options, nowayout && sysfs_facts.is_some()) {
             let _ = device.close();
             return Err(Refusal::StopsWhenClosed);
         }
@@ -225,9 +225,31 @@ fn refusal_of(errno: Errno, path: &Path) -> Refusal {
     }
 }
 
+/// Returns `true` if an accidental close may stop the device: a close without the magic character stops it, and it is not
+/// known to have `nowayout` (R4.29).
+fn stops_when_closed(options: u32, is_known_nowayout: bool) -> bool {
+    options & OPTION_MAGIC_CLOSE == 0 && !is_known_nowayout
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// R4.29: a device without magic close must be known to keep counting after a close.
+    #[test]
+    fn device_that_stops_when_closed_is_recognized() {
+        let all = OPTION_MAGIC_CLOSE | OPTION_KEEP_ALIVE | OPTION_SET_TIMEOUT | OPTION_PRETIMEOUT;
+        for (options, is_known_nowayout, expected) in [
+            (OPTION_MAGIC_CLOSE, false, false),
+            (OPTION_MAGIC_CLOSE, true, false),
+            (all, false, false),
+            (all & !OPTION_MAGIC_CLOSE, false, true),
+            (all & !OPTION_MAGIC_CLOSE, true, false),
+            (0, false, true),
+        ] {
+            assert_eq!(stops_when_closed(options, is_known_nowayout), expected, "{options:x}");
+        }
+    }
 
     #[test]
     fn files_other_than_watchdogs_are_refused() {
