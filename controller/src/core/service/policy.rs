@@ -4,11 +4,12 @@ use super::assign::start_on;
 use super::{Planner, Service, ServiceDraft, error, ordering, preemption};
 use crate::core::placement::service_facts;
 use ha_api_types::event::EventType;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, ServiceReport};
 use ha_api_types::resource::ServiceState;
-use ha_scheduler::{Placement, Refusal, Verdict, best_common_node, place};
+use ha_scheduler::{Placement, Refusal, Verdict, View, best_common_node, place};
+use std::collections::BTreeSet;
 
 /// Returns the placement of the service according to the draft.
 pub(super) fn best_placement(
@@ -17,7 +18,43 @@ pub(super) fn best_placement(
     draft: &ServiceDraft,
 ) -> Placement {
     let facts = service_facts(planner.input.cluster_view, &service.resource.value, &draft.status);
-    place(&planner.view, service.name, &facts)
+    // A stopped dependent is a preference only. It does not make this service leave its node.
+    let is_eligible = |placement: &Placement| {
+        let verdict = facts.node.as_ref().and_then(|node| placement.verdicts.get(node));
+        matches!(verdict, Some(Verdict::Allowed(_)))
+    };
+    view_with_returning_dependents(planner, service)
+        .map(|view| place(&view, service.name, &facts))
+        .filter(is_eligible)
+        .unwrap_or_else(|| place(&planner.view, service.name, &facts))
+}
+
+/// Returns the view in which stopped dependents of a running service still use their nodes, if there are any. They stop
+/// for its move and return after it. Without them, the reason for the move could be gone before the move begins, and
+/// they would stop and start again and again. Services with strict affinity to the service move with it.
+fn view_with_returning_dependents(planner: &Planner<'_>, service: &Service<'_>) -> Option<View> {
+    let returns = |name: &ResourceName| {
+        let facts = planner.view.services.get(name);
+        facts.is_some_and(|facts| facts.is_desired && facts.uses.is_empty() && facts.node.is_some())
+    };
+    let is_running = planner.view.services.get(service.name).is_some_and(|facts| !facts.uses.is_empty());
+    let mut dependents: BTreeSet<&ResourceName> = BTreeSet::new();
+    let mut pending = vec![service.name];
+    while let Some(name) = pending.pop().filter(|_| is_running) {
+        pending.extend(planner.order.dependents(name).filter(|dependent| dependents.insert(dependent)));
+    }
+    let companions = planner.view.rules.strict_affinity_partners(service.name);
+    dependents.retain(|name| returns(name) && !companions.contains(*name));
+    if dependents.is_empty() {
+        return None;
+    }
+    let mut view = planner.view.clone();
+    view.services.change_all(|name, facts| {
+        if dependents.contains(name) {
+            facts.uses.extend(facts.node.clone());
+        }
+    });
+    Some(view)
 }
 
 /// Returns the placement for a start. With `rebalance_on_start`, the previous node has no preference.

@@ -129,7 +129,8 @@ impl World {
         }
     }
 
-    /// Returns `true` if a service is managed: the leader manages it, and the resource is neither deleted nor Ignored.
+    /// Returns `true` if a service is managed: the leader manages it, and the resource is neither deleted nor Ignored. In
+    /// a disarmed cluster, the operator is responsible for it.
     /// In Error, a service is managed only on the nodes on which it may still run. An operator who starts it on another
     /// node is responsible for it.
     fn is_guarded(&self, node: &NodeName, name: &ResourceName, uid: &str) -> bool {
@@ -140,10 +141,9 @@ impl World {
                 && resource.metadata.deletion_timestamp.is_none()
                 && resource.spec.state != RequestedState::Ignored
         });
-        let is_managed = self
-            .service_states
-            .get(name)
-            .is_some_and(|(state, _)| !matches!(state, ServiceState::Ignored | ServiceState::Queued));
+        let is_managed = self.service_states.get(name).is_some_and(|(state, _)| {
+            !matches!(state, ServiceState::Ignored | ServiceState::Queued | ServiceState::Freeze)
+        });
         let is_abandoned = self.status_of::<ResourceStatus>(Kind::Resource, name).is_some_and(|status| {
             let elsewhere = status.node.as_ref() != Some(node);
             // The registration of the node named the service in notStopped: the service counts under the epoch that is
