@@ -20,7 +20,9 @@ use serde_json::{Value, json};
 #[command(
     override_usage = "hactl apply [OPTIONS] -f <FILE|DIR|->...",
     after_help = "All documents of all files are validated before the first one is sent. Fields set only by other clients \
-        are kept. Fields set by an earlier apply that are no longer in the file are removed."
+        are kept. Fields set by an earlier apply that are no longer in the file are removed.\n\n\
+        Examples:\n  hactl apply -f web.yaml\n  hactl apply -f web.yaml --dry-run\n  \
+        hactl apply -R -f cluster/ --inventory site1 --prune\n  hactl apply -f web.yaml --stop-first"
 )]
 pub(crate) struct Apply {
     #[command(flatten)]

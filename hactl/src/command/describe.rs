@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 /// Show an object with its conditions and events
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "hactl describe [OPTIONS] KIND [NAME…]\n       hactl describe [OPTIONS] KIND/NAME…"
+    override_usage = "hactl describe [OPTIONS] KIND [NAME…]\n       hactl describe [OPTIONS] KIND/NAME…",
+    after_help = "Examples:\n  hactl describe resource web\n  hactl describe node/node1 group/rack1\n  hactl describe nodes"
 )]
 pub(crate) struct Describe {
     /// KIND [NAME…] or KIND/NAME…

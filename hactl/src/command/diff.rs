@@ -17,7 +17,8 @@ use similar::{ChangeTag, TextDiff};
 #[derive(Args, Debug)]
 #[command(
     override_usage = "hactl diff [OPTIONS] -f <FILE|DIR|->...",
-    after_help = "Exit status: 0 no differences; 1 differences; greater than 1: error."
+    after_help = "Exit status: 0 no differences; 1 differences; greater than 1: error.\n\n\
+        Examples:\n  hactl diff -f web.yaml\n  hactl diff -R -f cluster/ --no-effect"
 )]
 pub(crate) struct Diff {
     #[command(flatten)]

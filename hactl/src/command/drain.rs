@@ -35,7 +35,8 @@ pub(crate) struct Uncordon {
 #[derive(Args, Debug)]
 #[command(
     after_help = "Same as: hactl node maintenance enable NODE --wait. To undo: hactl uncordon NODE, which also returns the services.\n\
-        If several nodes are named, all are cordoned first, so that no service moves between them."
+        If several nodes are named, all are cordoned first, so that no service moves between them.\n\n\
+        Examples:\n  hactl drain node1\n  hactl drain node1 node2 --timeout 30m\n  hactl drain node1 --dry-run"
 )]
 pub(crate) struct Drain {
     #[command(flatten)]

@@ -72,6 +72,7 @@ pub(crate) struct Restart {
 
 /// Migrate a service to a node, live if its driver supports it
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  hactl migrate vm:100 node2\n  hactl migrate vm:100 node2 --timeout 10m")]
 pub(crate) struct Migrate {
     /// Name of the resource
     resource: String,
@@ -83,6 +84,7 @@ pub(crate) struct Migrate {
 
 /// Relocate a service: stop it, then start it on another node
 #[derive(Args, Debug)]
+#[command(after_help = "Example:\n  hactl relocate web node2")]
 pub(crate) struct Relocate {
     /// Name of the resource
     resource: String,

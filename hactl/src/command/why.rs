@@ -15,6 +15,7 @@ use serde_json::Value;
 
 /// Explain why each node is or is not eligible for a resource
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  hactl why web\n  hactl why vm:100 -o json")]
 pub(crate) struct Why {
     /// Name of the resource
     #[arg(value_name = "RESOURCE")]
