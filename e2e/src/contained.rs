@@ -86,6 +86,11 @@ pub fn check_survival(cluster: &mut Cluster, service: &str) -> Result<()> {
     // After its next boot, the first node has no remains of the container, and the service can move back.
     cluster.power_on(&first)?;
     cluster.wait_for_nodes()?;
+    // The agent reports its watchdog once the daemon has connected, which can be after the registration.
+    wait_for("the watchdog of the first node", STEP_TIMEOUT, || {
+        let node = cluster.object("nodes", &first)?;
+        (node["status"]["watchdog"]["kind"] == "Simulated").then_some(())
+    })?;
     let moved = cluster.hactl_within(Duration::from_secs(120), &["relocate", service, &first])?;
     ensure!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
     assert_eq!(wait_until_started(cluster, service, &second)?, first);
