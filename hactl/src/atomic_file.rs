@@ -1,6 +1,8 @@
 //! Atomic replacement of files: readers see the previous or the new content, even after a crash.
 
+use std::fs::Permissions;
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tempfile::NamedTempFile;
 
@@ -19,4 +21,12 @@ pub(crate) fn replace(
     prepare(&temporary)?;
     temporary.as_file().sync_all()?;
     temporary.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// Replaces a file like [`replace`], and sets its permissions.
+///
+/// # Errors
+/// See [`replace`].
+pub(crate) fn replace_with_mode(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    replace(path, text, |file| file.as_file().set_permissions(Permissions::from_mode(mode)))
 }

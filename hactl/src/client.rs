@@ -5,7 +5,7 @@ mod transport;
 mod watch;
 
 pub(crate) use error::ApiError;
-pub(crate) use transport::{Call, Client};
+pub(crate) use transport::{Call, Client, root_cause};
 pub(crate) use watch::{Change, Watcher};
 
 use crate::failure::{Exit, Failure};

@@ -2,6 +2,7 @@
 
 use crate::facts::{Serial, parse_certificate};
 use crate::profile::Profile;
+use crate::request::parse_key;
 use crate::revocation::RevocationList;
 use crate::{CertificateRequest, PkiError};
 use rand::Rng;
@@ -125,8 +126,7 @@ impl Authority {
 
     /// Reads an authority. If the file has several certificates, the first one signs.
     pub fn load(certificate_pem: &str, key_pem: &str) -> Result<Authority, PkiError> {
-        let key = KeyPair::from_pem(key_pem)
-            .map_err(|error| PkiError::Parse { expected: "private key", message: error.to_string() })?;
+        let key = parse_key(key_pem)?;
         let (is_authority, public_key, not_after) = parse_certificate(certificate_pem, |certificate| {
             let not_after = certificate.validity().not_after.timestamp();
             (certificate.is_ca(), certificate.public_key().raw.to_vec(), not_after)
@@ -151,18 +151,6 @@ impl Authority {
         let key = KeyPair::generate()?;
         let certificate_pem = self.sign_key(profile, validity, &key)?;
         Ok(Issued { certificate_pem, key_pem: key.serialize_pem() })
-    }
-
-    /// Creates a certificate for an existing key, such as a renewed one.
-    pub fn issue_for_key(
-        &self,
-        profile: &Profile,
-        validity: Validity,
-        key_pem: &str,
-    ) -> Result<String, PkiError> {
-        let key = KeyPair::from_pem(key_pem)
-            .map_err(|error| PkiError::Parse { expected: "private key", message: error.to_string() })?;
-        self.sign_key(profile, validity, &key)
     }
 
     /// Signs the key of a request. Nothing else of the request is in the certificate.

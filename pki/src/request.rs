@@ -18,17 +18,20 @@ pub fn new_key() -> Result<String, PkiError> {
     Ok(KeyPair::generate()?.serialize_pem())
 }
 
+/// Parses a private key in PEM format.
+pub(crate) fn parse_key(key_pem: &str) -> Result<KeyPair, PkiError> {
+    KeyPair::from_pem(key_pem)
+        .map_err(|error| PkiError::Parse { expected: "private key", message: error.to_string() })
+}
+
 /// Returns the public key of a private key in PEM format, with its type.
 pub fn public_key(key_pem: &str) -> Result<Vec<u8>, PkiError> {
-    let key = KeyPair::from_pem(key_pem)
-        .map_err(|error| PkiError::Parse { expected: "private key", message: error.to_string() })?;
-    Ok(key.subject_public_key_info())
+    Ok(parse_key(key_pem)?.subject_public_key_info())
 }
 
 /// Creates the request of a node for its key, in PEM format.
 pub fn request_for_node(node: &str, key_pem: &str) -> Result<String, PkiError> {
-    let key = KeyPair::from_pem(key_pem)
-        .map_err(|error| PkiError::Parse { expected: "private key", message: error.to_string() })?;
+    let key = parse_key(key_pem)?;
     let mut parameters = CertificateParams::default();
     parameters.distinguished_name = Profile::node(node)?.subject();
     Ok(parameters.serialize_request(&key)?.pem()?)

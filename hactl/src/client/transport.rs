@@ -399,7 +399,7 @@ fn socket_hint(message: &str) -> &'static str {
 }
 
 /// Returns the last cause of an error, because reqwest's outer errors only repeat the URL.
-fn root_cause(error: &dyn Error) -> String {
+pub(crate) fn root_cause(error: &dyn Error) -> String {
     let mut root_cause = error;
     while let Some(source) = root_cause.source() {
         root_cause = source;

@@ -173,7 +173,7 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ha_pki::{Authority, AuthorityKind, Profile, Validity, new_key};
+    use ha_pki::{Authority, AuthorityKind, CertificateRequest, Profile, Validity, new_key};
 
     const NOW: i64 = 1_790_000_000;
 
@@ -187,7 +187,9 @@ mod tests {
         let authority = Authority::load(&issued.certificate_pem, &issued.key_pem).unwrap();
         let (key, other_key) = (new_key().unwrap(), new_key().unwrap());
         let certificate = |name: &str, key: &str, days: u64| {
-            authority.issue_for_key(&Profile::node(name).unwrap(), validity(days), key).unwrap()
+            let profile = Profile::node(name).unwrap();
+            let request = CertificateRequest::check(&request_for_node(name, key).unwrap(), &profile).unwrap();
+            authority.sign(&profile, validity(days), &request).unwrap()
         };
         let present = CertificateFacts::of_pem(&certificate("c1", &key, 20)).unwrap();
         assert!(check_renewed(&present, &certificate("c1", &key, 30)).is_ok());

@@ -6,7 +6,6 @@ use crate::failure::Failure;
 use ha_api_types::yaml;
 use serde_json::{Map, Value, json};
 use std::io::ErrorKind;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// A file to write.
@@ -190,8 +189,6 @@ impl File {
     fn replace(&self) -> std::io::Result<()> {
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         std::fs::create_dir_all(directory)?;
-        crate::atomic_file::replace(&self.path, &self.text, |file| {
-            file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))
-        })
+        crate::atomic_file::replace_with_mode(&self.path, &self.text, 0o644)
     }
 }

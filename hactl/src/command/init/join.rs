@@ -2,6 +2,7 @@
 
 use super::{Init, Role};
 use crate::atomic_file;
+use crate::client::root_cause;
 use crate::failure::{Exit, Failure};
 use crate::terminal::Terminal;
 use ha_api_types::join::{AuthorityPin, JoinAnswer, JoinAuthority, JoinRequest, JoinToken};
@@ -10,8 +11,6 @@ use reqwest::{Certificate, Client, RequestBuilder, Url};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use serde::de::DeserializeOwned;
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -216,23 +215,19 @@ async fn send<T: DeserializeOwned>(target: &JoinTarget, request: RequestBuilder)
 }
 
 fn unreachable(target: &JoinTarget, error: &reqwest::Error) -> Failure {
-    let mut deepest: &dyn std::error::Error = error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
-    }
-    Failure::new(Exit::Unreachable, format!("{}: {deepest}", target.host))
+    Failure::new(Exit::Unreachable, format!("{}: {}", target.host, root_cause(error)))
         .help("check the host and the port of the controller")
 }
 
 fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
-    atomic_file::replace(path, text, |file| file.as_file().set_permissions(Permissions::from_mode(mode)))
+    atomic_file::replace_with_mode(path, text, mode)
         .map_err(|error| Failure::refused(format!("cannot write {}: {error}", path.display())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ha_pki::{Authority, AuthorityKind, Profile, Validity};
+    use ha_pki::{Authority, AuthorityKind, CertificateRequest, Profile, Validity};
 
     const VALIDITY: Validity =
         Validity { now_unix_seconds: 1_790_000_000, lifetime: Duration::from_secs(86_400) };
@@ -273,9 +268,11 @@ mod tests {
         let issued = Authority::create(AuthorityKind::Clients, VALIDITY).unwrap();
         let authority = Authority::load(&issued.certificate_pem, &issued.key_pem).unwrap();
         let key = new_key().unwrap();
-        let answer = |name: &str, key: &str| JoinAnswer {
-            certificate: authority.issue_for_key(&Profile::node(name).unwrap(), VALIDITY, key).unwrap(),
-            ..JoinAnswer::default()
+        let answer = |name: &str, key: &str| {
+            let profile = Profile::node(name).unwrap();
+            let request = CertificateRequest::check(&request_for_node(name, key).unwrap(), &profile).unwrap();
+            let certificate = authority.sign(&profile, VALIDITY, &request).unwrap();
+            JoinAnswer { certificate, ..JoinAnswer::default() }
         };
         assert!(check(answer("c4", &key), "c4", &key).is_ok());
         assert!(check(answer("c5", &key), "c4", &key).is_err());

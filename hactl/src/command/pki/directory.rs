@@ -6,10 +6,10 @@ use ha_pki::{
     Authority, AuthorityKind, CertificateFacts, CertificateKind, Issued, PkiError, RevocationList, Serial,
     Validity,
 };
-use std::collections::BTreeSet;
-use std::fs::{DirBuilder, File, Permissions};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{DirBuilder, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Directory with a copy of every certificate that was issued, by serial number.
@@ -41,6 +41,9 @@ impl StoredCertificate {
         self.facts.kind.map_or("authority", CertificateKind::name)
     }
 }
+
+/// Revocation lists by their authority.
+pub(super) type RevocationLists = BTreeMap<AuthorityKind, RevocationList>;
 
 /// Content of the files of an authority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +149,11 @@ impl PkiDirectory {
         }
     }
 
+    /// Returns the revocation lists of all authorities.
+    pub(super) fn lists(&self) -> Result<RevocationLists, Failure> {
+        AuthorityKind::ALL.into_iter().map(|kind| Ok((kind, self.list(kind)?))).collect()
+    }
+
     pub(super) fn write_list(
         &self,
         kind: AuthorityKind,
@@ -204,6 +212,12 @@ impl PkiDirectory {
         Ok(found)
     }
 
+    /// Returns the error for a name without a certificate.
+    pub(super) fn not_found(&self, name: &str) -> Failure {
+        Failure::refused(format!("certificate {name} not found in {}", self.file("").display()))
+            .help("run \"hactl pki show\"")
+    }
+
     fn is_authority_file(&self, file: &Path) -> bool {
         AuthorityKind::ALL.into_iter().any(|kind| self.authority_files(kind).iter().any(|own| own == file))
     }
@@ -247,7 +261,7 @@ fn read(path: &Path) -> Result<String, Failure> {
 }
 
 fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
-    atomic_file::replace(path, text, |file| file.as_file().set_permissions(Permissions::from_mode(mode)))
+    atomic_file::replace_with_mode(path, text, mode)
         .map_err(|error| Failure::refused(format!("cannot write {}: {error}", path.display())))
 }
 

@@ -257,16 +257,13 @@ impl Renew {
         if let Some(unknown) =
             self.names.iter().find(|name| !current.iter().any(|one| one.facts.name == **name))
         {
-            return Err(Failure::refused(format!(
-                "certificate {unknown} not found in {}",
-                directory.file("").display()
-            ))
-            .help("run \"hactl pki show\""));
+            return Err(directory.not_found(unknown));
         }
         let mut chosen = Vec::new();
+        let lists = directory.lists()?;
         for certificate in current {
             let facts = &certificate.facts;
-            let is_due = match state(directory, certificate)? {
+            let is_due = match state(&lists, certificate) {
                 State::RenewalDue | State::Expired => true,
                 State::Valid | State::Replaced => self.all,
                 State::Revoked => false,

@@ -133,18 +133,15 @@ impl Revoke {
         certificates: &'a [StoredCertificate],
     ) -> Result<Vec<&'a StoredCertificate>, Failure> {
         let mut chosen = Vec::new();
+        let lists = directory.lists()?;
         for name in &self.names {
             let named: Vec<_> =
                 certificates.iter().filter(|one| one.facts.name == *name && !one.is_authority).collect();
             if named.is_empty() && !self.renewed {
-                return Err(Failure::refused(format!(
-                    "certificate {name} not found in {}",
-                    directory.file("").display()
-                ))
-                .help("run \"hactl pki show\""));
+                return Err(directory.not_found(name));
             }
             for certificate in named {
-                let is_open = match state(directory, certificate)? {
+                let is_open = match state(&lists, certificate) {
                     State::Valid | State::RenewalDue => !self.replaced,
                     State::Replaced => true,
                     State::Expired | State::Revoked => false,

@@ -1,8 +1,8 @@
 //! `hactl pki show`: the certificates in the directory.
 
-use super::directory::{PkiDirectory, StoredCertificate};
+use super::directory::{PkiDirectory, RevocationLists, StoredCertificate};
 use super::timestamp;
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::{Exit, Outcome};
 use crate::render::table::{Cell, Table};
 use crate::render::{Format, now_seconds};
 use crate::session::Session;
@@ -34,20 +34,22 @@ impl State {
     }
 }
 
-/// Returns the state of a certificate.
-pub(super) fn state(directory: &PkiDirectory, certificate: &StoredCertificate) -> Result<State, Failure> {
+/// Returns the state of a certificate, with the revocation lists of the authorities.
+pub(super) fn state(lists: &RevocationLists, certificate: &StoredCertificate) -> State {
     let facts = &certificate.facts;
     let now = now_seconds();
-    if !certificate.is_authority && directory.list(certificate.authority)?.contains(&facts.serial) {
-        return Ok(State::Revoked);
+    let is_revoked = lists.get(&certificate.authority).is_some_and(|list| list.contains(&facts.serial));
+    if !certificate.is_authority && is_revoked {
+        State::Revoked
+    } else if facts.has_expired(now) {
+        State::Expired
+    } else if !certificate.is_current {
+        State::Replaced
+    } else if facts.is_renewal_due(now) {
+        State::RenewalDue
+    } else {
+        State::Valid
     }
-    if facts.has_expired(now) {
-        return Ok(State::Expired);
-    }
-    if !certificate.is_current {
-        return Ok(State::Replaced);
-    }
-    Ok(if facts.is_renewal_due(now) { State::RenewalDue } else { State::Valid })
 }
 
 /// List the certificates with their expiry and state
@@ -69,17 +71,14 @@ impl Show {
         if let Some(unknown) =
             self.names.iter().find(|name| !certificates.iter().any(|one| one.facts.name == **name))
         {
-            return Err(Failure::refused(format!(
-                "certificate {unknown} not found in {}",
-                directory.file("").display()
-            ))
-            .help("run \"hactl pki show\""));
+            return Err(directory.not_found(unknown));
         }
         certificates.retain(|one| self.names.is_empty() || self.names.contains(&one.facts.name));
         let mut table = Table::new(&["NAME", "KIND", "SERIAL", "ISSUER", "EXPIRES", "STATE"]);
         let mut items = Vec::new();
+        let lists = directory.lists()?;
         for certificate in &certificates {
-            let state = state(directory, certificate)?;
+            let state = state(&lists, certificate);
             // An expired certificate that was replaced is of no use to anyone.
             if state == State::Expired && !certificate.is_current {
                 continue;
