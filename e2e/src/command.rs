@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 /// Runs `program` and returns its standard output.
 ///
@@ -28,6 +28,28 @@ pub fn run<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[S]) -> Resu
 /// Returns the whole output of a command.
 pub fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Checks the exit status of a command, and that its output contains these parts.
+///
+/// # Errors
+/// Fails with the whole output.
+pub fn check_output(output: &Output, expected: i32, parts: &[&str]) -> Result<()> {
+    let text = output_text(output);
+    ensure!(
+        output.status.code() == Some(expected),
+        "expected exit status {expected}, found {:?}: {text}",
+        output.status
+    );
+    for part in parts {
+        ensure!(text.contains(part), "{part:?} is missing: {text}");
+    }
+    Ok(())
+}
+
+/// Returns a path as an argument of a program.
+pub fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }
 
 /// Runs `program` and returns its status and output, even if it failed.

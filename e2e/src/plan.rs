@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::binaries;
-use crate::command::tool;
+use crate::command::{text, tool};
 use crate::container;
 use crate::init::Program;
 use crate::libvirt::host;
@@ -419,8 +419,4 @@ fn program(name: &str, command: Vec<String>) -> Program {
 
 fn flags(pairs: &[(&str, &str)]) -> Vec<String> {
     pairs.iter().flat_map(|(name, value)| [format!("--{name}"), (*value).to_owned()]).collect()
-}
-
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use ha_e2e::binaries;
-use ha_e2e::command::output_text;
+use ha_e2e::command::{check_output, output_text};
 use ha_e2e::plan::{API_PORT, ETCD_PEER_PORT, Plan, SHARED, TOKEN_FILE, api_socket, audit_log};
 use ha_e2e::scenario::{STEP_TIMEOUT, Scenario, WITNESS};
 use ha_e2e::scratch;
@@ -19,19 +19,6 @@ use serde_json::{Value, json};
 /// Settings of `openssl ca`, as in docs/tasks/rotate-certificates.md.
 const OPENSSL_SETTINGS: &str = "[ca]\ndefault_ca = hactl\n[hactl]\ndatabase = index.txt\ncrlnumber = crlnumber\n\
     default_md = sha256\ndefault_crl_days = 3650\ncertificate = ca.pem\nprivate_key = ca.key\n";
-
-fn check(output: &Output, expected: i32, parts: &[&str]) -> Result<()> {
-    let text = output_text(output);
-    ensure!(
-        output.status.code() == Some(expected),
-        "expected exit status {expected}, found {:?}: {text}",
-        output.status
-    );
-    for part in parts {
-        ensure!(text.contains(part), "{part:?} is missing: {text}");
-    }
-    Ok(())
-}
 
 /// Runs a shell command in the directory with the authority.
 fn shell(directory: &Path, command: &str) -> Result<()> {
@@ -77,28 +64,32 @@ fn the_certificate_of_a_node_opens_only_its_own_keys_in_etcd() -> Result<()> {
         ];
         cluster.plain_hactl(&[command, &etcd, &["--programs", &programs], more].concat())
     };
-    check(
+    check_output(
         &as_identity("node1", &["store", "verify"], &[])?,
         0,
         &["user node1 has the expected permissions"],
     )?;
     let verified = as_identity("controller1", &["store", "verify"], &["--controller"])?;
-    check(&verified, 0, &["user controller1 has the expected permissions"])?;
-    check(
+    check_output(&verified, 0, &["user controller1 has the expected permissions"])?;
+    check_output(
         &as_identity("controller1", &["store", "verify"], &[])?,
         1,
         &["differ from the expected permissions"],
     )?;
 
     // The steps are not repeated, and only the certificate of root may take them.
-    check(&as_identity("root", &["store", "secure"], &["--dry-run"])?, 0, &["etcd already has these users"])?;
-    check(
+    check_output(
+        &as_identity("root", &["store", "secure"], &["--dry-run"])?,
+        0,
+        &["etcd already has these users"],
+    )?;
+    check_output(
         &as_identity("node1", &["store", "secure"], &["--dry-run"])?,
         2,
         &["of user \"node1\", not of root"],
     )?;
     let planned = as_identity("root", &["store", "secure"], &["--node", "node9", "--dry-run"])?;
-    check(&planned, 0, &["etcdctl user add node9 --no-password"])?;
+    check_output(&planned, 0, &["etcdctl user add node9 --no-password"])?;
 
     // A stolen certificate of a node reaches neither the leases of others nor the administration of etcd.
     let etcdctl_as_node = |arguments: &[&str]| -> Result<Output> {
@@ -149,7 +140,7 @@ fn the_certificate_of_a_node_opens_only_its_own_keys_in_etcd() -> Result<()> {
         let curl = ["curl", "--silent", "--show-error", "--fail", "--http1.1", "--insecure"];
         cluster.as_client(machine, &[&curl[..], &["--cert", &pem, "--key", &key, &url]].concat())
     };
-    check(&peer_request("etcd2", &certificates.join("peers"), "etcd2")?, 0, &["clientURLs"])?;
+    check_output(&peer_request("etcd2", &certificates.join("peers"), "etcd2")?, 0, &["clientURLs"])?;
     for (machine, name) in
         [("node1", "node1"), ("controller1", "controller1"), ("etcd2", "etcd2"), ("node1", "root")]
     {
@@ -175,21 +166,25 @@ fn every_client_has_the_permissions_of_its_roles_until_it_is_revoked() -> Result
     let token_file = file(&cluster.directory().join(TOKEN_FILE));
     let created =
         cluster.plain_hactl(&["token", "create", "ada", "--role", "viewer", "--file", &token_file])?;
-    check(&created, 0, &["token ada with role viewer is valid until"])?;
+    check_output(&created, 0, &["token ada with role viewer is valid until"])?;
     let token = String::from_utf8(created.stdout)?.trim().to_owned();
     ensure!(!fs::read_to_string(&token_file)?.contains(&token), "the file contains the token itself");
     let token_path = cluster.directory().join("ada.token");
     fs::write(&token_path, &token)?;
     let token_path = file(&token_path);
     let ada = ["--token-file", token_path.as_str()];
-    check(&as_client(&ada, &["get", "resources"])?, 0, &["witness"])?;
-    check(
+    check_output(&as_client(&ada, &["get", "resources"])?, 0, &["witness"])?;
+    check_output(
         &as_client(&ada, &["stop", "witness"])?,
         4,
         &["User \"ada\" cannot create", "hactl:operator or hactl:admin"],
     )?;
-    check(&as_client(&[], &["get", "resources"])?, 4, &["no client certificate and no token"])?;
-    check(&as_client(&["--token", "hactl_wrong"], &["get", "nodes"])?, 4, &["unknown or was revoked"])?;
+    check_output(&as_client(&[], &["get", "resources"])?, 4, &["no client certificate and no token"])?;
+    check_output(
+        &as_client(&["--token", "hactl_wrong"], &["get", "nodes"])?,
+        4,
+        &["unknown or was revoked"],
+    )?;
     let kubectl = |arguments: &[&str]| -> Result<Output> {
         let connection = [
             "--server",
@@ -203,14 +198,18 @@ fn every_client_has_the_permissions_of_its_roles_until_it_is_revoked() -> Result
         ];
         Ok(Command::new(binaries::kubectl()?).args(connection).args(arguments).output()?)
     };
-    check(&kubectl(&["auth", "whoami"])?, 0, &["ada", "hactl:viewer"])?;
-    check(&kubectl(&["auth", "can-i", "delete", "resources"])?, 1, &["no"])?;
+    check_output(&kubectl(&["auth", "whoami"])?, 0, &["ada", "hactl:viewer"])?;
+    check_output(&kubectl(&["auth", "can-i", "delete", "resources"])?, 1, &["no"])?;
 
     // Root is the administrator on the socket. Other users cannot open it.
     let socket = format!("unix:{}", api_socket(cluster.machine("controller1")?).display());
     let local = ["--server", socket.as_str()];
-    check(&cluster.plain_hactl(&[&local[..], &["auth", "can-i", "delete", "nodes"]].concat())?, 0, &["yes"])?;
-    check(
+    check_output(
+        &cluster.plain_hactl(&[&local[..], &["auth", "can-i", "delete", "nodes"]].concat())?,
+        0,
+        &["yes"],
+    )?;
+    check_output(
         &cluster.plain_hactl(&[&local[..], &["label", "resource", "witness", "tier=test"]].concat())?,
         0,
         &[],
@@ -227,7 +226,7 @@ fn every_client_has_the_permissions_of_its_roles_until_it_is_revoked() -> Result
             .args(["get", "nodes"])
             .output();
         fs::remove_file(&copy)?;
-        check(&as_anonymous?, 3, &["Permission denied"])?;
+        check_output(&as_anonymous?, 3, &["Permission denied"])?;
     }
 
     // A revoked certificate loses its watch, and is refused from then on.
@@ -235,8 +234,8 @@ fn every_client_has_the_permissions_of_its_roles_until_it_is_revoked() -> Result
     issue(&certificates, "bob", "hactl:editor")?;
     let (pem, key) = (file(&certificates.join("bob.pem")), file(&certificates.join("bob.key")));
     let bob = ["--client-certificate", pem.as_str(), "--client-key", key.as_str()];
-    check(&as_client(&bob, &["set", "witness", "priority=7"])?, 0, &[])?;
-    check(&as_client(&bob, &["cordon", "node1"])?, 4, &["User \"bob\" cannot patch"])?;
+    check_output(&as_client(&bob, &["set", "witness", "priority=7"])?, 0, &[])?;
+    check_output(&as_client(&bob, &["cordon", "node1"])?, 4, &["User \"bob\" cannot patch"])?;
     let watching = |connection: &[&str]| {
         Command::new(binaries::workspace_program("hactl")?)
             .args(server)
@@ -258,14 +257,14 @@ fn every_client_has_the_permissions_of_its_roles_until_it_is_revoked() -> Result
     wait_until("bob is refused", STEP_TIMEOUT, || {
         as_client(&bob, &["get", "resources"]).is_ok_and(|output| !output.status.success())
     })?;
-    check(
+    check_output(
         &cluster.plain_hactl(&["token", "revoke", "ada", "--file", &token_file])?,
         0,
         &["token ada revoked"],
     )?;
     let ended = ada_watch.wait_with_output()?;
-    check(&ended, 4, &["unknown or was revoked"])?;
-    check(&cluster.hactl(&["get", "resources"])?, 0, &["witness"])?;
+    check_output(&ended, 4, &["unknown or was revoked"])?;
+    check_output(&cluster.hactl(&["get", "resources"])?, 0, &["witness"])?;
 
     // Each of these is in the audit log.
     let log_path = audit_log(cluster.machine("controller1")?);
@@ -298,13 +297,13 @@ fn every_client_has_the_permissions_of_its_roles_until_it_is_revoked() -> Result
         |name: &str| ["pem", "key"].map(|extension| file(&certificates.join(format!("{name}.{extension}"))));
     let [pem, key] = client("admin");
     let admin = ["--client-certificate", pem.as_str(), "--client-key", key.as_str()];
-    check(&as_client(&admin, &["get", "resources"])?, 0, &["witness"])?;
+    check_output(&as_client(&admin, &["get", "resources"])?, 0, &["witness"])?;
     let [pem, key] = client("node1");
     let hold = Command::new("curl")
         .args(["--silent", "--show-error", "--cacert", &authority, "--cert", &pem, "--key", &key])
         .args(["--json", r#"{"candidate": "another"}"#, &format!("{url}/apis/hactl.io/v1/nodes/node1/hold")])
         .output()?;
-    check(&hold, 0, &["granted"])?;
+    check_output(&hold, 0, &["granted"])?;
     drop(silent);
     scenario.finish()
 }
@@ -329,13 +328,13 @@ fn a_node_runs_no_program_that_its_policy_forbids() -> Result<()> {
             .hactl(&["why", "intruder"])
             .is_ok_and(|output| output_text(&output).contains("node does not run exec as root"))
     })?;
-    check(&cluster.hactl(&["get", "node", "node1", "-o", "yaml"])?, 0, &["allowRoot: false"])?;
+    check_output(&cluster.hactl(&["get", "node", "node1", "-o", "yaml"])?, 0, &["allowRoot: false"])?;
     let doctor = output_text(&cluster.hactl(&["doctor", "node1"])?);
     ensure!(doctor.contains("root: no; drivers: all"), "{doctor}");
     let doctor = output_text(&cluster.hactl(&["doctor", "node2"])?);
     ensure!(doctor.contains("users who may edit resources are root on this node"), "{doctor}");
 
-    check(&cluster.hactl(&["delete", "resource", "intruder", "--stop"])?, 0, &[])?;
+    check_output(&cluster.hactl(&["delete", "resource", "intruder", "--stop"])?, 0, &[])?;
     wait_until("the deletion of the resource", STEP_TIMEOUT, || {
         scenario.object("resources", "intruder").is_none()
     })?;

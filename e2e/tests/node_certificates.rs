@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use ha_e2e::binaries;
-use ha_e2e::command::output_text;
+use ha_e2e::command::{check_output, output_text, text};
 use ha_e2e::scenario::STEP_TIMEOUT;
 use ha_e2e::scratch;
 use ha_e2e::wait::wait_until;
@@ -49,25 +49,8 @@ struct TestCluster {
     _etcd: Process,
 }
 
-fn check(output: &Output, expected: i32, parts: &[&str]) -> Result<()> {
-    let text = output_text(output);
-    ensure!(
-        output.status.code() == Some(expected),
-        "expected exit status {expected}, found {:?}: {text}",
-        output.status
-    );
-    for part in parts {
-        ensure!(text.contains(part), "{part:?} is missing: {text}");
-    }
-    Ok(())
-}
-
 fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
 }
 
 impl TestCluster {
@@ -80,16 +63,16 @@ impl TestCluster {
         let pki = |arguments: &[&str]| {
             hactl(&[&["pki", "--dir", &text(&directory.join("pki"))], arguments].concat())
         };
-        check(&pki(&["init"])?, 0, &["ca.pem created"])?;
+        check_output(&pki(&["init"])?, 0, &["ca.pem created"])?;
         for kind in ["etcd-peer", "etcd-server"] {
-            check(&pki(&["issue", kind, "c1"])?, 0, &["valid until"])?;
+            check_output(&pki(&["issue", kind, "c1"])?, 0, &["valid until"])?;
         }
         for kind in ["controller-server", "controller-client"] {
-            check(&pki(&["issue", kind, "c1", "c2"])?, 0, &["valid until"])?;
+            check_output(&pki(&["issue", kind, "c1", "c2"])?, 0, &["valid until"])?;
         }
-        check(&pki(&["issue", "root"])?, 0, &[])?;
-        check(&pki(&["issue", "user", "ada", "--group", "admin"])?, 0, &[])?;
-        check(&pki(&["issue", "user", "ada", "--group", "viewer"])?, 1, &["ada.pem already exists"])?;
+        check_output(&pki(&["issue", "root"])?, 0, &[])?;
+        check_output(&pki(&["issue", "user", "ada", "--group", "admin"])?, 0, &[])?;
+        check_output(&pki(&["issue", "user", "ada", "--group", "viewer"])?, 1, &["ada.pem already exists"])?;
 
         let (etcd, etcd_url) = start_etcd(&directory)?;
         let mut cluster = Self { directory, etcd_url, controllers: Vec::new(), _etcd: etcd };
@@ -98,7 +81,7 @@ impl TestCluster {
         })?;
         let controllers = CONTROLLERS.map(|name| format!("controller-{name}")).join(",");
         let secured = cluster.as_root(&["store", "secure", "--yes", "--controller", &controllers])?;
-        check(&secured, 0, &["authentication is enabled"])?;
+        check_output(&secured, 0, &["authentication is enabled"])?;
         for name in CONTROLLERS {
             let controller = cluster.start_controller(name)?;
             cluster.controllers.push(controller);
@@ -234,7 +217,7 @@ impl TestCluster {
 
     fn join_token(&self) -> Result<String> {
         let created = self.as_user(0, &["pki", "join-token", NODE, "--ttl", "10m"])?;
-        check(&created, 0, &["the token permits one machine to join as node n1"])?;
+        check_output(&created, 0, &["the token permits one machine to join as node n1"])?;
         Ok(String::from_utf8(created.stdout)?.trim().to_owned())
     }
 
@@ -314,35 +297,35 @@ fn a_node_joins_renews_its_certificate_and_is_revoked() -> Result<()> {
 
     // The etcd user comes first. Each step is planned, and not repeated.
     let planned = cluster.as_root(&["node", "add", NODE, "--dry-run"])?;
-    check(&planned, 0, &["etcdctl user add n1 --no-password"])?;
-    check(&cluster.as_root(&["node", "add", NODE])?, 0, &["etcd user n1 created"])?;
-    check(&cluster.as_root(&["node", "add", NODE])?, 0, &["etcd already has user n1"])?;
-    check(&cluster.as_root(&["node", "add", "controller-c1"])?, 1, &["is not the user of a node"])?;
+    check_output(&planned, 0, &["etcdctl user add n1 --no-password"])?;
+    check_output(&cluster.as_root(&["node", "add", NODE])?, 0, &["etcd user n1 created"])?;
+    check_output(&cluster.as_root(&["node", "add", NODE])?, 0, &["etcd already has user n1"])?;
+    check_output(&cluster.as_root(&["node", "add", "controller-c1"])?, 1, &["is not the user of a node"])?;
 
     // A token whose pin is that of another authority is never sent to the controller.
     let token = cluster.join_token()?;
     let (start, pin) = token.rsplit_once('_').context("a token has a pin")?;
     let other_pin = format!("{start}_{}", pin.chars().rev().collect::<String>());
-    check(&cluster.join(&other_pin, 0, &files)?, 1, &["is not the controller of this token"])?;
+    check_output(&cluster.join(&other_pin, 0, &files)?, 1, &["is not the controller of this token"])?;
     ensure!(!files.join("n1.key").exists(), "a failed join leaves no key");
-    check(&cluster.join(&token, 0, &files)?, 0, &["n1.pem created", "agent.yaml created"])?;
+    check_output(&cluster.join(&token, 0, &files)?, 0, &["n1.pem created", "agent.yaml created"])?;
     let mode = Command::new("stat").args(["-c", "%a"]).arg(files.join("n1.key")).output()?;
-    check(&mode, 0, &["600"])?;
+    check_output(&mode, 0, &["600"])?;
     // The other controller refuses the same token.
     let again = cluster.join(&token, 1, &cluster.directory.join("thief"))?;
-    check(&again, 4, &["was used"])?;
+    check_output(&again, 4, &["was used"])?;
     cluster.has_audit_record("c1", &["\"subresource\":\"join\"", "\"name\":\"n1\"", "\"code\":200"])?;
     cluster.has_audit_record("c2", &["\"subresource\":\"join\"", "\"name\":\"n1\"", "\"code\":401"])?;
-    check(&cluster.join(&token, 0, &files)?, 1, &["n1.pem already exists", "the token was not used"])?;
+    check_output(&cluster.join(&token, 0, &files)?, 1, &["n1.pem already exists", "the token was not used"])?;
 
     let agent = cluster.start_agent()?;
     wait_until("the node to register", STEP_TIMEOUT, || {
         cluster.as_user(1, &["get", "node", NODE]).is_ok_and(|output| output.status.success())
     })?;
     let ready = ["wait", "node/n1", "--for=condition=Ready", "--timeout", "60s"];
-    check(&cluster.as_user(1, &ready)?, 0, &["condition met"])?;
+    check_output(&cluster.as_user(1, &ready)?, 0, &["condition met"])?;
 
-    // The certificate of a node is no server, and renews no other node.
+    // The certificate of a node is not accepted as a server, and renews only its own node.
     let (pem, key) = (text(&files.join("n1.pem")), text(&files.join("n1.key")));
     let as_server = Command::new("openssl")
         .args([
@@ -357,12 +340,12 @@ fn a_node_joins_renews_its_certificate_and_is_revoked() -> Result<()> {
         .output()?;
     ensure!(!as_server.status.success(), "{}", output_text(&as_server));
     let refused = cluster.as_node(&pem, &key, "nodes/n2/certificate", &json!({"request": ""}))?;
-    check(&refused, 0, &["only the agent of n2", "403"])?;
+    check_output(&refused, 0, &["only the agent of n2", "403"])?;
     let refused = cluster.as_node(&pem, &key, "nodes/n1/jointoken", &json!({"validSeconds": 60}))?;
-    check(&refused, 0, &["required group: hactl:admin", "403"])?;
+    check_output(&refused, 0, &["required group: hactl:admin", "403"])?;
 
     // The agent replaces a certificate that has used two thirds of its lifetime, and keeps running.
-    check(&cluster.pki(&["issue", "node", NODE, "--valid", "140s"])?, 0, &["valid until"])?;
+    check_output(&cluster.pki(&["issue", "node", NODE, "--valid", "140s"])?, 0, &["valid until"])?;
     let present = serial(Path::new(&cluster.pki_file("n1.pem")))?;
     for extension in ["key", "pem"] {
         let next = files.join("next");
@@ -374,17 +357,21 @@ fn a_node_joins_renews_its_certificate_and_is_revoked() -> Result<()> {
     })?;
     let renewed = serial(&files.join("n1.pem"))?;
     let shown = cluster.as_user(0, &["get", "node", NODE, "-o", "jsonpath={.status.state}"])?;
-    check(&shown, 0, &["Online"])?;
-    check(&cluster.etcdctl_with(&pem, &key, &["get", "/hactl/default/v1/alive/n1"])?, 0, &["/alive/n1"])?;
+    check_output(&shown, 0, &["Online"])?;
+    check_output(
+        &cluster.etcdctl_with(&pem, &key, &["get", "/hactl/default/v1/alive/n1"])?,
+        0,
+        &["/alive/n1"],
+    )?;
     let stolen = cluster.directory.join("stolen.pem");
     fs::copy(&pem, &stolen)?;
 
     // Revocation includes the certificates that controllers issued. They renew no more, and etcd refuses them.
-    check(&cluster.as_root(&["node", "remove", NODE, "--yes"])?, 1, &["registration is active"])?;
+    check_output(&cluster.as_root(&["node", "remove", NODE, "--yes"])?, 1, &["registration is active"])?;
     agent.stop()?;
     let planned = cluster.pki(&["revoke", NODE, "--renewed", "--dry-run"])?;
-    check(&planned, 0, &[&renewed, &present])?;
-    check(&cluster.pki(&["revoke", NODE, "--renewed", "--yes"])?, 0, &["client-crl.pem written"])?;
+    check_output(&planned, 0, &[&renewed, &present])?;
+    check_output(&cluster.pki(&["revoke", NODE, "--renewed", "--yes"])?, 0, &["client-crl.pem written"])?;
     let stolen = text(&stolen);
     let body = json!({"request": ""});
     wait_until("the controller to refuse the revoked certificate", STEP_TIMEOUT, || {
@@ -394,28 +381,28 @@ fn a_node_joins_renews_its_certificate_and_is_revoked() -> Result<()> {
     })?;
     let refused = cluster.etcdctl_with(&stolen, &key, &["get", "/hactl/default/v1/alive/n1"])?;
     ensure!(!refused.status.success(), "etcd accepts a revoked certificate: {}", output_text(&refused));
-    check(&cluster.etcdctl("controller-c1", &["get", "/hactl/default/v1/leader"])?, 0, &["leader"])?;
+    check_output(&cluster.etcdctl("controller-c1", &["get", "/hactl/default/v1/leader"])?, 0, &["leader"])?;
     let shown = cluster.pki(&["show", NODE])?;
-    check(&shown, 0, &["Revoked"])?;
+    check_output(&shown, 0, &["Revoked"])?;
     ensure!(!output_text(&shown).contains("Valid"), "{}", output_text(&shown));
 
     // The removal is refused while the node can run services, and is not repeated.
-    check(&cluster.as_root(&["node", "remove", NODE, "--yes"])?, 1, &["registration is active"])?;
+    check_output(&cluster.as_root(&["node", "remove", NODE, "--yes"])?, 1, &["registration is active"])?;
     wait_until("the node to be confirmed as powered off", STEP_TIMEOUT, || {
         let confirmed = cluster.as_user(0, &["node", "confirm-fenced", NODE, "--yes"]);
         confirmed.is_ok_and(|output| output.status.success())
     })?;
     let planned = cluster.as_root(&["node", "remove", NODE, "--dry-run"])?;
-    check(&planned, 0, &["hactl delete node/n1", "etcdctl user delete n1"])?;
+    check_output(&planned, 0, &["hactl delete node/n1", "etcdctl user delete n1"])?;
     let removed = cluster.as_root(&["node", "remove", NODE, "--yes"])?;
-    check(
+    check_output(
         &removed,
         0,
         &["hactl delete node/n1", "etcdctl user delete n1", "etcdctl role delete hactl-default-node-n1"],
     )?;
-    check(&cluster.as_root(&["node", "remove", NODE, "--yes"])?, 0, &["do not exist"])?;
+    check_output(&cluster.as_root(&["node", "remove", NODE, "--yes"])?, 0, &["do not exist"])?;
     let users = cluster.etcdctl("root", &["user", "list"])?;
-    check(&users, 0, &["controller-c1"])?;
+    check_output(&users, 0, &["controller-c1"])?;
     ensure!(!output_text(&users).lines().any(|line| line == NODE), "{}", output_text(&users));
     fs::remove_dir_all(&cluster.directory)?;
     Ok(())

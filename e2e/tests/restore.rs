@@ -2,13 +2,12 @@
 //! runs twice.
 
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use ha_api_types::cluster::OnEtcdLoss;
 use ha_e2e::binaries;
-use ha_e2e::command::run;
+use ha_e2e::command::{run, text};
 use ha_e2e::etcd::Etcdctl;
 use ha_e2e::machine::Role;
 use ha_e2e::plan::Plan;
@@ -116,8 +115,4 @@ fn member_restore_flags(scenario: &Scenario, member: &str) -> Result<Vec<String>
     ];
     let pairs = command.windows(2).filter(|pair| known.contains(&pair[0].as_str()));
     Ok(pairs.flatten().cloned().collect())
-}
-
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
 }
