@@ -285,8 +285,8 @@ struct CapacityShortage {
     capacity: Quantity,
 }
 
-/// Reports the amounts that a unit lacks on a node. An amount that only members already on the node request is no
-/// shortage for the members that join them.
+/// Reports the amounts that a unit lacks on a node. An amount that only members already on the node request does not
+/// count for the members that join them.
 fn report_shortages(
     query: &PlacementQuery<'_>,
     node_name: &NodeName,

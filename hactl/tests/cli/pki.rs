@@ -103,7 +103,7 @@ fn certificates_are_issued_renewed_and_revoked() {
     assert_eq!(shown(directory, "ada")[0]["groups"], serde_json::json!(["hactl:viewer"]));
     pki(directory, &["renew", "api-c1"]).expect_stdout_parts(0, &["api-c1.pem renewed"]);
     assert_eq!(shown(directory, "api-c1")[0]["addresses"], server["addresses"]);
-    pki(directory, &["renew", "nobody"]).expect_stderr(1, "certificate nobody not found");
+    pki(directory, &["renew", "missing"]).expect_stderr(1, "certificate missing not found");
 
     // Only the certificate that was replaced is revoked, then also the present one.
     pki(directory, &["revoke", "ada"]).expect_stderr(2, "confirmation required");

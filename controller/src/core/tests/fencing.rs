@@ -112,7 +112,7 @@ fn without_a_possible_proof_a_silent_node_is_unknown_with_a_reason() {
     assert!(matches!(proof, Some(Proof::Silence { waited_ms }) if waited_ms >= wait_ms), "{proof:?}");
 }
 
-/// R5.3: a heartbeat key that is deleted, such as by the expiry of its etcd lease, is no sign of a failure.
+/// R5.3: a heartbeat key that is deleted, such as by the expiry of its etcd lease, does not show a failure.
 #[test]
 fn a_deleted_heartbeat_counts_only_as_silence() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
