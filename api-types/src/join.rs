@@ -5,7 +5,7 @@
 use crate::id::NodeName;
 use crate::names::{MAX_NODE_NAME_LENGTH, invalid_reason};
 use crate::time::Timestamp;
-use crate::token::TokenHash;
+use crate::token::{TokenHash, parse_digits};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -94,15 +94,7 @@ impl FromStr for JoinToken {
 
 /// Parses 64 lower-case hexadecimal digits.
 fn bytes(digits: &str) -> Option<[u8; 32]> {
-    let is_digit = |digit: u8| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit);
-    if digits.len() != 64 || !digits.bytes().all(is_digit) {
-        return None;
-    }
-    let mut bytes = [0; 32];
-    for (byte, digits) in bytes.iter_mut().zip(digits.as_bytes().chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-    }
-    Some(bytes)
+    parse_digits(digits).filter(|_| !digits.bytes().any(|digit| digit.is_ascii_uppercase()))
 }
 
 /// Request of an administrator for a join token.

@@ -1,10 +1,10 @@
 //! The policy of a node: the services that its administrator allows there, whatever the API contains.
 
 use crate::driver::{DriverSpec, ExecDriver, LibvirtDriver, PodmanDriver, SystemdDriver};
+use crate::yaml;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::path::{Component, Path};
 
 /// Services that a node runs. The agent reads the policy from its configuration file; no request to the API changes it.
@@ -92,17 +92,13 @@ impl NodePolicy {
     /// # Errors
     /// Fails if the text is not a map, or has an unknown key or a value of the wrong type; the message names it.
     pub fn parse(text: &str) -> Result<NodePolicy, String> {
-        let fields: BTreeMap<String, Value> =
-            serde_yaml::from_str(text).map_err(|error| format!("not a map: {error}"))?;
-        if let Some(unknown) = fields.keys().find(|field| !FIELDS.contains(&field.as_str())) {
-            return Err(format!("unknown key `{unknown}`: use {}", FIELDS.join(", ")));
-        }
+        let fields = yaml::map_with_keys(text, &FIELDS)?;
         let directories = ["paths", "mounts"].into_iter().filter_map(|field| fields.get(field)?.as_array());
         let relative = |entry: &&Value| entry.as_str().is_some_and(|path| !path.starts_with('/'));
         if let Some(path) = directories.flatten().find(relative) {
             return Err(format!("{path} is not an absolute path"));
         }
-        serde_json::from_value(Value::Object(fields.into_iter().collect())).map_err(|error| error.to_string())
+        serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())
     }
 }
 

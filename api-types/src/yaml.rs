@@ -6,7 +6,7 @@ mod write;
 pub use node::Lines;
 pub use write::to_text;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Maximum size of a text in bytes, which is also the maximum size of a body in the API.
 pub const MAX_TEXT_BYTES: usize = 8 * 1024 * 1024;
@@ -75,6 +75,19 @@ pub fn documents(text: &str) -> Result<Vec<Document>, YamlError> {
             Document { value, lines }
         })
         .collect())
+}
+
+/// Reads the settings of an option that is a map in a configuration file.
+///
+/// # Errors
+/// Fails if the text is not a map, or has a key other than these; the message names it.
+pub fn map_with_keys(text: &str, keys: &[&str]) -> Result<Map<String, Value>, String> {
+    let map: Map<String, Value> =
+        serde_yaml::from_str(text).map_err(|error| format!("not a map: {error}"))?;
+    match map.keys().find(|key| !keys.contains(&key.as_str())) {
+        Some(unknown) => Err(format!("unknown key `{unknown}`: use {}", keys.join(", "))),
+        None => Ok(map),
+    }
 }
 
 /// Converts an error of the parser, and moves the line from its text to the field.

@@ -67,6 +67,7 @@ pub use hold::AskHold;
 pub use metrics::ApiMetrics;
 use metrics::WatchPermit;
 use observer::Observer;
+pub(crate) use read::spec_of;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

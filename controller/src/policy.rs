@@ -2,14 +2,15 @@
 //!
 //! The API cannot change the policy. It limits what a stolen certificate of an administrator reaches on this machine.
 
+use crate::api::spec_of;
 use ha_api_types::cluster::{ClusterSpec, SmtpSpec, WebhookSpec};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{FencePart, NodeSpec};
 use ha_api_types::problem::{Problem, element, member};
+use ha_api_types::yaml;
 use ipnet::IpNet;
 use serde::Deserialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -47,13 +48,9 @@ impl ControllerPolicy {
     /// # Errors
     /// Fails if the text is not a map, or has an unknown key or an invalid value; the message names it.
     pub fn parse(text: &str) -> Result<ControllerPolicy, String> {
-        let fields: BTreeMap<String, Value> =
-            serde_yaml::from_str(text).map_err(|error| format!("not a map: {error}"))?;
-        if let Some(unknown) = fields.keys().find(|field| !FIELDS.contains(&field.as_str())) {
-            return Err(format!("unknown key `{unknown}`: use {}", FIELDS.join(", ")));
-        }
-        let policy: ControllerPolicy = serde_json::from_value(Value::Object(fields.into_iter().collect()))
-            .map_err(|error| error.to_string())?;
+        let fields = yaml::map_with_keys(text, &FIELDS)?;
+        let policy: ControllerPolicy =
+            serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())?;
         if !policy.secrets_directory.is_absolute() {
             let path = policy.secrets_directory.display();
             return Err(format!("secretsDirectory {path} is not an absolute path"));
@@ -248,8 +245,8 @@ impl Limits {
     pub fn problems(&self, kind: Kind, stored: Option<&Value>, proposed: &Value) -> Vec<Problem> {
         let Some(policy) = &self.0 else { return Vec::new() };
         let find = |object: &Value| match kind {
-            Kind::Node => policy.problems_of_node(&spec(object)),
-            Kind::Cluster => policy.problems_of_cluster(&spec(object)),
+            Kind::Node => policy.problems_of_node(&spec_of(object)),
+            Kind::Cluster => policy.problems_of_cluster(&spec_of(object)),
             Kind::Resource | Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Operation => {
                 Vec::new()
             }
@@ -263,11 +260,6 @@ fn refused_host(host: &str) -> String {
     format!(
         "this controller does not send notifications to {host}: add it to policy.notificationAddresses there"
     )
-}
-
-/// Returns the spec of an object that validation has accepted.
-fn spec<T: serde::de::DeserializeOwned + Default>(object: &Value) -> T {
-    object.get("spec").cloned().and_then(|spec| serde_json::from_value(spec).ok()).unwrap_or_default()
 }
 
 impl ControllerPolicy {

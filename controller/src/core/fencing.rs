@@ -20,6 +20,7 @@ use ha_api_types::operation::OperationSpec;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Fence, FenceState, Leave, MachineComparison, Mode, NodeReport, Proof};
 use ha_store::{Guard, Transaction};
+use std::cell::LazyCell;
 
 /// One node, with the data that the fencing planner needs.
 pub(super) struct FencedNode<'a> {
@@ -51,7 +52,7 @@ pub(super) fn is_unchanged_since_request(spec: &OperationSpec, fence: &Fence) ->
 /// Plans the epochs of all nodes.
 pub fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
     let mut budget = limits::FencingBudget::of(input);
-    let unproven = service::nodes_with_unproven_arrival(input);
+    let unproven = LazyCell::new(|| service::nodes_with_unproven_arrival(input));
     for (name, node) in nodes {
         let cluster_view = input.cluster_view;
         if cluster_view.is_fence_unreadable(name) {

@@ -393,7 +393,7 @@ fn fence(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationRequest<'_
         )),
     };
     // The node is closed, but a service may have arrived there after the proof.
-    let needs_later_proof = service::nodes_with_unproven_arrival(input).contains(name);
+    let needs_later_proof = || service::nodes_with_unproven_arrival(input).contains(name);
     let outcome = match fence.value.state {
         FenceState::Open | FenceState::Fencing if !is_running && !node.has_device => {
             let message = format!(
@@ -414,7 +414,7 @@ fn fence(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationRequest<'_
             return;
         }
         FenceState::Fencing => switching_off(),
-        FenceState::Fenced | FenceState::Closed if needs_later_proof && node.has_device => switching_off(),
+        FenceState::Fenced | FenceState::Closed if node.has_device && needs_later_proof() => switching_off(),
         FenceState::Fenced | FenceState::Closed => {
             let proof_text = fence.value.proof.as_ref().map(Proof::sentence).unwrap_or_default();
             match (is_running, matches!(fence.value.proof, Some(Proof::Device { .. }))) {

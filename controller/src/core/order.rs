@@ -68,6 +68,18 @@ impl DependencyGraph {
         self.dependents.get(name).into_iter().flatten()
     }
 
+    /// Returns the dependents of a service, their dependents, and so on.
+    pub fn all_dependents(&self, name: &ResourceName) -> BTreeSet<&ResourceName> {
+        let mut found = BTreeSet::new();
+        let mut pending: Vec<&ResourceName> = self.dependents(name).collect();
+        while let Some(dependent) = pending.pop() {
+            if found.insert(dependent) {
+                pending.extend(self.dependents(dependent));
+            }
+        }
+        found
+    }
+
     /// Returns the effective priority of a service: the highest priority among the service and its dependents.
     pub fn priority(&self, name: &ResourceName, own_priority: i32) -> i32 {
         self.raised_priorities.get(name).copied().unwrap_or(own_priority)

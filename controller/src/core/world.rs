@@ -303,20 +303,23 @@ impl ClusterView {
         keys.iter().find_map(|key| self.unreadable.get_key_value(key))
     }
 
-    fn put(&mut self, entry: Entry, now: Mono) -> PlanRelevance {
-        let relevance = match self.keys.parse(&entry.key) {
-            None
-            | Some(
-                Key::Event(..)
+    /// Parses a key. Returns `None` for keys without significance for the leader's plan.
+    fn planned_key<'k>(&self, key: &'k str) -> Option<Key<'k>> {
+        let parsed = self.keys.parse(key)?;
+        let is_for_others = matches!(
+            parsed,
+            Key::Event(..)
                 | Key::LogRequest(..)
                 | Key::JoinToken(..)
                 | Key::IssuedCertificate(..)
-                | Key::LogAnswer(..),
-            ) => {
-                return PlanRelevance::Irrelevant;
-            }
-            Some(key) => self.apply_entry(&key, &entry, now),
-        };
+                | Key::LogAnswer(..)
+        );
+        (!is_for_others).then_some(parsed)
+    }
+
+    fn put(&mut self, entry: Entry, now: Mono) -> PlanRelevance {
+        let Some(key) = self.planned_key(&entry.key) else { return PlanRelevance::Irrelevant };
+        let relevance = self.apply_entry(&key, &entry, now);
         match self.entries.get_mut(&entry.key) {
             Some(known) => *known = entry,
             None => drop(self.entries.insert(entry.key.clone(), entry)),
@@ -501,20 +504,9 @@ impl ClusterView {
     fn remove(&mut self, key: &str) -> PlanRelevance {
         self.entries.remove(key);
         self.unreadable.remove(key);
-        match self.keys.parse(key) {
-            None
-            | Some(
-                Key::Event(..)
-                | Key::LogRequest(..)
-                | Key::JoinToken(..)
-                | Key::IssuedCertificate(..)
-                | Key::LogAnswer(..),
-            ) => PlanRelevance::Irrelevant,
-            Some(parsed) => {
-                self.remove_value(&parsed);
-                PlanRelevance::Relevant
-            }
-        }
+        let Some(parsed) = self.planned_key(key) else { return PlanRelevance::Irrelevant };
+        self.remove_value(&parsed);
+        PlanRelevance::Relevant
     }
 
     fn remove_value(&mut self, key: &Key<'_>) {

@@ -9,7 +9,6 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, ServiceReport};
 use ha_api_types::resource::ServiceState;
 use ha_scheduler::{Placement, Refusal, Verdict, View, best_common_node, place};
-use std::collections::BTreeSet;
 
 /// Returns the placement of the service according to the draft.
 pub(super) fn best_placement(
@@ -33,18 +32,21 @@ pub(super) fn best_placement(
 /// for its move and return after it. Without them, the reason for the move could be gone before the move begins, and
 /// they would stop and start again and again. Services with strict affinity to the service move with it.
 fn view_with_returning_dependents(planner: &Planner<'_>, service: &Service<'_>) -> Option<View> {
-    let returns = |name: &ResourceName| {
-        let facts = planner.view.services.get(name);
+    let services = &planner.view.services;
+    if services.get(service.name).is_none_or(|facts| facts.uses.is_empty()) {
+        return None;
+    }
+    let returns = |name: &&ResourceName| {
+        let facts = services.get(*name);
         facts.is_some_and(|facts| facts.is_desired && facts.uses.is_empty() && facts.node.is_some())
     };
-    let is_running = planner.view.services.get(service.name).is_some_and(|facts| !facts.uses.is_empty());
-    let mut dependents: BTreeSet<&ResourceName> = BTreeSet::new();
-    let mut pending = vec![service.name];
-    while let Some(name) = pending.pop().filter(|_| is_running) {
-        pending.extend(planner.order.dependents(name).filter(|dependent| dependents.insert(dependent)));
+    let mut dependents = planner.order.all_dependents(service.name);
+    dependents.retain(returns);
+    if dependents.is_empty() {
+        return None;
     }
     let companions = planner.view.rules.strict_affinity_partners(service.name);
-    dependents.retain(|name| returns(name) && !companions.contains(*name));
+    dependents.retain(|name| !companions.contains(*name));
     if dependents.is_empty() {
         return None;
     }
