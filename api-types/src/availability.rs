@@ -55,8 +55,8 @@ pub struct Span {
     #[serde(skip_serializing_if = "is_zero")]
     pub down_seconds: u32,
     /// Seconds in which the service was not requested Started.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub not_wanted_seconds: u32,
+    #[serde(rename = "notWantedSeconds", skip_serializing_if = "is_zero")]
+    pub not_desired_seconds: u32,
 }
 
 impl Availability {
@@ -106,7 +106,7 @@ impl Availability {
             let inside = (span.day + span.days).saturating_sub(span.day.max(first_day));
             let share = f64::from(inside) / f64::from(span.days.max(1));
             down += share * f64::from(span.down_seconds);
-            not_desired += share * f64::from(span.not_wanted_seconds);
+            not_desired += share * f64::from(span.not_desired_seconds);
         }
         Some((down, (now - begin) as f64 - not_desired))
     }
@@ -123,7 +123,7 @@ impl Availability {
             match self.standing {
                 AvailabilityState::Up => {}
                 AvailabilityState::Down => self.spans[span].down_seconds += seconds,
-                AvailabilityState::NotWanted => self.spans[span].not_wanted_seconds += seconds,
+                AvailabilityState::NotWanted => self.spans[span].not_desired_seconds += seconds,
             }
             at = next;
         }
@@ -150,7 +150,7 @@ impl Availability {
             match merged.last_mut() {
                 Some(last) if is_past && last.day == block && last.days == BLOCK_DAYS => {
                     last.down_seconds += span.down_seconds;
-                    last.not_wanted_seconds += span.not_wanted_seconds;
+                    last.not_desired_seconds += span.not_desired_seconds;
                 }
                 Some(_) | None if is_past => merged.push(Span { day: block, days: BLOCK_DAYS, ..span }),
                 Some(_) | None => merged.push(span),

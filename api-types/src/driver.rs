@@ -198,7 +198,7 @@ impl DriverSpec {
     }
 
     /// Returns `true` if the target of a live migration has to act after the cutover.
-    pub fn has_takeover(&self) -> bool {
+    pub fn has_arrival(&self) -> bool {
         match self.kind() {
             Some(DriverKind::Ocf | DriverKind::External) => self.can_migrate(),
             Some(
@@ -230,7 +230,7 @@ impl DriverSpec {
     /// Returns `true` if a copy that arrives in a live migration does not run before the target's permit to resume, in
     /// any boot of the target (FENCING, R8.15). An `exec` service is never gated, because the program on the source
     /// starts the service on the target.
-    pub fn is_gated(&self) -> bool {
+    pub fn waits_for_resume_permit(&self) -> bool {
         match self.kind() {
             Some(DriverKind::Libvirt) => self
                 .libvirt

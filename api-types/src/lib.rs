@@ -7,7 +7,7 @@
 //! - [`record`] contains the records of the fencing protocol, such as [`record::Fence`] and [`record::Assignment`].
 //! - [`keys::Keys`] formats and parses every key in etcd.
 //! - [`reason::Reason`] is the vocabulary of conditions, events and `hactl why`.
-//! - [`timing::wait_ms`] computes W, the time after which an unreachable node with an armed watchdog counts as fenced.
+//! - [`timing::fencing_delay_ms`] computes W, the time after which an unreachable node with an armed watchdog counts as fenced.
 //!
 //! Rule: this crate does no I/O, reads no clock and depends on no other crate of the project. A stored word that a
 //! build does not know must stay readable ([`lenient`], [`protocol`]).

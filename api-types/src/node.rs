@@ -9,7 +9,7 @@ use crate::object::{Object, Spec};
 use crate::quantity::Amounts;
 use crate::reason::Reason;
 use crate::record::{LastTermination, NodeReport, WatchdogObservation, WatchdogTest};
-use crate::time::{Seconds, Timestamp};
+use crate::time::{DecimalSeconds, Timestamp};
 use crate::timing::ActiveTiming;
 use crate::usage::Usage;
 use schemars::JsonSchema;
@@ -259,7 +259,7 @@ pub struct NodeStatus {
     /// Fencing delay of the node, in seconds: time after the last heartbeat at which fencing by watchdog is
     /// confirmed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub fencing_delay_seconds: Option<Seconds>,
+    pub fencing_delay_seconds: Option<DecimalSeconds>,
     /// Timing that is active on the node, as reported by its agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timing: Option<ActiveTiming>,
@@ -310,7 +310,7 @@ pub struct WatchdogStatus {
     /// Path of the device or socket.
     pub device: String,
     /// Watchdog timeout reported by the driver, in seconds.
-    pub timeout_seconds: Seconds,
+    pub timeout_seconds: DecimalSeconds,
     /// Whether the watchdog is recorded in etcd as armed.
     pub armed: bool,
     /// Whether the device is recorded in etcd as failed because it rejects renewals. Exclusive services move away
@@ -345,9 +345,9 @@ pub struct WatchdogTestStatus {
     /// Boot id of the next boot.
     pub next_boot_id: BootId,
     /// Watchdog timeout of the armed device, in seconds. The test does not apply to another timeout.
-    pub timeout_seconds: Seconds,
+    pub timeout_seconds: DecimalSeconds,
     /// Time for which the machine kept running after the last renewal, in seconds, recorded twice a second.
-    pub lasted_seconds: Seconds,
+    pub lasted_seconds: DecimalSeconds,
 }
 
 impl From<&WatchdogTest> for WatchdogTestStatus {
@@ -357,8 +357,8 @@ impl From<&WatchdogTest> for WatchdogTestStatus {
             at: test.at.clone(),
             boot_id: test.boot_id.clone(),
             next_boot_id: test.next_boot_id.clone(),
-            timeout_seconds: Seconds(test.timeout_ms),
-            lasted_seconds: Seconds(test.lasted_ms),
+            timeout_seconds: DecimalSeconds(test.timeout_ms),
+            lasted_seconds: DecimalSeconds(test.lasted_ms),
         }
     }
 }
@@ -378,10 +378,10 @@ pub struct WatchdogObservationStatus {
     pub pretimeout_seconds: Option<u32>,
     /// Minimum time left on the device at a renewal, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub min_margin_seconds: Option<Seconds>,
+    pub min_margin_seconds: Option<DecimalSeconds>,
     /// Maximum delay of the daemon's loop, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_delay_seconds: Option<Seconds>,
+    pub max_delay_seconds: Option<DecimalSeconds>,
     /// Whether the daemon runs with real-time priority.
     pub real_time: bool,
     /// Whether the daemon's memory is locked.
@@ -390,7 +390,7 @@ pub struct WatchdogObservationStatus {
 
 impl From<&WatchdogObservation> for WatchdogObservationStatus {
     fn from(observed: &WatchdogObservation) -> WatchdogObservationStatus {
-        let seconds = |ms: Option<u32>| ms.map(|ms| Seconds(u64::from(ms)));
+        let seconds = |ms: Option<u32>| ms.map(|ms| DecimalSeconds(u64::from(ms)));
         WatchdogObservationStatus {
             nowayout: observed.nowayout,
             min_timeout_seconds: observed.smallest_timeout_seconds,

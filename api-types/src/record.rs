@@ -12,7 +12,7 @@ mod machine_ids;
 mod node_report;
 mod notified;
 mod replacement;
-mod restored;
+mod restore_marker;
 mod service_report;
 mod tombstone;
 mod usage_report;
@@ -35,7 +35,9 @@ pub use node_report::{
 };
 pub use notified::{Notified, QueuedNotification, SentFacts};
 pub use replacement::{Replacement, ReplacementPhase, ReplacementReport};
-pub use restored::{REVISION_RAISE, Restored, keys_deleted_by_restore, quiet_period_ms, revision_raise};
+pub use restore_marker::{
+    MIN_REVISION_RAISE, RestoreMarker, keys_deleted_by_restore, quiet_period_ms, revision_raise,
+};
 pub use service_report::{FailureClass, Observed, Phase, ServiceReport};
 pub use tombstone::Tombstone;
 pub use usage_report::{ServiceUsage, UsageReport};

@@ -1,6 +1,6 @@
 //! Points in time for the pure cores, which get them as arguments and never read a clock.
 //!
-//! [`Mono`] is valid on one machine only, and is never stored or compared between machines. [`Timestamp`] is the wall clock
+//! [`MonotonicTime`] is valid on one machine only, and is never stored or compared between machines. [`Timestamp`] is the wall clock
 //! for operators; no decision depends on it.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -14,30 +14,30 @@ pub type Millis = u64;
 
 /// A duration that users read as a decimal number of seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Seconds(pub Millis);
+pub struct DecimalSeconds(pub Millis);
 
-impl Seconds {
+impl DecimalSeconds {
     /// Returns the duration in milliseconds.
     pub fn ms(self) -> Millis {
         self.0
     }
 }
 
-impl Serialize for Seconds {
+impl Serialize for DecimalSeconds {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_f64(self.0 as f64 / 1000.0)
     }
 }
 
-impl<'de> Deserialize<'de> for Seconds {
+impl<'de> Deserialize<'de> for DecimalSeconds {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the range first")]
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Seconds, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<DecimalSeconds, D::Error> {
         let seconds = f64::deserialize(deserializer)?;
-        Ok(Seconds((seconds * 1000.0).round().clamp(0.0, 1e12) as Millis))
+        Ok(DecimalSeconds((seconds * 1000.0).round().clamp(0.0, 1e12) as Millis))
     }
 }
 
-impl JsonSchema for Seconds {
+impl JsonSchema for DecimalSeconds {
     fn inline_schema() -> bool {
         true
     }
@@ -52,37 +52,37 @@ impl JsonSchema for Seconds {
 /// A point in time on a machine's own monotonic clock, in milliseconds since an arbitrary start.
 ///
 /// ```
-/// use ha_api_types::time::Mono;
+/// use ha_api_types::time::MonotonicTime;
 ///
-/// let heartbeat = Mono(10_000);
+/// let heartbeat = MonotonicTime(10_000);
 /// let deadline = heartbeat + 6_000;
 /// assert_eq!(deadline.since(heartbeat), 6_000);
 /// // No result is negative.
 /// assert_eq!(heartbeat.since(deadline), 0);
-/// assert_eq!(heartbeat - 60_000, Mono(0));
+/// assert_eq!(heartbeat - 60_000, MonotonicTime(0));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Mono(pub Millis);
+pub struct MonotonicTime(pub Millis);
 
-impl Mono {
+impl MonotonicTime {
     /// Returns the time from `earlier` to this point; zero if `earlier` is later.
-    pub fn since(self, earlier: Mono) -> Millis {
+    pub fn since(self, earlier: MonotonicTime) -> Millis {
         self.0.saturating_sub(earlier.0)
     }
 }
 
-impl Add<Millis> for Mono {
-    type Output = Mono;
-    fn add(self, length: Millis) -> Mono {
-        Mono(self.0.saturating_add(length))
+impl Add<Millis> for MonotonicTime {
+    type Output = MonotonicTime;
+    fn add(self, duration_ms: Millis) -> MonotonicTime {
+        MonotonicTime(self.0.saturating_add(duration_ms))
     }
 }
 
-impl Sub<Millis> for Mono {
-    type Output = Mono;
-    fn sub(self, length: Millis) -> Mono {
-        Mono(self.0.saturating_sub(length))
+impl Sub<Millis> for MonotonicTime {
+    type Output = MonotonicTime;
+    fn sub(self, duration_ms: Millis) -> MonotonicTime {
+        MonotonicTime(self.0.saturating_sub(duration_ms))
     }
 }
 
@@ -104,9 +104,9 @@ impl Timestamp {
     }
 
     /// Converts milliseconds since 1970 to a timestamp with milliseconds, so that events of one second have an order.
-    pub fn precise(unix_ms: i128) -> Timestamp {
-        let whole = Timestamp::from_unix_ms(unix_ms);
-        let seconds = whole.0.strip_suffix('Z').unwrap_or(&whole.0);
+    pub fn from_unix_ms_precise(unix_ms: i128) -> Timestamp {
+        let whole_seconds = Timestamp::from_unix_ms(unix_ms);
+        let seconds = whole_seconds.0.strip_suffix('Z').unwrap_or(&whole_seconds.0);
         Timestamp(format!("{seconds}.{:03}Z", unix_ms.rem_euclid(1000)))
     }
 
@@ -126,14 +126,14 @@ impl fmt::Display for Timestamp {
 
 /// The current time, passed to a core with every input.
 ///
-/// `raw` is `CLOCK_MONOTONIC_RAW`, whose rate is never slewed and which stops while the machine is suspended. `boot` is
-/// `CLOCK_BOOTTIME`, which includes suspends. A deadline for fencing counts on both, and the earlier one applies.
+/// The rate of `CLOCK_MONOTONIC_RAW` is never slewed, and it stops while the machine is suspended. `CLOCK_BOOTTIME` includes
+/// suspends. A deadline for fencing counts on both, and the earlier one applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     /// `CLOCK_MONOTONIC_RAW` in milliseconds, rounded down.
-    pub raw: Mono,
+    pub monotonic_raw: MonotonicTime,
     /// `CLOCK_BOOTTIME` in milliseconds, rounded down.
-    pub boot: Mono,
+    pub boottime: MonotonicTime,
     /// Wall clock in milliseconds since 1970; informational only.
     pub wall_unix_ms: i128,
 }
@@ -145,8 +145,8 @@ impl Now {
     }
 
     /// Returns the wall-clock time with millisecond precision, for an event.
-    pub fn moment(&self) -> Timestamp {
-        Timestamp::precise(self.wall_unix_ms)
+    pub fn precise_timestamp(&self) -> Timestamp {
+        Timestamp::from_unix_ms_precise(self.wall_unix_ms)
     }
 }
 
@@ -158,9 +158,9 @@ mod tests {
     fn timestamps_parse_with_and_without_milliseconds() {
         let check = |unix_ms: i128, whole: &str, precise: &str| {
             assert_eq!(Timestamp::from_unix_ms(unix_ms).0, whole);
-            assert_eq!(Timestamp::precise(unix_ms).0, precise);
+            assert_eq!(Timestamp::from_unix_ms_precise(unix_ms).0, precise);
             let seconds = i64::try_from(unix_ms.div_euclid(1000)).ok();
-            assert_eq!(Timestamp::precise(unix_ms).unix_seconds(), seconds);
+            assert_eq!(Timestamp::from_unix_ms_precise(unix_ms).unix_seconds(), seconds);
         };
         check(1_767_225_600_007, "2026-01-01T00:00:00Z", "2026-01-01T00:00:00.007Z");
         check(-1, "1969-12-31T23:59:59Z", "1969-12-31T23:59:59.999Z");

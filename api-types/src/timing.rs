@@ -5,7 +5,7 @@
 //! by `ρ`.
 //!
 //! In that time the node reaches D (`Th (1 + ρ)` on the observer's clock), and the device's last period ends
-//! (`Tw' = Tw (1 + ρw) + δw`). Then the machine resets, and its last writes drain (`δio`). See [`wait_ms`] for the
+//! (`Tw' = Tw (1 + ρw) + δw`). Then the machine resets, and its last writes drain (`δio`). See [`fencing_delay_ms`] for the
 //! three inequalities.
 //!
 //! All times are integer milliseconds, and all rates are parts per million. Every division rounds up, which is the safe
@@ -19,9 +19,9 @@ pub use failover::{
     ATTEMPT_MS, ATTEMPTS, FailoverParts, StoreTimes, UNANSWERED_REQUEST_MS, failover_bound_ms, failover_parts,
 };
 pub use problems::problems;
-pub use wait::{WaitParts, wait_ms, wait_parts, watchdog_worst_ms};
+pub use wait::{WaitParts, fencing_delay_ms, wait_parts, watchdog_worst_ms};
 
-use crate::time::{Millis, Seconds};
+use crate::time::{DecimalSeconds, Millis};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
@@ -221,48 +221,48 @@ impl JsonSchema for Percent {
 #[serde(rename_all = "camelCase", default)]
 pub struct ActiveTiming {
     /// Heartbeat interval (Ki), in seconds.
-    pub heartbeat_interval_seconds: Seconds,
+    pub heartbeat_interval_seconds: DecimalSeconds,
     /// Heartbeat lifetime (Th), in seconds.
-    pub heartbeat_valid_seconds: Seconds,
+    pub heartbeat_valid_seconds: DecimalSeconds,
     /// Self-fence margin (Ts), in seconds.
-    pub stop_margin_seconds: Seconds,
+    pub stop_margin_seconds: DecimalSeconds,
     /// Requested watchdog timeout (Tw), in seconds. `status.watchdog` contains the timeout reported by the
     /// driver.
-    pub watchdog_timeout_seconds: Seconds,
+    pub watchdog_timeout_seconds: DecimalSeconds,
     /// Maximum rate error of the watchdog (ρw), in percent.
     pub watchdog_rate_error_percent: Percent,
     /// Maximum delay of a watchdog renewal or reset (δw), in seconds.
-    pub watchdog_lateness_seconds: Seconds,
+    pub watchdog_lateness_seconds: DecimalSeconds,
     /// Maximum difference between the clock rates of two machines (ρ), in percent.
     pub clock_rate_error_percent: Percent,
     /// Maximum time in which writes of a failed machine may still reach shared storage (δio), in seconds.
-    pub io_drain_seconds: Seconds,
+    pub io_drain_seconds: DecimalSeconds,
     /// Time to live of the leader's lease, in seconds.
-    pub leader_lease_seconds: Seconds,
+    pub leader_lease_seconds: DecimalSeconds,
     /// Time for which services of a node that shut down wait for its return, in seconds.
-    pub return_grace_seconds: Seconds,
+    pub return_grace_seconds: DecimalSeconds,
     /// Time for which services of a rebooting node wait for its return, and after which a node with a stopped agent is
     /// reported, in seconds.
-    pub freeze_timeout_seconds: Seconds,
+    pub freeze_timeout_seconds: DecimalSeconds,
     /// Time for which a shutdown waits for services to move away, in seconds. 0: indefinitely.
-    pub shutdown_timeout_seconds: Seconds,
+    pub shutdown_timeout_seconds: DecimalSeconds,
 }
 
 impl From<Timings> for ActiveTiming {
     fn from(timings: Timings) -> ActiveTiming {
         ActiveTiming {
-            heartbeat_interval_seconds: Seconds(timings.heartbeat_interval_ms),
-            heartbeat_valid_seconds: Seconds(timings.heartbeat_valid_ms),
-            stop_margin_seconds: Seconds(timings.stop_margin_ms),
-            watchdog_timeout_seconds: Seconds(timings.watchdog_timeout_ms),
+            heartbeat_interval_seconds: DecimalSeconds(timings.heartbeat_interval_ms),
+            heartbeat_valid_seconds: DecimalSeconds(timings.heartbeat_valid_ms),
+            stop_margin_seconds: DecimalSeconds(timings.stop_margin_ms),
+            watchdog_timeout_seconds: DecimalSeconds(timings.watchdog_timeout_ms),
             watchdog_rate_error_percent: Percent(timings.watchdog_rate_error_ppm),
-            watchdog_lateness_seconds: Seconds(timings.watchdog_lateness_ms),
+            watchdog_lateness_seconds: DecimalSeconds(timings.watchdog_lateness_ms),
             clock_rate_error_percent: Percent(timings.clock_rate_error_ppm),
-            io_drain_seconds: Seconds(timings.io_drain_ms),
-            leader_lease_seconds: Seconds(timings.leader_lease_ms),
-            return_grace_seconds: Seconds(timings.return_grace_ms),
-            freeze_timeout_seconds: Seconds(timings.freeze_timeout_ms),
-            shutdown_timeout_seconds: Seconds(timings.shutdown_timeout_ms),
+            io_drain_seconds: DecimalSeconds(timings.io_drain_ms),
+            leader_lease_seconds: DecimalSeconds(timings.leader_lease_ms),
+            return_grace_seconds: DecimalSeconds(timings.return_grace_ms),
+            freeze_timeout_seconds: DecimalSeconds(timings.freeze_timeout_ms),
+            shutdown_timeout_seconds: DecimalSeconds(timings.shutdown_timeout_ms),
         }
     }
 }

@@ -43,7 +43,7 @@ mod unverified;
 mod writes;
 
 pub use interface::{
-    CommitId, Config, Effect, FencerAction, FencerOutcome, FencerRun, HoldId, Input, RefreshId, RunId,
+    CommitId, Config, Effect, FencerAction, FencerOutcome, FencerRun, FullReadId, HoldId, Input, RunId,
 };
 
 use candidacy::{ElectionInputs, ElectionState};
@@ -54,9 +54,9 @@ use ha_api_types::id::{NodeName, Term};
 use ha_api_types::keys::Keys;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Proof;
-use ha_api_types::time::{Millis, Mono, Now};
+use ha_api_types::time::{Millis, MonotonicTime, Now};
 use ha_store::Outcome;
-use ha_store::election::{Leadership, Membership, ReadTracker};
+use ha_store::election::{CandidateKey, Leadership, ReadTracker};
 use metric_event::MetricEvent;
 use notifications::deliveries::{Deliveries, NotificationResult};
 use plan::{OnApplied, Waiting};
@@ -117,12 +117,12 @@ pub struct Controller {
     next_uid: u64,
     next_event: u64,
     dirty: bool,
-    planned_at: Mono,
-    wake: Option<(Mono, &'static str)>,
+    planned_at: MonotonicTime,
+    wake: Option<(MonotonicTime, &'static str)>,
     /// Nodes whose heartbeats were in time at the last plan. `late_at` is the time at which the first of them becomes
     /// late, as last computed.
     timely_nodes: Vec<NodeName>,
-    late_at: Option<Mono>,
+    late_at: Option<MonotonicTime>,
     /// `true` if the last plan contained no action and no wait.
     is_idle: bool,
     /// Time since which each node has been overloaded or underloaded. A new leader starts with an empty map.
@@ -158,7 +158,7 @@ impl Controller {
             next_uid: 1,
             next_event: 1,
             dirty: false,
-            planned_at: Mono::default(),
+            planned_at: MonotonicTime::default(),
             wake: None,
             timely_nodes: Vec::new(),
             late_at: None,
@@ -180,14 +180,14 @@ impl Controller {
         self.now = now.clone();
         match input {
             Input::Synced { entries, revision, answers } => {
-                self.cluster_view.replace(entries, revision, now.raw);
+                self.cluster_view.replace(entries, revision, now.monotonic_raw);
                 self.count_observed_events();
                 self.read_tracker.complete(answers);
                 self.dirty = true;
                 self.update_election();
             }
             Input::Changed { changes, revision } => {
-                match self.cluster_view.apply(changes, revision, now.raw) {
+                match self.cluster_view.apply(changes, revision, now.monotonic_raw) {
                     PlanRelevance::Relevant => {
                         self.dirty = true;
                         self.update_election();
@@ -224,9 +224,9 @@ impl Controller {
             | Input::ElectionInputs(_)
             | Input::Shutdown => {}
         }
-        let due =
-            self.wake.is_some_and(|(at, _)| now.raw >= at) || now.raw >= self.planned_at + PLAN_INTERVAL_MS;
-        if self.writes.release_finished(&self.cluster_view, &self.read_tracker, now.raw)
+        let due = self.wake.is_some_and(|(at, _)| now.monotonic_raw >= at)
+            || now.monotonic_raw >= self.planned_at + PLAN_INTERVAL_MS;
+        if self.writes.release_finished(&self.cluster_view, &self.read_tracker, now.monotonic_raw)
             || due
             || self.check_for_late_nodes()
         {
@@ -242,8 +242,8 @@ impl Controller {
         self.effects.pop_front()
     }
 
-    /// Returns the time on `now.raw` at which to send [`Input::Tick`], and the reason.
-    pub fn deadline(&self) -> Option<(Mono, &'static str)> {
+    /// Returns the time on `now.monotonic_raw` at which to send [`Input::Tick`], and the reason.
+    pub fn deadline(&self) -> Option<(MonotonicTime, &'static str)> {
         let planner = self.planning_leadership().is_some().then(|| {
             let must_plan = (self.planned_at + PLAN_INTERVAL_MS, "everything is checked again");
             let pause = self.writes.deadline().map(|at| (at, "a pause after a refused write ends"));
@@ -303,8 +303,13 @@ impl Controller {
         if !self.writes.contains(id) {
             return;
         }
-        let answered =
-            self.writes.handle_answer(id, outcome, &self.cluster_view, &mut self.read_tracker, self.now.raw);
+        let answered = self.writes.handle_answer(
+            id,
+            outcome,
+            &self.cluster_view,
+            &mut self.read_tracker,
+            self.now.monotonic_raw,
+        );
         match (outcome, answered.refused) {
             (Outcome::Applied(_), _) => self.refused = None,
             (_, Some(refused)) => self.refused = Some(refused),
@@ -335,7 +340,7 @@ impl Controller {
 
     fn handle_fencer_done(&mut self, id: RunId, outcome: FencerOutcome) {
         let Some(run) = self.runs.remove(&id) else { return };
-        let now = self.now.raw;
+        let now = self.now.monotonic_raw;
         self.dirty = true;
         let node = match run {
             DeviceRun::Switch(node, action) => {
@@ -378,7 +383,7 @@ impl Controller {
         self.report_duplicate();
         self.plan();
         if self.planning_leadership().is_some()
-            && self.reservation.advance(self.now.raw, &self.config.cluster)
+            && self.reservation.advance(self.now.monotonic_raw, &self.config.cluster)
         {
             self.dirty = true;
             self.plan();
@@ -391,7 +396,7 @@ impl Controller {
     /// Returns `true` if a node that was in time may have missed its heartbeats. If the last plan was idle, later
     /// heartbeats only postpone the next check.
     fn check_for_late_nodes(&mut self) -> bool {
-        let now = self.now.raw;
+        let now = self.now.monotonic_raw;
         if self.late_at.is_none_or(|at| now < at) {
             return false;
         }
@@ -406,12 +411,12 @@ impl Controller {
 
     /// Returns leadership and membership if this process may plan. It must be leader, have the revision of its
     /// candidacy, and have a view with all writes of earlier leaders. Only an input changes this; time alone does not.
-    fn planning_leadership(&self) -> Option<(&Leadership, Membership)> {
+    fn planning_leadership(&self) -> Option<(&Leadership, CandidateKey)> {
         let leadership = self.election_state.leadership.as_ref()?;
-        let membership = self.election_state.membership?;
+        let candidate_key = self.election_state.candidate_key?;
         let may_plan =
             self.cluster_view.revision >= leadership.term().revision() && !self.election_state.is_ending;
-        may_plan.then_some((leadership, membership))
+        may_plan.then_some((leadership, candidate_key))
     }
 
     /// Makes a plan and sends it, if allowed and if an input has changed the view.
@@ -419,11 +424,11 @@ impl Controller {
         if !self.dirty {
             return;
         }
-        let Some((leadership, membership)) = self.planning_leadership() else { return };
+        let Some((leadership, candidate_key)) = self.planning_leadership() else { return };
         let leadership = leadership.clone();
         self.plans += 1;
         self.dirty = false;
-        self.planned_at = self.now.raw;
+        self.planned_at = self.now.monotonic_raw;
         self.deliveries.remove_recorded(&self.cluster_view);
         let busy = self.writes.subjects_in_flight();
         let pending_uses = self.writes.pending_uses();
@@ -433,7 +438,7 @@ impl Controller {
             now: &self.now,
             term: leadership.term(),
             config: &self.config,
-            membership,
+            candidate_key,
             commits: &self.election_state.commits,
             devices: &self.devices,
             probes: &self.probes,
@@ -451,7 +456,7 @@ impl Controller {
             .into_iter()
             .map(|(node, above)| {
                 let known = self.imbalances.get(&node).filter(|imbalance| imbalance.above == above);
-                let since = known.map_or(self.now.raw, |imbalance| imbalance.since);
+                let since = known.map_or(self.now.monotonic_raw, |imbalance| imbalance.since);
                 (node, Imbalance { above, since })
             })
             .collect();
@@ -460,14 +465,14 @@ impl Controller {
             &self.cluster_view,
             &self.election_state.commits,
             &self.timely_nodes,
-            self.now.raw,
+            self.now.monotonic_raw,
         );
         self.is_idle = plan.is_idle();
         if let Some(view) = plan.view.take() {
-            self.reservation.update_view(view, self.now.raw);
+            self.reservation.update_view(view, self.now.monotonic_raw);
         }
         let mut next = self.next_commit;
-        let sent = self.writes.send(&mut plan, &leadership, self.now.raw, || {
+        let sent = self.writes.send(&mut plan, &leadership, self.now.monotonic_raw, || {
             next += 1;
             CommitId(next - 1)
         });
@@ -496,7 +501,11 @@ impl Controller {
         self.begin_deliveries(&mut plan);
         self.waiting = plan.waiting;
         if plan.is_held_by_others
-            && candidates::is_older_controller_present(&self.cluster_view, self.now.raw, membership.joined)
+            && candidates::is_older_controller_present(
+                &self.cluster_view,
+                self.now.monotonic_raw,
+                candidate_key.joined,
+            )
         {
             self.request_yield_to_older();
         }

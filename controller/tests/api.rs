@@ -17,7 +17,7 @@ use futures::StreamExt;
 use ha_api_types::id::Revision;
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{keys_deleted_by_restore, revision_raise};
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use ha_controller::api::ApiOptions;
 use ha_controller::policy::{ControllerPolicy, Limits};
 use ha_store::{MemoryStore, Store};
@@ -412,8 +412,12 @@ async fn watch_from_before_restore_is_expired() {
     let mut running = api.watch(&format!("groups?watch=1&resourceVersion={version}")).await;
     for at_us in [1_767_225_600_000_000, 1_767_225_601_000_000] {
         let marker = (api.keys.restored(), b"{}".to_vec());
-        let restored =
-            backup.restored(Mono(0), revision_raise(at_us), &keys_deleted_by_restore(&api.keys), marker);
+        let restored = backup.restored(
+            MonotonicTime(0),
+            revision_raise(at_us),
+            &keys_deleted_by_restore(&api.keys),
+            marker,
+        );
         assert!(restored.revision() > seen, "no revision comes twice");
         api.store.replace(restored);
         let mut resumed = api.watch(&format!("groups?watch=1&resourceVersion={seen}")).await;

@@ -122,8 +122,8 @@ impl NodeLoss {
     /// Returns the limit from the last heartbeat to the permit, by the settings that the lost node reported.
     fn allowed_ms(self, report: &NodeReport) -> f64 {
         let allowed = match self {
-            NodeLoss::Power | NodeLoss::Network => report.wait_ms(),
-            NodeLoss::PowerAndLeader => report.wait_ms() + report.timings.leader_lease_ms,
+            NodeLoss::Power | NodeLoss::Network => report.fencing_delay_ms(),
+            NodeLoss::PowerAndLeader => report.fencing_delay_ms() + report.timings.leader_lease_ms,
             NodeLoss::NetworkWithFenceDevice => report.timings.heartbeat_valid_ms,
         };
         allowed as f64

@@ -69,7 +69,7 @@ use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::record::NotStopped;
 use ha_api_types::resource::ServiceDefinition;
-use ha_api_types::time::{Millis, Mono, Now};
+use ha_api_types::time::{Millis, MonotonicTime, Now};
 use ha_api_types::timing::Timings;
 use ha_store::Change;
 use heartbeat::Lease;
@@ -158,16 +158,16 @@ pub struct AgentCore {
     /// State of the requests to hold, which controllers receive while heartbeats do not commit.
     hold: Hold,
     /// Time since which heartbeats do not commit; `None` while they commit.
-    heartbeats_failing_since: Option<Mono>,
+    heartbeats_failing_since: Option<MonotonicTime>,
     /// Cause of the last failure of each kind of write, as logged; removed once such a write was applied.
     failed_writes: BTreeMap<String, String>,
     /// The highest etcd revision that this process has seen.
     highest_revision: Revision,
     has_read_own_keys: bool,
-    read_retry_at: Option<Mono>,
+    read_retry_at: Option<MonotonicTime>,
     not_stopped: Vec<NotStopped>,
     shutdown: Option<Shutdown>,
-    shutdown_at: Option<Mono>,
+    shutdown_at: Option<MonotonicTime>,
     restart_ready: bool,
     /// `true` once the agent has logged that it cannot exit without etcd.
     exit_delay_logged: bool,
@@ -186,7 +186,7 @@ pub struct AgentCore {
     all_dirty: bool,
     /// Clock reading of the newest input whose consequences are not computed yet; `None` if there is none.
     pending_follow_up: Option<Now>,
-    last_input_at: Mono,
+    last_input_at: MonotonicTime,
 }
 
 impl AgentCore {
@@ -236,7 +236,7 @@ impl AgentCore {
             dirty_services: BTreeSet::new(),
             all_dirty: true,
             pending_follow_up: None,
-            last_input_at: Mono::default(),
+            last_input_at: MonotonicTime::default(),
         };
         // Services named by the journal may run here. They must be killed in time even if etcd is never reached.
         core.seed_services();
@@ -249,19 +249,19 @@ impl AgentCore {
 
     /// Applies one input to the state. The resulting effects are returned by [`AgentCore::poll_effect`].
     pub fn handle(&mut self, now: &Now, input: Input) {
-        let is_due = |core: &AgentCore| core.deadline().is_some_and(|(at, _)| now.raw >= at);
+        let is_due = |core: &AgentCore| core.deadline().is_some_and(|(at, _)| now.monotonic_raw >= at);
         if let Input::Changed { changes, revision: _ } = &input
             && self.view.only_refreshes_candidates(changes)
             && !is_due(self)
         {
             // A controller rewrites its candidate key at its restart; a version without `refresh/<id>` rewrites it
             // every Ki. While no step is due, a rewritten key has no consequence.
-            self.last_input_at = now.raw;
+            self.last_input_at = now.monotonic_raw;
             self.view.on_changed(changes);
             return;
         }
         let follows = !matches!(input, Input::Measured { .. }) || is_due(self);
-        self.last_input_at = now.raw;
+        self.last_input_at = now.monotonic_raw;
         if matches!(self.session, Session::Ended) {
             return;
         }
@@ -324,7 +324,7 @@ impl AgentCore {
 
     /// Returns when to call [`AgentCore::handle`] with [`Input::Tick`], on `CLOCK_MONOTONIC_RAW`, and why. The caller
     /// must first take all effects.
-    pub fn deadline(&self) -> Option<(Mono, &'static str)> {
+    pub fn deadline(&self) -> Option<(MonotonicTime, &'static str)> {
         if matches!(self.session, Session::Ended) {
             return None;
         }

@@ -18,7 +18,7 @@ use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, LogFailure, Observed};
 use ha_api_types::resource::{ServiceDefinition, TimeoutsSpec};
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 
 pub use crate::core::{DriverEvent, DriverFailure, Sample};
 pub use log::{LogQuery, LogTail};
@@ -81,7 +81,7 @@ pub trait Driver: Send + Sync {
     /// Takes over the copy from the source. Called on the target of a live migration, once the copy on the source has
     /// ended.
     ///
-    /// Called only if the service's driver takes over ([`ha_api_types::driver::DriverSpec::has_takeover`]). The caller
+    /// Called only if the service's driver takes over ([`ha_api_types::driver::DriverSpec::has_arrival`]). The caller
     /// then probes whether the service runs here.
     fn arrive<'a>(
         &'a self,
@@ -125,7 +125,7 @@ pub trait Driver: Send + Sync {
         service: &'a ServiceDefinition,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(async {
-            if service.driver.is_gated() {
+            if service.driver.waits_for_resume_permit() {
                 return Ok(());
             }
             Err(DriverFailure {
@@ -170,7 +170,11 @@ pub trait Driver: Send + Sync {
 
     /// Returns the resource usage of the service on this node at the current time `at`. `None` if the usage cannot be
     /// measured; the service's requests count instead.
-    fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>>;
+    fn measure<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        at: MonotonicTime,
+    ) -> BoxFuture<'a, Option<Sample>>;
 
     /// Returns the last lines of the service's log on this node, even after the service has ended.
     ///

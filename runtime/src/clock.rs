@@ -1,6 +1,6 @@
 //! The only place that reads the machine's clocks, whose values the cores receive as `Now`.
 
-use ha_api_types::time::{Millis, Mono, Now};
+use ha_api_types::time::{Millis, MonotonicTime, Now};
 use nix::time::{ClockId, clock_gettime};
 use std::io;
 
@@ -37,8 +37,8 @@ impl Clock for SystemClock {
     fn now(&self) -> Now {
         let () = self.verified;
         Now {
-            raw: Mono(read_ms(ClockId::CLOCK_MONOTONIC_RAW)),
-            boot: Mono(read_ms(ClockId::CLOCK_BOOTTIME)),
+            monotonic_raw: MonotonicTime(read_ms(ClockId::CLOCK_MONOTONIC_RAW)),
+            boottime: MonotonicTime(read_ms(ClockId::CLOCK_BOOTTIME)),
             wall_unix_ms: wall_unix_ms(),
         }
     }
@@ -70,8 +70,8 @@ mod tests {
         let clock = SystemClock::new().unwrap();
         let first = clock.now();
         let second = clock.now();
-        assert!(second.raw >= first.raw && second.boot >= first.boot);
-        assert!(first.boot.0 > 0);
+        assert!(second.monotonic_raw >= first.monotonic_raw && second.boottime >= first.boottime);
+        assert!(first.boottime.0 > 0);
         let before = std::time::SystemTime::now();
         let wall = clock.now().wall_unix_ms;
         let after = std::time::SystemTime::now();

@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use futures::{FutureExt, Stream, StreamExt};
-use ha_api_types::time::{Mono, Now};
+use ha_api_types::time::{MonotonicTime, Now};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub trait Core {
     fn poll_effect(&mut self) -> Option<Self::Effect>;
 
     /// Returns the time (of `Now::raw`) at which the core must be called again, and the reason.
-    fn deadline(&self) -> Option<(Mono, &'static str)>;
+    fn deadline(&self) -> Option<(MonotonicTime, &'static str)>;
 
     /// Returns the input for a deadline that has passed.
     fn deadline_input() -> Self::Input;
@@ -73,10 +73,10 @@ pub async fn drive<C: Core>(
 }
 
 /// Waits for the deadline by the given clock. Never returns without a deadline.
-async fn wait_until(clock: &dyn Clock, due: Option<(Mono, &'static str)>) {
+async fn wait_until(clock: &dyn Clock, due: Option<(MonotonicTime, &'static str)>) {
     let Some((at, why)) = due else { return std::future::pending().await };
     loop {
-        let wait_ms = at.since(clock.now().raw);
+        let wait_ms = at.since(clock.now().monotonic_raw);
         if wait_ms == 0 {
             tracing::trace!(why, "due");
             return;
@@ -132,7 +132,7 @@ mod tests {
     /// A core that echoes each number, and then requests to be called again after as many milliseconds.
     #[derive(Default)]
     struct Echo {
-        due: Option<Mono>,
+        due: Option<MonotonicTime>,
         effects: std::collections::VecDeque<String>,
     }
 
@@ -148,10 +148,13 @@ mod tests {
             match input {
                 Input::Number(number) => {
                     self.effects.push_back(format!("number {number}"));
-                    self.due = Some(now.raw + number);
+                    self.due = Some(now.monotonic_raw + number);
                 }
                 Input::Due => {
-                    assert!(self.due.take().is_some_and(|due| due <= now.raw), "called before the deadline");
+                    assert!(
+                        self.due.take().is_some_and(|due| due <= now.monotonic_raw),
+                        "called before the deadline"
+                    );
                     self.effects.push_back("due".to_owned());
                 }
             }
@@ -159,7 +162,7 @@ mod tests {
         fn poll_effect(&mut self) -> Option<String> {
             self.effects.pop_front()
         }
-        fn deadline(&self) -> Option<(Mono, &'static str)> {
+        fn deadline(&self) -> Option<(MonotonicTime, &'static str)> {
             self.due.map(|due| (due, "to echo"))
         }
         fn deadline_input() -> Input {

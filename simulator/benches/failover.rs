@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout, reason = "a program that prints figures")]
 
 use ha_api_types::timing::{
-    Profile, StoreTimes, Timings, UNANSWERED_REQUEST_MS, WatchdogBounds, failover_bound_ms, wait_ms,
+    Profile, StoreTimes, Timings, UNANSWERED_REQUEST_MS, WatchdogBounds, failover_bound_ms, fencing_delay_ms,
 };
 use ha_simulator::random::Random;
 use ha_simulator::scenario::Scenario;
@@ -94,7 +94,7 @@ fn print_line(name: &str, profile: Profile, failovers: &[Failover], from_leader:
         "{name:<13} {lost_node:<9} {:>9} {:>6.1} {:>8.2} {beyond_bound:>6} {:>8.2} {beyond_one_lost:>6} \
          {median_permit:>8.2}{worst_permit:>8.2} {median_run:>8.2}{worst_runs:>8.2}",
         selected.len(),
-        seconds(wait_ms(&timings, &watchdog)),
+        seconds(fencing_delay_ms(&timings, &watchdog)),
         seconds(bound_ms),
         seconds(one_lost_ms),
     );

@@ -1,7 +1,7 @@
 //! The clocks of a simulated machine. Each machine's clocks have a separate rate. The raw clock stops while the machine
 //! is suspended.
 
-use ha_api_types::time::{Millis, Mono, Now};
+use ha_api_types::time::{Millis, MonotonicTime, Now};
 
 /// The clocks of one machine, which advance with virtual time.
 #[derive(Clone, Debug)]
@@ -65,14 +65,14 @@ impl Clock {
         let mut advanced = self.clone();
         advanced.advance_to(now);
         Now {
-            raw: Mono(to_ms(advanced.raw_ns)),
-            boot: Mono(to_ms(advanced.boot_ns)),
+            monotonic_raw: MonotonicTime(to_ms(advanced.raw_ns)),
+            boottime: MonotonicTime(to_ms(advanced.boot_ns)),
             wall_unix_ms: self.wall_ms + i128::from(now),
         }
     }
 
     /// Returns the virtual time at which the raw clock will show `raw` if its rate does not change; at least `now`.
-    pub fn time_of_raw(&self, now: Millis, raw: Mono) -> Millis {
+    pub fn time_of_raw(&self, now: Millis, raw: MonotonicTime) -> Millis {
         let mut advanced = self.clone();
         advanced.advance_to(now);
         let target_ns = u128::from(raw.0) * 1_000_000;
@@ -101,14 +101,14 @@ mod tests {
         clock.set_suspended(5_000, true);
         clock.set_suspended(15_000, false);
         let now = clock.read(20_000);
-        assert_eq!((now.raw, now.boot), (Mono(11_000), Mono(21_000)));
+        assert_eq!((now.monotonic_raw, now.boottime), (MonotonicTime(11_000), MonotonicTime(21_000)));
     }
 
     #[test]
     fn fast_clock_fires_timers_early() {
         let mut clock = Clock::new(0, 0);
         clock.set_rate(0, 1.01);
-        assert_eq!(clock.time_of_raw(0, Mono(10_100)), 10_000);
-        assert_eq!(clock.read(10_000).raw, Mono(10_100));
+        assert_eq!(clock.time_of_raw(0, MonotonicTime(10_100)), 10_000);
+        assert_eq!(clock.read(10_000).monotonic_raw, MonotonicTime(10_100));
     }
 }

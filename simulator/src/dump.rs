@@ -9,7 +9,7 @@ use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::node::NodeState;
 use ha_api_types::record::{FenceState, NodeReport, WatchdogKind};
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use ha_api_types::view::{Explanation, StateDump, StoredKey};
 use ha_controller::core::world::ClusterView as Stored;
 use ha_store::{Entry, LeaseId};
@@ -35,7 +35,7 @@ pub struct Dump {
     /// Node on which each controller is simulated, by the id of the controller.
     controllers: BTreeMap<String, String>,
     /// Time since the last heartbeat of each node, where it is known.
-    silent_ms: BTreeMap<NodeName, Millis>,
+    heartbeat_age_ms: BTreeMap<NodeName, Millis>,
 }
 
 impl Dump {
@@ -48,13 +48,15 @@ impl Dump {
         let ids = simulated_ids(&keys, &dump.keys);
         let mut controllers = Vec::new();
         let mut entries = Vec::new();
-        let mut silent_ms = BTreeMap::new();
+        let mut heartbeat_age_ms = BTreeMap::new();
         for stored in dump.keys {
             let key = format!("{}{}", keys.root(), stored.key);
             match keys.parse(&key) {
                 Some(Key::Candidate(id)) => controllers.push(id.to_owned()),
                 Some(Key::Alive(node)) => {
-                    silent_ms.extend(stored.silent_ms.map(|silent_ms| (node.clone(), silent_ms)));
+                    heartbeat_age_ms.extend(
+                        stored.heartbeat_age_ms.map(|heartbeat_age_ms| (node.clone(), heartbeat_age_ms)),
+                    );
                 }
                 Some(_) => {}
                 None => return Err(format!("{}: this version does not know the key", stored.key)),
@@ -62,7 +64,7 @@ impl Dump {
             entries.push(translated_entry(key, stored, &ids));
         }
         let mut stored = Stored::new(keys);
-        stored.replace(entries.clone(), dump.revision, Mono(0));
+        stored.replace(entries.clone(), dump.revision, MonotonicTime(0));
         if stored.nodes.is_empty() {
             return Err("contains no node".to_owned());
         }
@@ -73,7 +75,7 @@ impl Dump {
             revision: dump.revision,
             wall_ms,
             controllers: BTreeMap::new(),
-            silent_ms,
+            heartbeat_age_ms,
         };
         dump.controllers = dump.place_controllers(controllers);
         dump.entries = entries.into_iter().filter_map(|entry| dump.initial_entry(entry)).collect();
@@ -189,7 +191,8 @@ impl Dump {
         let interval_ms =
             stored.node_reports.get(node).map(|report| report.value.timings.heartbeat_interval_ms);
         let max_silence_ms = interval_ms.unwrap_or_default() * MISSED_HEARTBEATS;
-        if self.silent_ms.get(node).is_some_and(|silent_ms| *silent_ms > max_silence_ms) {
+        if self.heartbeat_age_ms.get(node).is_some_and(|heartbeat_age_ms| *heartbeat_age_ms > max_silence_ms)
+        {
             return false;
         }
         let state = stored.node_statuses.get(node).map_or(NodeState::Unknown, |status| status.value.state);

@@ -9,7 +9,7 @@ use ha_api_types::operation::OperationPhase;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FenceState, Mode, Proof};
 use ha_api_types::resource::{RequestedState, ServiceState};
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use ha_api_types::view::Explanation;
 use ha_controller::core::explain::explain;
 use ha_controller::core::world::ClusterView as Stored;
@@ -94,7 +94,7 @@ impl Vocabulary {
     /// Collects the words in `changes`, and in the explanation of every service that the changes affect.
     pub(crate) fn record_changes(&mut self, changes: &[Change], revision: Revision) {
         let keys = self.keys.clone();
-        self.stored.apply(changes.to_vec(), revision, Mono(0));
+        self.stored.apply(changes.to_vec(), revision, MonotonicTime(0));
         for change in changes {
             let Change::Put(entry) = change else { continue };
             match keys.parse(&entry.key) {

@@ -4,24 +4,24 @@
 //! proves that this process can commit. The leader key has a lease; its create revision is the term. FENCING, sections
 //! 2 and 9.
 
+mod candidate_key;
 mod commits;
 mod leadership;
-mod membership;
 mod read_tracker;
 #[cfg(test)]
 mod tests;
 
 pub use commits::CommitGaps;
-pub use leadership::{ElectionView, Leadership, Membership};
-pub use read_tracker::{ReadTracker, RefreshId};
+pub use leadership::{CandidateKey, ElectionView, Leadership};
+pub use read_tracker::{FullReadId, ReadTracker};
 
 use crate::transaction::{Guard, LeaseId, Outcome, Transaction};
+use candidate_key::CandidateState;
 use ha_api_types::id::{Revision, Term};
 use ha_api_types::keys::Keys;
 use ha_api_types::record::{Candidate, Leader};
-use ha_api_types::time::{Millis, Mono, Now};
+use ha_api_types::time::{Millis, MonotonicTime, Now};
 use leadership::leader_of;
-use membership::CandidateState;
 
 /// An action that the election requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,12 +71,12 @@ enum LeaderState {
     /// The outcome of the creation is unknown until this read is complete.
     Uncertain {
         lease: LeaseId,
-        reading: RefreshId,
+        reading: FullReadId,
     },
     Leading {
         lease: LeaseId,
         leadership: Leadership,
-        keep_due: Mono,
+        keep_due: MonotonicTime,
         keeping: bool,
     },
     /// The leader key is to be released, without an end of the process.
@@ -98,7 +98,7 @@ const YIELD_PAUSE_LEASES: u64 = 30;
 /// The election from the view of one controller.
 ///
 /// Guarantees: two processes do not hold a [`Leadership`] of the same term. Each key has at most one write in progress.
-/// A process whose candidate key was put by another process is not leader and has no [`Membership`]. Assumptions: views
+/// A process whose candidate key was put by another process is not leader and has no [`CandidateKey`]. Assumptions: views
 /// arrive in the order of their revisions.
 #[derive(Clone, Debug)]
 pub struct Election {
@@ -123,13 +123,13 @@ pub struct Election {
     shutting_down: bool,
     revoke: Vec<LeaseId>,
     /// Time before which no lease is requested again, after a failure.
-    retry_at: Mono,
+    retry_at: MonotonicTime,
     /// Time since which the view has had no leader key; `None` if it has one.
-    leaderless_since: Option<Mono>,
+    leaderless_since: Option<MonotonicTime>,
     /// Newest term that this process has released. A view may still contain its key for some time.
     released_term: Term,
     /// Time before which this process does not yield to an older candidate again.
-    yields_again_at: Mono,
+    yields_again_at: MonotonicTime,
 }
 
 impl Election {
@@ -147,17 +147,17 @@ impl Election {
             ttl_seconds: 5,
             view: ElectionView::default(),
             leader: None,
-            candidate_state: CandidateState::Unread { reading: RefreshId(1), own: None },
+            candidate_state: CandidateState::Unread { reading: FullReadId(1), own: None },
             refreshed: Revision(0),
             leader_state: LeaderState::Following,
             commits: CommitGaps::default(),
             is_predecessor_checked: false,
             shutting_down: false,
             revoke: Vec::new(),
-            retry_at: Mono::default(),
+            retry_at: MonotonicTime::default(),
             leaderless_since: None,
             released_term: Term::default(),
-            yields_again_at: Mono::default(),
+            yields_again_at: MonotonicTime::default(),
         }
     }
 
@@ -186,7 +186,7 @@ impl Election {
     }
 
     /// Returns this process's candidate key, once the key exists, and while no other value is seen in the key.
-    pub fn membership(&self) -> Option<Membership> {
+    pub fn candidate_key(&self) -> Option<CandidateKey> {
         self.candidate_state.own()
     }
 
@@ -219,10 +219,10 @@ impl Election {
     /// Releases the leader key for an older candidate, unless this process did so less than 30 leader leases ago
     /// (R9.29). Returns `true` if the key is released.
     pub fn yield_to_older(&mut self, now: &Now) -> bool {
-        if now.raw < self.yields_again_at || self.leadership().is_none() {
+        if now.monotonic_raw < self.yields_again_at || self.leadership().is_none() {
             return false;
         }
-        self.yields_again_at = now.raw + YIELD_PAUSE_LEASES * self.lease_ms();
+        self.yields_again_at = now.monotonic_raw + YIELD_PAUSE_LEASES * self.lease_ms();
         self.give_up_leadership();
         true
     }
@@ -246,10 +246,10 @@ impl Election {
         self.view = view;
         match (&self.view.leader, self.leaderless_since) {
             (Some(_), _) => self.leaderless_since = None,
-            (None, None) => self.leaderless_since = Some(now.raw),
+            (None, None) => self.leaderless_since = Some(now.monotonic_raw),
             (None, Some(_)) => {}
         }
-        self.observe_membership(now, read_tracker);
+        self.observe_candidate_key(now, read_tracker);
         match &self.leader_state {
             LeaderState::Leading { lease, leadership, .. } => {
                 let same = self
@@ -294,8 +294,12 @@ impl Election {
             return false;
         }
         let leadership = Leadership { key: self.keys.leader(), term };
-        self.leader_state =
-            LeaderState::Leading { lease: entry.lease, leadership, keep_due: now.raw, keeping: false };
+        self.leader_state = LeaderState::Leading {
+            lease: entry.lease,
+            leadership,
+            keep_due: now.monotonic_raw,
+            keeping: false,
+        };
         true
     }
 
@@ -308,7 +312,7 @@ impl Election {
         read_tracker: &mut ReadTracker,
     ) {
         if outcome.applied().is_some() {
-            self.commits.record_commit(now.raw);
+            self.commits.record_commit(now.monotonic_raw);
         }
         match kind {
             WriteKind::Candidate => self.on_candidate_committed(now, outcome, read_tracker),
@@ -328,7 +332,7 @@ impl Election {
             (LeaderState::Campaigning { lease }, Outcome::Applied(revision)) => LeaderState::Leading {
                 lease: *lease,
                 leadership: Leadership { key: self.keys.leader(), term: Term::created_at(*revision) },
-                keep_due: now.raw + self.keep_interval_ms(),
+                keep_due: now.monotonic_raw + self.keep_interval_ms(),
                 keeping: false,
             },
             (LeaderState::Campaigning { lease }, Outcome::Unknown(_)) => {
@@ -339,7 +343,7 @@ impl Election {
                 Outcome::Conflict(_) | Outcome::Refused(_) | Outcome::LeaseNotFound,
             ) => {
                 self.revoke.push(*lease);
-                self.retry_at = now.raw + 500;
+                self.retry_at = now.monotonic_raw + 500;
                 read_tracker.request();
                 LeaderState::Following
             }
@@ -357,7 +361,7 @@ impl Election {
             (LeaderState::Granting, Some(lease)) => self.leader_state = LeaderState::Granted { lease },
             (LeaderState::Granting, None) => {
                 self.leader_state = LeaderState::Following;
-                self.retry_at = now.raw + 500;
+                self.retry_at = now.monotonic_raw + 500;
             }
             (_, Some(lease)) => self.revoke.push(lease),
             (_, None) => {}
@@ -372,7 +376,7 @@ impl Election {
             && *lease == kept
         {
             *keeping = false;
-            *keep_due = now.raw + if alive { interval_ms } else { 500 };
+            *keep_due = now.monotonic_raw + if alive { interval_ms } else { 500 };
             if !alive {
                 read_tracker.request();
             }
@@ -389,7 +393,7 @@ impl Election {
 
     /// Returns the time at which this candidate may campaign while the view shows no leader: immediately, unless an
     /// older candidate has precedence (R9.28).
-    fn campaigns_at(&self) -> Mono {
+    fn campaigns_at(&self) -> MonotonicTime {
         let limit = self.leaderless_since.unwrap_or_default() + PATIENCE_LEASES * self.lease_ms();
         self.view.yields_until.map_or(self.retry_at, |until| until.min(limit).max(self.retry_at))
     }
@@ -402,15 +406,15 @@ impl Election {
         if self.shutting_down {
             return self.poll_shutdown();
         }
-        self.poll_membership(now).or_else(|| self.poll_leader(now))
+        self.poll_candidate_key(now).or_else(|| self.poll_leader(now))
     }
 
     fn poll_leader(&mut self, now: &Now) -> Option<Step> {
         match &mut self.leader_state {
             LeaderState::Following => {
                 if self.view.revision == Revision(0)
-                    || self.membership().is_none()
-                    || now.raw < self.campaigns_at()
+                    || self.candidate_key().is_none()
+                    || now.monotonic_raw < self.campaigns_at()
                 {
                     return None;
                 }
@@ -448,7 +452,7 @@ impl Election {
                 Some(Step::Commit(WriteKind::Leader, transaction))
             }
             LeaderState::Leading { lease, keep_due, keeping, .. } => {
-                if *keeping || now.raw < *keep_due {
+                if *keeping || now.monotonic_raw < *keep_due {
                     return None;
                 }
                 *keeping = true;
@@ -499,12 +503,12 @@ impl Election {
     }
 
     /// Returns the time at which [`Election::poll`] must be called again, and why.
-    pub fn deadline(&self) -> Option<(Mono, &'static str)> {
+    pub fn deadline(&self) -> Option<(MonotonicTime, &'static str)> {
         let leader = match &self.leader_state {
             LeaderState::Leading { keep_due, keeping: false, .. } => {
                 Some((*keep_due, "keep the leader lease alive"))
             }
-            LeaderState::Following if self.view.leader.is_none() && self.membership().is_some() => {
+            LeaderState::Following if self.view.leader.is_none() && self.candidate_key().is_some() => {
                 Some((self.campaigns_at(), "campaign again"))
             }
             LeaderState::Following
@@ -518,6 +522,6 @@ impl Election {
             | LeaderState::Resigning
             | LeaderState::Done => None,
         };
-        self.membership_deadline().into_iter().chain(leader).min()
+        self.candidate_key_deadline().into_iter().chain(leader).min()
     }
 }

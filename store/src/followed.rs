@@ -20,7 +20,7 @@ struct State {
     remedy: String,
     /// Id of the etcd cluster whose answers are accepted; 0 if none has answered yet.
     cluster: u64,
-    remembered: Option<String>,
+    recorded: Option<String>,
     /// Id of another etcd cluster that has answered, and whose incarnation must be read.
     unverified_cluster: Option<u64>,
     refused: Option<String>,
@@ -45,10 +45,10 @@ impl FollowedData {
     pub fn new(
         key: String,
         node: Option<NodeName>,
-        remembered: Option<String>,
+        recorded: Option<String>,
         remedy: String,
     ) -> FollowedData {
-        let state = State { key, node, remedy, remembered, ..State::default() };
+        let state = State { key, node, remedy, recorded, ..State::default() };
         FollowedData { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -122,20 +122,20 @@ impl FollowedData {
 
 impl State {
     fn verdict(&self, incarnation: Option<&Incarnation>) -> Verdict {
-        let remembered = self.remembered.as_deref();
-        match (incarnation, remembered) {
+        let recorded = self.recorded.as_deref();
+        match (incarnation, recorded) {
             (None, None) => Verdict::Follows(None),
-            (Some(found), _) if found.continues(remembered) => Verdict::Follows(Some(found.value.clone())),
+            (Some(found), _) if found.continues(recorded) => Verdict::Follows(Some(found.value.clone())),
             (Some(found), _) if self.node.as_ref().is_some_and(|node| found.is_followed_by(node)) => {
                 Verdict::AllowedByOperator(found.value.clone())
             }
-            (found, Some(remembered)) => {
+            (found, Some(recorded)) => {
                 let found =
                     found.map_or("no incarnation".to_owned(), |found| format!("incarnation {}", found.value));
                 let remedy = &self.remedy;
                 Verdict::Refused(format!(
                     "etcd contains different data ({found}) from the data that this process used before (incarnation \
-                     {remembered}): if this is the correct etcd, {remedy}"
+                     {recorded}): if this is the correct etcd, {remedy}"
                 ))
             }
             (Some(found), None) => Verdict::Follows(Some(found.value.clone())),
@@ -146,7 +146,7 @@ impl State {
         match verdict {
             Verdict::Follows(None) => self.refused = None,
             Verdict::Follows(Some(value)) | Verdict::AllowedByOperator(value) => {
-                self.remembered = Some(value.clone());
+                self.recorded = Some(value.clone());
                 self.refused = None;
             }
             Verdict::Refused(why) => self.refused = Some(why.clone()),
@@ -162,11 +162,11 @@ mod tests {
         Incarnation { value: value.to_owned(), ..Incarnation::default() }
     }
 
-    fn following(remembered: Option<&str>) -> FollowedData {
+    fn following(recorded: Option<&str>) -> FollowedData {
         FollowedData::new(
             "incarnation".to_owned(),
             Some("n1".into()),
-            remembered.map(str::to_owned),
+            recorded.map(str::to_owned),
             "do something".to_owned(),
         )
     }

@@ -7,7 +7,7 @@ use crate::transaction::{LeaseId, Outcome, Transaction};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use ha_api_types::id::Revision;
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -88,12 +88,12 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now(&self) -> Mono {
-        Mono(Millis::try_from(self.started.elapsed().as_millis()).unwrap_or(Millis::MAX))
+    fn now(&self) -> MonotonicTime {
+        MonotonicTime(Millis::try_from(self.started.elapsed().as_millis()).unwrap_or(Millis::MAX))
     }
 
     /// Runs an action at the current time, after the expiry of leases, and notifies the watches.
-    fn update<T>(&self, change: impl FnOnce(&mut MemoryState, Mono) -> T) -> T {
+    fn update<T>(&self, change: impl FnOnce(&mut MemoryState, MonotonicTime) -> T) -> T {
         let mut state = self.lock();
         let now = self.now();
         state.expire(now);

@@ -5,7 +5,7 @@ use crate::transaction::{
     Entry, Guard, LeaseId, MAX_OPERATIONS, MAX_REQUEST_BYTES, Outcome, Transaction, Write,
 };
 use ha_api_types::id::Revision;
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -38,7 +38,7 @@ const NO_SPACE_MESSAGE: &str = "mvcc: database space exceeded";
 #[derive(Clone, Debug)]
 struct Lease {
     ttl_ms: Millis,
-    expires: Mono,
+    expires: MonotonicTime,
 }
 
 impl Default for MemoryState {
@@ -63,7 +63,7 @@ impl MemoryState {
     pub fn with_entries(
         entries: impl IntoIterator<Item = Entry>,
         revision: Revision,
-        now: Mono,
+        now: MonotonicTime,
         ttl_seconds: i64,
     ) -> MemoryState {
         let mut state = MemoryState { revision, compacted: revision, ..MemoryState::default() };
@@ -282,7 +282,7 @@ impl MemoryState {
     #[must_use]
     pub fn restored(
         &self,
-        now: Mono,
+        now: MonotonicTime,
         raise: i64,
         forgotten: &[String],
         marker: (String, Vec<u8>),
@@ -303,7 +303,7 @@ impl MemoryState {
     }
 
     /// Grants a lease.
-    pub fn grant_lease(&mut self, now: Mono, ttl_seconds: i64) -> LeaseId {
+    pub fn grant_lease(&mut self, now: MonotonicTime, ttl_seconds: i64) -> LeaseId {
         let lease = self.next_lease;
         self.next_lease.0 += 1;
         let ttl_ms = u64::try_from(ttl_seconds).unwrap_or(0).max(1) * 1000;
@@ -312,7 +312,7 @@ impl MemoryState {
     }
 
     /// Extends a lease for another period.
-    pub fn keep_alive(&mut self, now: Mono, lease: LeaseId) -> Result<i64, StoreError> {
+    pub fn keep_alive(&mut self, now: MonotonicTime, lease: LeaseId) -> Result<i64, StoreError> {
         let granted_lease = self.leases.get_mut(&lease).ok_or(StoreError::LeaseNotFound)?;
         granted_lease.expires = now + granted_lease.ttl_ms;
         i64::try_from(granted_lease.ttl_ms / 1000).map_err(|_| StoreError::LeaseNotFound)
@@ -336,7 +336,7 @@ impl MemoryState {
     }
 
     /// Revokes the leases that have expired. Call this at or after [`MemoryState::next_expiry`].
-    pub fn expire(&mut self, now: Mono) {
+    pub fn expire(&mut self, now: MonotonicTime) {
         let expired_leases: Vec<LeaseId> =
             self.leases.iter().filter(|(_, lease)| lease.expires <= now).map(|(id, _)| *id).collect();
         for lease in expired_leases {
@@ -346,7 +346,7 @@ impl MemoryState {
     }
 
     /// Returns the time at which the next lease expires.
-    pub fn next_expiry(&self) -> Option<Mono> {
+    pub fn next_expiry(&self) -> Option<MonotonicTime> {
         self.leases.values().map(|lease| lease.expires).min()
     }
 }

@@ -15,10 +15,10 @@ use std::sync::Arc;
 /// ```compile_fail,E0308
 /// use ha_store::StoreError;
 /// use ha_store::memory_state::MemoryState;
-/// use ha_api_types::time::Mono;
+/// use ha_api_types::time::MonotonicTime;
 ///
 /// let (mut state, ttl_seconds) = (MemoryState::default(), 30_i64);
-/// let remaining: Result<i64, StoreError> = state.keep_alive(Mono(0), ttl_seconds);
+/// let remaining: Result<i64, StoreError> = state.keep_alive(MonotonicTime(0), ttl_seconds);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(pub i64);
@@ -44,8 +44,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Returns the entry as in a dump of the cluster whose keys begin with `root`. `silent_ms` is for heartbeats.
-    pub fn to_dump(&self, root: &str, silent_ms: Option<Millis>) -> StoredKey {
+    /// Returns the entry as in a dump of the cluster whose keys begin with `root`. `heartbeat_age_ms` is for heartbeats.
+    pub fn to_dump(&self, root: &str, heartbeat_age_ms: Option<Millis>) -> StoredKey {
         let value = serde_json::from_slice(&self.value)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&self.value).into_owned()));
         StoredKey {
@@ -54,7 +54,7 @@ impl Entry {
             created: self.create_revision,
             modified: self.mod_revision,
             leased: self.lease != LeaseId::NONE,
-            silent_ms,
+            heartbeat_age_ms,
         }
     }
 }

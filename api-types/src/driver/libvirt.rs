@@ -6,7 +6,7 @@ pub use definition::{DefinitionError, DomainDefinition, HostAccess, console_log,
 
 use crate::id::NodeName;
 use crate::quantity::Amounts;
-use crate::time::{Millis, Seconds};
+use crate::time::{DecimalSeconds, Millis};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
@@ -71,7 +71,7 @@ pub struct LibvirtMigration {
     /// Maximum pause for the last part of the memory, in seconds. Default: that of libvirt. The duration of the cutover
     /// is added.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_downtime_seconds: Option<Seconds>,
+    pub max_downtime_seconds: Option<DecimalSeconds>,
     /// `max_downtime_seconds` under its name and in its unit in etcd ([`crate::renamed`]).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
@@ -85,7 +85,7 @@ pub struct LibvirtMigration {
 impl LibvirtMigration {
     /// Returns the maximum pause for the last part of the memory, in milliseconds.
     pub fn max_downtime_ms(&self) -> Option<Millis> {
-        self.max_downtime_seconds.map(Seconds::ms).or(self.downtime_milliseconds)
+        self.max_downtime_seconds.map(DecimalSeconds::ms).or(self.downtime_milliseconds)
     }
 }
 

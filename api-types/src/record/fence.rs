@@ -51,13 +51,13 @@ pub struct Fence {
     pub off_revision: Option<Revision>,
     /// `true` if the leader closed the epoch because of missed heartbeats while services were active. `maxFencing` limits
     /// such closes, also those that a fence device then confirms.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub on_silence: bool,
+    #[serde(rename = "onSilence", skip_serializing_if = "std::ops::Not::not")]
+    pub on_missed_heartbeats: bool,
     /// For an epoch closed on silence: W of the node report that the close guards. Set only if the report was armed and
     /// its watchdog is accepted. The value is stored here because another registration may overwrite the report before
     /// W has passed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub armed_wait_ms: Option<Millis>,
+    #[serde(rename = "armedWaitMs", skip_serializing_if = "Option::is_none")]
+    pub armed_fencing_delay_ms: Option<Millis>,
     /// For an epoch closed while the node was under Hold: the terms in the node report that the close guards.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<HoldTerms>,

@@ -37,11 +37,11 @@ impl Incarnation {
 
     /// Returns `true` if a process that has stored the incarnation `remembered` may use the data of this incarnation. A
     /// process without a stored incarnation may use any data.
-    pub fn continues(&self, remembered: Option<&str>) -> bool {
-        remembered.is_none_or(|remembered| {
+    pub fn continues(&self, recorded: Option<&str>) -> bool {
+        recorded.is_none_or(|recorded| {
             self.continues_any
-                || self.value == remembered
-                || self.predecessors.iter().any(|known| known == remembered)
+                || self.value == recorded
+                || self.predecessors.iter().any(|known| known == recorded)
         })
     }
 
@@ -62,8 +62,8 @@ mod tests {
         let third = Incarnation::restored("c".to_owned(), Some(second.clone()));
         let foreign = Incarnation { value: "x".to_owned(), ..Incarnation::default() };
         let any = Incarnation::restored("d".to_owned(), None);
-        let check = |data: &Incarnation, remembered: Option<&str>, expected: bool| {
-            assert_eq!(data.continues(remembered), expected, "{data:?} {remembered:?}");
+        let check = |data: &Incarnation, recorded: Option<&str>, expected: bool| {
+            assert_eq!(data.continues(recorded), expected, "{data:?} {recorded:?}");
         };
         for data in [&first, &second, &third, &foreign, &any] {
             check(data, None, true);

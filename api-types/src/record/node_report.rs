@@ -8,7 +8,7 @@ use crate::protocol::Protocol;
 use crate::quantity::{Amounts, Quantity};
 use crate::reason::Reason;
 use crate::time::Millis;
-use crate::timing::{Timings, WatchdogBounds, wait_ms};
+use crate::timing::{Timings, WatchdogBounds, fencing_delay_ms};
 use serde::{Deserialize, Serialize};
 
 /// `report/<node>/node`, unleased, written by the node's agent together with the heartbeat from which it is valid.
@@ -93,8 +93,8 @@ impl NodeReport {
     }
 
     /// Returns W for this node in milliseconds, computed only from values that the node itself has committed.
-    pub fn wait_ms(&self) -> Millis {
-        wait_ms(&self.timings, &self.watchdog.bounds())
+    pub fn fencing_delay_ms(&self) -> Millis {
+        fencing_delay_ms(&self.timings, &self.watchdog.bounds())
     }
 }
 

@@ -135,14 +135,14 @@ mod tests {
     #[test]
     fn failover_bound_covers_simultaneous_leader_failure() {
         let calm = StoreTimes { commit_ms: 10, expiry_ms: 500, unanswered_ms: 0 };
-        for (profile, wait_ms) in
+        for (profile, fencing_delay_ms) in
             [(Profile::Fast, 7_100), (Profile::Default, 13_200), (Profile::Conservative, 39_400)]
         {
             let timings = Timings::of_profile(profile);
-            check_bound(timings, calm, false, wait_ms + 40);
-            check_bound(timings, calm, true, wait_ms + 40);
+            check_bound(timings, calm, false, fencing_delay_ms + 40);
+            check_bound(timings, calm, true, fencing_delay_ms + 40);
             let one_lost = StoreTimes { unanswered_ms: UNANSWERED_REQUEST_MS, ..calm };
-            check_bound(timings, one_lost, true, wait_ms + 3_040);
+            check_bound(timings, one_lost, true, fencing_delay_ms + 3_040);
         }
         // A lease longer than W delays the failover, but only if its leader died.
         let long_lease = Timings { leader_lease_ms: 20_000, ..Timings::default() };

@@ -94,17 +94,17 @@ pub fn wait_parts(timings: &Timings, watchdog: &WatchdogBounds) -> WaitParts {
 /// to a tenth of a second, and is the sum of [`wait_parts`], which contains the proof.
 ///
 /// ```
-/// use ha_api_types::timing::{Timings, WatchdogBounds, wait_ms};
+/// use ha_api_types::timing::{Timings, WatchdogBounds, fencing_delay_ms};
 ///
 /// let timings = Timings::default();
 /// let timeout_ms = timings.watchdog_timeout_ms;
 /// let sliding = WatchdogBounds { timeout_ms, sliding: true, descriptor_retained: true };
-/// assert_eq!(wait_ms(&timings, &sliding), 13_200);
+/// assert_eq!(fencing_delay_ms(&timings, &sliding), 13_200);
 /// // A device with a fixed timeout may run for another full period.
 /// let fixed = WatchdogBounds { sliding: false, ..sliding };
-/// assert_eq!(wait_ms(&timings, &fixed), 18_300);
+/// assert_eq!(fencing_delay_ms(&timings, &fixed), 18_300);
 /// ```
-pub fn wait_ms(timings: &Timings, watchdog: &WatchdogBounds) -> Millis {
+pub fn fencing_delay_ms(timings: &Timings, watchdog: &WatchdogBounds) -> Millis {
     wait_parts(timings, watchdog).total_ms()
 }
 
@@ -126,7 +126,7 @@ mod tests {
     fn check(profile: Profile, sliding: bool, descriptor_retained: bool, expected_wait_ms: Millis) {
         let timings = Timings::of_profile(profile);
         let bounds = bounds(&timings, sliding, descriptor_retained);
-        assert_eq!(wait_ms(&timings, &bounds), expected_wait_ms, "{profile:?} sliding {sliding}");
+        assert_eq!(fencing_delay_ms(&timings, &bounds), expected_wait_ms, "{profile:?} sliding {sliding}");
         assert_eq!(crate::timing::problems(&timings), Vec::new());
     }
 

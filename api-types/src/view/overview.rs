@@ -6,7 +6,7 @@ use crate::id::{Epoch, NodeName, Revision, Term};
 use crate::node::{NodeState, WatchdogStatus};
 use crate::reason::Reason;
 use crate::resource::ServiceState;
-use crate::time::{Seconds, Timestamp};
+use crate::time::{DecimalSeconds, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -118,7 +118,7 @@ pub struct ControllerOverview {
     /// Time since the answering controller last observed a refresh of the controller's key, in seconds. Absent if none
     /// was observed since the start of the answering controller.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub silent_seconds: Option<Seconds>,
+    pub silent_seconds: Option<DecimalSeconds>,
 }
 
 /// A node and its agent.
@@ -152,7 +152,7 @@ pub struct NodeOverview {
     /// Time since the answering controller last observed a heartbeat of the node, in seconds. Absent if none was
     /// observed since the start of the answering controller.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub silent_seconds: Option<Seconds>,
+    pub silent_seconds: Option<DecimalSeconds>,
     /// Time of the last heartbeat, with a precision of about a minute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<Timestamp>,

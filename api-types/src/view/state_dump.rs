@@ -1,7 +1,7 @@
 //! The stored state of a cluster as one document: `GET /apis/hactl.io/v1/state`, and `state.json` of a support dump.
 
 use crate::id::Revision;
-use crate::time::{Millis, Mono, Now, Timestamp};
+use crate::time::{Millis, MonotonicTime, Now, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -36,8 +36,8 @@ pub struct StoredKey {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub leased: bool,
     /// Time since the answering controller saw the key change, in milliseconds. Only for heartbeats; absent if unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub silent_ms: Option<Millis>,
+    #[serde(rename = "silentMs", skip_serializing_if = "Option::is_none")]
+    pub heartbeat_age_ms: Option<Millis>,
 }
 
 /// The next action of a core without an event.
@@ -52,7 +52,7 @@ pub struct NextDeadline {
 
 impl NextDeadline {
     /// Returns the action at a core's deadline; `None` if the core waits for events only.
-    pub fn of(deadline: Option<(Mono, &'static str)>, now: &Now) -> Option<NextDeadline> {
-        deadline.map(|(at, why)| NextDeadline { in_ms: at.since(now.raw), why })
+    pub fn of(deadline: Option<(MonotonicTime, &'static str)>, now: &Now) -> Option<NextDeadline> {
+        deadline.map(|(at, why)| NextDeadline { in_ms: at.since(now.monotonic_raw), why })
     }
 }

@@ -136,7 +136,7 @@ impl AuditLog {
         }
         for change in &changes {
             let line = Line {
-                time: Timestamp::precise(wall_unix_ms()),
+                time: Timestamp::from_unix_ms_precise(wall_unix_ms()),
                 user: user.map_or("", |user| &user.name),
                 groups: user.map_or(&[], |user| &user.groups),
                 source: source.map_or_else(String::new, |source| source.to_string()),

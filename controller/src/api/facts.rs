@@ -4,7 +4,7 @@ use super::ApiState;
 use super::error::ApiError;
 use crate::core::world::ClusterView;
 use ha_api_types::keys::Keys;
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use ha_store::Store;
 
 /// Returns the selectors of the keys on which answers of the API are based.
@@ -28,6 +28,6 @@ pub(crate) async fn cluster_view<S: Store>(state: &ApiState<S>) -> Result<Cluste
     let reading = state.store().list_all(&selectors).await?;
     let mut cluster_view = ClusterView::new(keys.clone());
     // Only the leader uses the times at which keys were seen; this view is used for one request.
-    cluster_view.replace(reading.entries, reading.revision, Mono(0));
+    cluster_view.replace(reading.entries, reading.revision, MonotonicTime(0));
     Ok(cluster_view)
 }

@@ -16,7 +16,7 @@ use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Leader;
 use ha_api_types::resource::ServiceState;
-use ha_api_types::time::{Millis, Seconds};
+use ha_api_types::time::{DecimalSeconds, Millis};
 use ha_api_types::view::{
     ControllerOverview, ControllerState, LeaderOverview, NodeOverview, Overview, StoreOverview,
 };
@@ -100,7 +100,7 @@ fn controllers<S>(
                 url: candidate.url,
                 version: candidate.version,
                 state: controller_state,
-                silent_seconds: unchanged_ms.map(Seconds),
+                silent_seconds: unchanged_ms.map(DecimalSeconds),
             }
         })
         .collect()
@@ -131,7 +131,10 @@ fn nodes<S>(state: &ApiState<S>, cluster_view: &ClusterView) -> Vec<NodeOverview
                     .get(name)
                     .is_some_and(|alive| fence.is_none_or(|fence| alive.value.epoch >= fence.epoch)),
                 watchdog: status.watchdog,
-                silent_seconds: state.observer().unchanged_ms(&cluster_view.keys.alive(name)).map(Seconds),
+                silent_seconds: state
+                    .observer()
+                    .unchanged_ms(&cluster_view.keys.alive(name))
+                    .map(DecimalSeconds),
                 last_seen: status.last_heartbeat_time,
                 services: status.services,
                 reason,

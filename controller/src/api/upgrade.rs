@@ -54,7 +54,7 @@ mod tests {
     use ha_api_types::id::{Epoch, Revision};
     use ha_api_types::keys::Keys;
     use ha_api_types::record::{Candidate, Fence, FenceState, NodeReport};
-    use ha_api_types::time::Mono;
+    use ha_api_types::time::MonotonicTime;
     use ha_store::Entry;
     use serde::Serialize;
 
@@ -86,7 +86,7 @@ mod tests {
                 entry(keys.node_report(&"n3".into()), &report),
             ];
             let mut cluster_view = ClusterView::new(keys.clone());
-            cluster_view.replace(entries, Revision(1), Mono(0));
+            cluster_view.replace(entries, Revision(1), MonotonicTime(0));
             cluster_view
         };
         let messages = |cluster_view: &ClusterView| {

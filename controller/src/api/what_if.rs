@@ -19,7 +19,7 @@ use ha_api_types::id::ResourceName;
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_api_types::renamed;
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use ha_api_types::view::{Plan, PlanRequest};
 use ha_store::{Change, Entry, LeaseId, Store};
 use serde_json::Value;
@@ -128,7 +128,7 @@ async fn compare<S: Store>(
     for (kind, name) in deleted {
         changes.push(Change::Delete { key: state.keys().spec(*kind, name), revision });
     }
-    after.apply(changes, revision, Mono(0));
+    after.apply(changes, revision, MonotonicTime(0));
     let mut plan = effects::planned_effects(&before, &after);
     if changed.iter().any(|(kind, _, _)| *kind == Kind::Operation) {
         plan.warnings

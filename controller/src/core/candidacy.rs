@@ -4,15 +4,15 @@
 //! The election reports its state to the planner ([`ElectionState`]). The planner sends the facts that only its view
 //! contains ([`ElectionInputs`]).
 
-use super::interface::{CommitId, Config, Effect, Input, RefreshId};
+use super::interface::{CommitId, Config, Effect, FullReadId, Input};
 use super::world::ClusterView;
 use ha_api_types::id::Revision;
 use ha_api_types::keys::Keys;
 use ha_api_types::protocol::Protocol;
 use ha_api_types::record::Candidate;
-use ha_api_types::time::{Millis, Mono, Now};
+use ha_api_types::time::{Millis, MonotonicTime, Now};
 use ha_store::election::{
-    CommitGaps, Election, ElectionView, Leadership, Membership, ReadTracker, Step, WriteKind,
+    CandidateKey, CommitGaps, Election, ElectionView, Leadership, ReadTracker, Step, WriteKind,
 };
 use ha_store::{Change, Entry};
 use std::collections::{BTreeMap, VecDeque};
@@ -26,7 +26,7 @@ pub struct ElectionState {
     /// Leadership, while it is not known to be lost.
     pub leadership: Option<Leadership>,
     /// This process's own candidate key; `None` while it is not committed.
-    pub membership: Option<Membership>,
+    pub candidate_key: Option<CandidateKey>,
     /// Times of this process's commits.
     pub commits: CommitGaps,
     /// Machine of another process that refreshes this controller's keys; `None` if there is no such process.
@@ -47,14 +47,14 @@ pub struct ElectionInputs {
     /// TTL of the next leader lease, in seconds.
     pub lease_seconds: i64,
     /// Time until which an older controller has precedence as leader (R9.28); `None` if none has.
-    pub yields_until: Option<Mono>,
+    pub yields_until: Option<MonotonicTime>,
     /// `true` if an older controller may act on the silence of a node, and this leader may not: the leader resigns if
     /// allowed (R9.29).
     pub yields_now: bool,
 }
 
 impl ElectionInputs {
-    pub(super) fn of(cluster_view: &ClusterView, yields_until: Option<Mono>) -> ElectionInputs {
+    pub(super) fn of(cluster_view: &ClusterView, yields_until: Option<MonotonicTime>) -> ElectionInputs {
         let timings = cluster_view.timings();
         ElectionInputs {
             interval_ms: cluster_view.commit_interval_ms(),
@@ -123,7 +123,7 @@ impl Candidacy {
         self.now = now.clone();
         match input {
             Input::Synced { entries, revision, answers } => {
-                self.read_tracker.complete(RefreshId(answers.0.saturating_sub(FIRST_ID)));
+                self.read_tracker.complete(FullReadId(answers.0.saturating_sub(FIRST_ID)));
                 if revision >= self.view.revision {
                     (self.view.leader, self.view.candidate, self.view.refresh) = (None, None, None);
                     for entry in entries {
@@ -180,8 +180,8 @@ impl Candidacy {
         self.effects.pop_front()
     }
 
-    /// Returns the time on `now.raw` at which to send [`Input::Tick`], and the reason.
-    pub fn deadline(&self) -> Option<(Mono, &'static str)> {
+    /// Returns the time on `now.monotonic_raw` at which to send [`Input::Tick`], and the reason.
+    pub fn deadline(&self) -> Option<(MonotonicTime, &'static str)> {
         if self.ended { None } else { self.election.deadline() }
     }
 
@@ -202,7 +202,7 @@ impl Candidacy {
         }
         let election_state = ElectionState {
             leadership: self.election.leadership().cloned(),
-            membership: self.election.membership(),
+            candidate_key: self.election.candidate_key(),
             commits: self.election.commits().clone(),
             duplicate: self.election.duplicate().map(str::to_owned),
             yields: self.yields,
@@ -216,7 +216,7 @@ impl Candidacy {
             self.ended = true;
             self.effects.push_back(Effect::Ended);
         } else if let Some(id) = self.read_tracker.begin() {
-            self.effects.push_back(Effect::Refresh { id: RefreshId(FIRST_ID + id.0) });
+            self.effects.push_back(Effect::Refresh { id: FullReadId(FIRST_ID + id.0) });
         }
     }
 

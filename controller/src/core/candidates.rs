@@ -13,20 +13,20 @@ use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FenceState, HoldTerms};
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use ha_store::{Guard, Transaction};
 
 impl Controller {
     /// Returns the time until which an older controller counts as present (R9.28). An older controller counts only if
     /// it may act on the silence of a node, and this controller may not.
-    pub(super) fn yields_until(&self) -> Option<Mono> {
-        let joined = self.election_state.membership?.joined;
+    pub(super) fn yields_until(&self) -> Option<MonotonicTime> {
+        let joined = self.election_state.candidate_key?.joined;
         let valid_ms = self.cluster_view.timings().heartbeat_valid_ms;
         let older_controllers_until = older_controllers(&self.cluster_view, joined)
             .into_iter()
             .map(|(_, refreshed)| refreshed.since + valid_ms);
         older_controllers_until
-            .filter(|older_controllers_until| *older_controllers_until > self.now.raw)
+            .filter(|older_controllers_until| *older_controllers_until > self.now.monotonic_raw)
             .max()
     }
 
@@ -88,14 +88,18 @@ fn candidates_known_to(cluster_view: &ClusterView, generation: Revision) -> impl
         .map(|(id, _)| id)
 }
 
-fn is_refreshed(cluster_view: &ClusterView, id: &str, now: Mono) -> bool {
+fn is_refreshed(cluster_view: &ClusterView, id: &str, now: MonotonicTime) -> bool {
     let valid_ms = cluster_view.timings().heartbeat_valid_ms;
     cluster_view.refreshed.get(id).is_some_and(|known| known.has_changed && now < known.since + valid_ms)
 }
 
 /// Returns `true` if an older controller is present that may act on the silence of a node, and a controller that joined
 /// at `joined` may not.
-pub(super) fn is_older_controller_present(cluster_view: &ClusterView, now: Mono, joined: Revision) -> bool {
+pub(super) fn is_older_controller_present(
+    cluster_view: &ClusterView,
+    now: MonotonicTime,
+    joined: Revision,
+) -> bool {
     older_controllers(cluster_view, joined).into_iter().any(|(id, _)| is_refreshed(cluster_view, id, now))
 }
 
@@ -109,8 +113,11 @@ pub(super) fn wait_for_older_controller(input: &PlanInput<'_>, name: &str, plan:
         hold_terms(fence, report).map_or(Revision::default(), |terms| terms.candidate_generation);
     let candidate_ids: Vec<&str> =
         candidates_known_to(cluster_view, generation).map(String::as_str).collect();
-    let present: Vec<&str> =
-        candidate_ids.iter().copied().filter(|id| is_refreshed(cluster_view, id, input.now.raw)).collect();
+    let present: Vec<&str> = candidate_ids
+        .iter()
+        .copied()
+        .filter(|id| is_refreshed(cluster_view, id, input.now.monotonic_raw))
+        .collect();
     let confirm_hint =
         format!("If you have confirmed that {name} is powered off, run hactl node confirm-fenced {name}");
     let message = if !present.is_empty() {
@@ -135,7 +142,7 @@ pub(super) fn wait_for_older_controller(input: &PlanInput<'_>, name: &str, plan:
     // The presence of an older controller can change without an input that causes a plan.
     plan.wake_at(
         input,
-        input.now.raw + OLDER_CHECK_INTERVAL_MS,
+        input.now.monotonic_raw + OLDER_CHECK_INTERVAL_MS,
         "an older controller may be available again",
     );
 }
@@ -155,7 +162,7 @@ pub(super) fn plan(input: &PlanInput<'_>, plan: &mut Plan) {
         };
         let since = input.commits.restart_time_of(refreshed.since, gap_ms).unwrap_or(refreshed.since);
         let due = since + retention_ms;
-        if input.now.raw < due {
+        if input.now.monotonic_raw < due {
             continue;
         }
         let message = format!("Deleted controller {id}: not refreshed for {} s", retention_ms / 1000);

@@ -57,14 +57,18 @@ pub fn node_deletion_refusal(
 /// Returns why a controller cannot be deleted now: its keys were refreshed less than Th ago, or were not watched for
 /// that long.
 ///
-/// `silent_ms` is the time without a refresh that this process has observed; `None` if unknown.
-pub fn controller_deletion_refusal(id: &str, silent_ms: Option<Millis>, valid_ms: Millis) -> Option<String> {
+/// `heartbeat_age_ms` is the time without a refresh that this process has observed; `None` if unknown.
+pub fn controller_deletion_refusal(
+    id: &str,
+    heartbeat_age_ms: Option<Millis>,
+    valid_ms: Millis,
+) -> Option<String> {
     let seconds = |ms: Millis| ms as f64 / 1000.0;
-    match silent_ms {
-        Some(silent_ms) if silent_ms >= valid_ms => None,
-        Some(silent_ms) => Some(format!(
+    match heartbeat_age_ms {
+        Some(heartbeat_age_ms) if heartbeat_age_ms >= valid_ms => None,
+        Some(heartbeat_age_ms) => Some(format!(
             "controller {id} is running: last seen {:.1} s ago. Stop it, wait {:.1} s, and try again",
-            seconds(silent_ms),
+            seconds(heartbeat_age_ms),
             seconds(valid_ms)
         )),
         None => Some(format!(
@@ -108,10 +112,13 @@ mod tests {
 
     #[test]
     fn a_controller_that_refreshes_its_key_is_not_deleted() {
-        let check = |silent_ms: Option<Millis>, expected: Option<&str>| {
-            let refused = controller_deletion_refusal("c1", silent_ms, 6_000);
+        let check = |heartbeat_age_ms: Option<Millis>, expected: Option<&str>| {
+            let refused = controller_deletion_refusal("c1", heartbeat_age_ms, 6_000);
             assert_eq!(refused.is_some(), expected.is_some(), "{refused:?}");
-            assert!(refused.unwrap_or_default().contains(expected.unwrap_or_default()), "{silent_ms:?}");
+            assert!(
+                refused.unwrap_or_default().contains(expected.unwrap_or_default()),
+                "{heartbeat_age_ms:?}"
+            );
         };
         check(Some(900), Some("last seen 0.9 s ago"));
         check(Some(5_999), Some("is running"));

@@ -209,7 +209,7 @@ fn plan_shutting_down(input: &PlanInput<'_>, subject: &FencedNode<'_>, leave: Le
 fn plan_restarting(input: &PlanInput<'_>, subject: &FencedNode<'_>, plan: &mut Plan) {
     let Some(report) = subject.report else { return };
     let alert_at = report.seen + input.cluster_view.timings().freeze_timeout_ms;
-    if input.now.raw < alert_at {
+    if input.now.monotonic_raw < alert_at {
         plan.wake_at(input, alert_at, "a restarting agent has been down for freezeTimeoutSeconds");
         return;
     }
@@ -244,8 +244,8 @@ fn close(
     on_applied: OnApplied,
     plan: &mut Plan,
 ) {
-    let on_silence = matches!(on_applied, OnApplied::ClosesOnSilence(_));
-    let (transaction, message) = closing_transaction(input, subject, fence, proof, on_silence);
+    let on_missed_heartbeats = matches!(on_applied, OnApplied::ClosesOnSilence(_));
+    let (transaction, message) = closing_transaction(input, subject, fence, proof, on_missed_heartbeats);
     let reason = proof.map_or(Reason::DeclaredDead, Proof::reason);
     let event_type = if matches!(proof, Some(Proof::CleanLeave { .. } | Proof::NewBoot { .. })) {
         EventType::Normal
@@ -262,7 +262,7 @@ pub(super) fn closing_transaction(
     subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,
     proof: Option<&Proof>,
-    on_silence: bool,
+    on_missed_heartbeats: bool,
 ) -> (Transaction, String) {
     let cluster_view = input.cluster_view;
     let name = subject.name;
@@ -277,8 +277,8 @@ pub(super) fn closing_transaction(
         proof: proof.cloned(),
         proof_revision: None,
         off_revision: None,
-        on_silence,
-        armed_wait_ms: subject.node.silence_fencing_delay.ok(),
+        on_missed_heartbeats,
+        armed_fencing_delay_ms: subject.node.missed_heartbeat_fencing_delay.ok(),
         hold: subject.report.and_then(|report| report.value.hold_terms()),
         device: None,
         switched_off: Vec::new(),
@@ -289,7 +289,7 @@ pub(super) fn closing_transaction(
         .put(cluster_view.keys.fence(name), Guard::Unchanged(fence.modified), stored(&closed))
         .guard(cluster_view.keys.node_report(name), guard_of(subject.report))
         .guard(cluster_view.keys.alive(name), guard_of(cluster_view.alive.get(name)))
-        .guard(cluster_view.keys.candidate(&input.config.id), Guard::Unchanged(input.membership.revision));
+        .guard(cluster_view.keys.candidate(&input.config.id), Guard::Unchanged(input.candidate_key.revision));
     (transaction, message)
 }
 

@@ -12,7 +12,7 @@ use ha_api_types::record::{
     WatchdogKind,
 };
 use ha_api_types::resource::{RequestedState, ServiceState};
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use ha_store::election::CommitGaps;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,15 +46,15 @@ pub struct NodeHealth {
     /// Health of the node.
     pub health: Health,
     /// `o`: time of the last observed heartbeat, on this process's clock.
-    pub observed: Mono,
+    pub observed: MonotonicTime,
     /// `o`, restarted after a gap in this process's own commits. A declaration counts from this time.
-    pub silent_since: Mono,
+    pub silent_since: MonotonicTime,
     /// `o + Th`: time from which the node is late without another heartbeat.
-    pub late_at: Mono,
+    pub late_at: MonotonicTime,
     /// Active services (FENCING, section 4): exclusive services that may run there under the current epoch.
     pub active: BTreeSet<ResourceName>,
     /// W in milliseconds if silence for W and an armed watchdog prove the node dead, otherwise the reason why not.
-    pub silence_fencing_delay: Result<Millis, Reason>,
+    pub missed_heartbeat_fencing_delay: Result<Millis, Reason>,
     /// `true` if the node asks other controllers for hold, but not this one, whose candidate key the node has not read.
     /// This process then draws no conclusion from the node's silence (FENCING, section 9).
     pub is_held_by_others: bool,
@@ -109,9 +109,9 @@ pub fn node_table(input: &PlanInput<'_>) -> NodeTable {
 
 /// Time of the last observed heartbeat, and the time until which it counts.
 struct HeartbeatTimes {
-    observed: Mono,
-    silent_since: Mono,
-    late_at: Mono,
+    observed: MonotonicTime,
+    silent_since: MonotonicTime,
+    late_at: MonotonicTime,
     /// The node was late before the last gap in this process's commits, after which `silent_since` begins again. No
     /// heartbeat has arrived since, so it remains late.
     was_late: bool,
@@ -121,7 +121,7 @@ fn heartbeat_times(
     cluster_view: &ClusterView,
     commits: &CommitGaps,
     name: &NodeName,
-    now: Mono,
+    now: MonotonicTime,
 ) -> HeartbeatTimes {
     let valid_ms = cluster_view.heartbeat_valid_ms(name);
     let observed = cluster_view.observations.get(name).map_or(now, |known| known.since);
@@ -136,8 +136,8 @@ pub fn first_late_at(
     cluster_view: &ClusterView,
     commits: &CommitGaps,
     names: &[NodeName],
-    now: Mono,
-) -> Option<Mono> {
+    now: MonotonicTime,
+) -> Option<MonotonicTime> {
     names.iter().map(|name| heartbeat_times(cluster_view, commits, name, now).late_at).min()
 }
 
@@ -146,20 +146,24 @@ fn node_health(input: &PlanInput<'_>, name: &NodeName, active: BTreeSet<Resource
     let fence = cluster_view.fences.get(name).map(|fence| &fence.value);
     let report = cluster_view.node_reports.get(name).map(|report| &report.value);
     let HeartbeatTimes { observed, silent_since, late_at, was_late } =
-        heartbeat_times(cluster_view, input.commits, name, input.now.raw);
+        heartbeat_times(cluster_view, input.commits, name, input.now.monotonic_raw);
     let spec = cluster_view.nodes.get(name).map(|node| &node.value.spec.fencing);
     let has_device = declared_devices(input, name).iter().any(|device| is_proving(input, name, device));
     let trust_watchdog_on_virtual_machine =
         spec.is_some_and(|fencing| fencing.trust_watchdog_on_virtual_machine);
     NodeHealth {
-        health: health(input, name, fence, report, was_late || input.now.raw >= late_at),
+        health: health(input, name, fence, report, was_late || input.now.monotonic_raw >= late_at),
         observed,
         silent_since,
         late_at,
         active,
-        silence_fencing_delay: silence_fencing_delay(input, name, trust_watchdog_on_virtual_machine),
+        missed_heartbeat_fencing_delay: missed_heartbeat_fencing_delay(
+            input,
+            name,
+            trust_watchdog_on_virtual_machine,
+        ),
         is_held_by_others: hold_terms(fence, report)
-            .is_some_and(|terms| !terms.include(input.membership.joined)),
+            .is_some_and(|terms| !terms.include(input.candidate_key.joined)),
         has_device,
         fenceable: match report {
             Some(_) if cluster_view.is_node_report_unreadable(name) => Err(Reason::Unreadable),
@@ -264,7 +268,7 @@ pub(super) fn hold_terms(fence: Option<&Fence>, report: Option<&NodeReport>) -> 
 ///
 /// The proof depends on the node's own report, which the close guards: armed, with a watchdog that is accepted. A
 /// virtual machine can be paused with its clock. No waiting time covers that, so the operator must allow it.
-fn silence_fencing_delay(
+fn missed_heartbeat_fencing_delay(
     input: &PlanInput<'_>,
     name: &NodeName,
     trust_watchdog_on_virtual_machine: bool,
@@ -276,7 +280,7 @@ fn silence_fencing_delay(
         && (report.modified > fence.modified || report.value.mode == Mode::Registering)
     {
         // The report was overwritten after the close; the fence keeps the waiting time that followed from it.
-        return fence.value.armed_wait_ms.ok_or(Reason::FencingUnavailable);
+        return fence.value.armed_fencing_delay_ms.ok_or(Reason::FencingUnavailable);
     }
     if cluster_view.is_node_report_unreadable(name) {
         return Err(Reason::Unreadable);
@@ -294,7 +298,7 @@ fn silence_fencing_delay(
     if report.value.sleep_protection == Some(SleepProtection::None) && !trust_watchdog_on_virtual_machine {
         return Err(Reason::SleepUnprotected);
     }
-    Ok(report.value.wait_ms())
+    Ok(report.value.fencing_delay_ms())
 }
 
 fn active_services(cluster_view: &ClusterView) -> BTreeMap<NodeName, BTreeSet<ResourceName>> {
@@ -323,7 +327,7 @@ fn active_services(cluster_view: &ClusterView) -> BTreeMap<NodeName, BTreeSet<Re
         let is_stop_ordered = matches!(action, Action::Stop { .. })
             && definition.exclusive
             && definition.driver.can_migrate()
-            && !definition.driver.is_gated();
+            && !definition.driver.waits_for_resume_permit();
         let has_answered = || {
             cluster_view.service_report(name, node).is_some_and(|report| {
                 report.value.action_uid.as_ref() == Some(action_uid) && report.value.epoch == *epoch

@@ -3,12 +3,12 @@
 use super::Controller;
 use ha_api_types::id::NodeName;
 use ha_api_types::record::{FenceState, HoldAnswer, HoldRequest, Leader};
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 
 impl Controller {
     /// Answers an agent. A grant counts as an observation of the node at this time.
     pub(super) fn answer_hold(&mut self, node: &NodeName, request: &HoldRequest) -> HoldAnswer {
-        let now = self.now.raw;
+        let now = self.now.monotonic_raw;
         if let Some(reason) = self.hold_refusal(node, request, now) {
             return HoldAnswer { granted: false, reason };
         }
@@ -20,7 +20,7 @@ impl Controller {
     /// Returns why this controller may not, or need not, grant hold to a node. The controller grants hold only if the
     /// request names it, and if it has read etcd since its start but cannot commit either. No declaration against the
     /// node may be committed or possibly committed.
-    fn hold_refusal(&self, node: &NodeName, request: &HoldRequest, now: Mono) -> Option<String> {
+    fn hold_refusal(&self, node: &NodeName, request: &HoldRequest, now: MonotonicTime) -> Option<String> {
         if request.candidate != self.config.id {
             return Some(format!(
                 "request is for controller {}, but this is {}: each controller needs its own URL",
@@ -33,7 +33,7 @@ impl Controller {
         if self.cluster_view.revision.is_zero() {
             return Some("this controller has not read etcd since it started".to_owned());
         }
-        if self.election_state.membership.is_none() {
+        if self.election_state.candidate_key.is_none() {
             return Some(format!(
                 "candidate key of {} belongs to another process, or is not written yet",
                 self.config.id

@@ -8,7 +8,7 @@ use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::node::FenceDevice;
 use ha_api_types::record::{HoldAnswer, HoldRequest};
 use ha_api_types::time::Millis;
-pub use ha_store::election::RefreshId;
+pub use ha_store::election::FullReadId;
 use ha_store::{Change, Entry, LeaseId, Outcome, StoreError, Transaction};
 
 /// Identifies a commit; assigned by the core in ascending order.
@@ -81,7 +81,7 @@ pub enum Input {
         /// etcd's revision of the read.
         revision: Revision,
         /// Newest [`Effect::Refresh`] that was requested before this read began; 0 if none was.
-        answers: RefreshId,
+        answers: FullReadId,
     },
     /// Changes since the view's revision, in order, complete up to `revision`.
     Changed {
@@ -158,7 +158,7 @@ pub enum Effect {
     /// Read all keys again, beginning after this effect; answered by [`Input::Synced`] with this id or a newer one.
     Refresh {
         /// Id of the request.
-        id: RefreshId,
+        id: FullReadId,
     },
     /// Grant a lease for leadership; answered by [`Input::LeaseGranted`].
     GrantLease {

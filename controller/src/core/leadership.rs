@@ -35,12 +35,12 @@ impl Controller {
 
     pub(super) fn begin_deliveries(&mut self, plan: &mut Plan) {
         let planned_deliveries = std::mem::take(&mut plan.deliveries);
-        let started = self.deliveries.begin(plan.unreported, planned_deliveries, self.now.raw);
+        let started = self.deliveries.begin(plan.unreported, planned_deliveries, self.now.monotonic_raw);
         self.effects.extend(started.into_iter().map(Effect::Deliver));
     }
 
     pub(super) fn handle_delivered(&mut self, id: DeliveryId, outcome: DeliveryOutcome) {
-        let Some(ended) = self.deliveries.record_end(id, outcome, self.now.raw) else { return };
+        let Some(ended) = self.deliveries.record_end(id, outcome, self.now.monotonic_raw) else { return };
         self.dirty = true;
         self.count(MetricEvent::Notification { target: ended.target, result: ended.result });
         if let Some(message) = ended.discard_message {
@@ -62,7 +62,7 @@ impl Controller {
             action_uid: None,
             operation: None,
             epoch: None,
-            at: self.now.moment(),
+            at: self.now.precise_timestamp(),
         };
         self.emit_event(event);
     }

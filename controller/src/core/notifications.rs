@@ -100,8 +100,8 @@ fn queue_notifications(
     }
     // Set until etcd shows that the changes were reported, regardless of the outcome of the write.
     plan.unreported = true;
-    let due_at = input.deliveries.unreported_since().unwrap_or(input.now.raw) + COLLECTION_MS;
-    if input.now.raw < due_at {
+    let due_at = input.deliveries.unreported_since().unwrap_or(input.now.monotonic_raw) + COLLECTION_MS;
+    if input.now.monotonic_raw < due_at {
         plan.wake_at(input, due_at, "the collection time of a notification has passed");
         return (Vec::new(), Vec::new());
     }
@@ -152,7 +152,7 @@ fn send(input: &PlanInput<'_>, targets: Vec<Target>, plan: &mut Plan) {
         });
         let Some(queued) = queued.filter(|_| !input.deliveries.is_busy(&key)) else { continue };
         let begins_at = input.deliveries.retry_at(&key, &queued.notification.id);
-        if begins_at.is_some_and(|at| input.now.raw < at) {
+        if begins_at.is_some_and(|at| input.now.monotonic_raw < at) {
             plan.wake_at(input, begins_at.unwrap_or_default(), "retry of a notification");
             continue;
         }

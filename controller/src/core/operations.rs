@@ -248,7 +248,7 @@ fn confirm_fenced(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationR
     }
     let valid_ms = cluster_view.heartbeat_valid_ms(name);
     let silent_at = node.silent_since + valid_ms;
-    if input.now.raw < silent_at {
+    if input.now.monotonic_raw < silent_at {
         let has_heartbeat_since =
             cluster_view.alive.contains_key(name) && node.observed > request.operation.seen;
         if has_heartbeat_since {
@@ -256,7 +256,7 @@ fn confirm_fenced(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationR
             write(input, request, &new_status(refused, Reason::NodeAlive, message), plan);
         } else {
             // A heartbeat alone causes no plan, so set a wake-up to check for it.
-            let check_at = (input.now.raw + HEARTBEAT_CHECK_MS).min(silent_at);
+            let check_at = (input.now.monotonic_raw + HEARTBEAT_CHECK_MS).min(silent_at);
             plan.wake_at(
                 input,
                 check_at,
@@ -268,7 +268,7 @@ fn confirm_fenced(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationR
         }
         return;
     }
-    if !input.commits.is_current(input.now.raw, valid_ms / 2) {
+    if !input.commits.is_current(input.now.monotonic_raw, valid_ms / 2) {
         let message = Reason::FailureDetectionReset.sentence();
         write(
             input,

@@ -5,7 +5,7 @@ use super::service::operation;
 use ha_api_types::id::ResourceName;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{ResourceStatus, ServiceState};
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use ha_scheduler::Rules;
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ fn pause_ms(failures: u32) -> Millis {
 }
 
 /// Returns the start and the length of a service's pause; `None` if its last move did not fail.
-pub(super) fn pause_of(input: &PlanInput<'_>, name: &ResourceName) -> Option<(Mono, Millis)> {
+pub(super) fn pause_of(input: &PlanInput<'_>, name: &ResourceName) -> Option<(MonotonicTime, Millis)> {
     let cluster_view = input.cluster_view;
     let failed = cluster_view.failed_moves.get(name)?;
     let status = cluster_view.resource_statuses.get(name)?;
@@ -24,7 +24,7 @@ pub(super) fn pause_of(input: &PlanInput<'_>, name: &ResourceName) -> Option<(Mo
 
 /// Returns the services that pause now. A service that moves together with an operator's move does not pause.
 pub(super) fn paused_services(input: &PlanInput<'_>, rules: &Rules) -> BTreeSet<ResourceName> {
-    let now = input.now.raw;
+    let now = input.now.monotonic_raw;
     let is_current = |name: &&ResourceName| {
         pause_of(input, name).is_some_and(|(since, duration_ms)| now < since + duration_ms)
     };

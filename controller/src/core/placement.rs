@@ -15,7 +15,7 @@ use ha_api_types::record::Mode;
 use ha_api_types::resource::{
     RequestedState, Resource, ResourceSpec, ResourceStatus, ServiceState, StorageMode, StorageSpec,
 };
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use ha_api_types::usage::Usage;
 use ha_scheduler::{NodeFacts, RuleConflict, RuleInput, Rules, ServiceFacts, Services, View};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub fn view(input: &PlanInput<'_>, nodes: &NodeTable) -> (View, Vec<RuleConflict>) {
     let cluster_view = input.cluster_view;
     let (rules, conflicts) = Rules::compile(&RuleInput {
-        nodes_may_join: nodes_incomplete_until(input).is_some_and(|until| input.now.raw < until),
+        nodes_may_join: nodes_incomplete_until(input).is_some_and(|until| input.now.monotonic_raw < until),
         known_short_of_nodes: rules_short_of_nodes(cluster_view),
         ..declarations(cluster_view)
     });
@@ -121,7 +121,7 @@ const NODES_INCOMPLETE_MS: Millis = 30_000;
 
 /// Returns the time, on this process's clock, until which the set of nodes counts as incomplete: `NODES_INCOMPLETE_MS`
 /// after the newest node appeared. Nodes that a user has edited do not count.
-pub fn nodes_incomplete_until(input: &PlanInput<'_>) -> Option<Mono> {
+pub fn nodes_incomplete_until(input: &PlanInput<'_>) -> Option<MonotonicTime> {
     let nodes = input.cluster_view.nodes.values();
     nodes.filter(|node| node.created == node.modified).map(|node| node.seen + NODES_INCOMPLETE_MS).max()
 }
@@ -199,7 +199,7 @@ fn is_being_vacated(cluster_view: &ClusterView, nodes: &NodeTable, name: &NodeNa
 /// driver the target needs a device, because its silence is no proof about the arriving service. `allowUngated` of the
 /// resource accepts that risk.
 pub fn may_move_live(driver: &DriverSpec, spec: &ResourceSpec, has_device: bool) -> bool {
-    driver.is_gated() || !spec.exclusive || spec.allow_ungated || has_device
+    driver.waits_for_resume_permit() || !spec.exclusive || spec.allow_ungated || has_device
 }
 
 /// Returns `true` if a fence device can confirm the node off.
@@ -210,7 +210,7 @@ pub fn has_fence_device(node: &Node) -> bool {
 /// Returns a note about a live migration of this service to this node (R8.18); `None` if no note is necessary.
 pub fn ungated_note(spec: &ResourceSpec, target: &NodeName, has_device: bool) -> Option<String> {
     let driver = &spec.driver;
-    if !driver.can_migrate() || driver.is_gated() || !spec.exclusive || has_device {
+    if !driver.can_migrate() || driver.waits_for_resume_permit() || !spec.exclusive || has_device {
         return None;
     }
     Some(if spec.allow_ungated {

@@ -8,7 +8,7 @@ use ha_api_types::event::{Event, EventType};
 use ha_api_types::id::{NodeName, OperationName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use ha_scheduler::View;
 use ha_store::Transaction;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ pub struct Plan {
     pub waiting: Vec<Waiting>,
     /// Time at which a new plan from the same view would differ, and the reason; `None` if time alone does not change
     /// the plan.
-    pub wake: Option<(Mono, &'static str)>,
+    pub wake: Option<(MonotonicTime, &'static str)>,
     /// Nodes whose heartbeats are in time. A new plan would also differ once one of them becomes late.
     pub timely_nodes: Vec<NodeName>,
     /// Imbalance by node: `true` if its load is above the mean, or if it has too many services. Set only if no other
@@ -129,8 +129,8 @@ impl Plan {
     }
 
     /// Sets a wake-up at a time, unless that time has passed.
-    pub fn wake_at(&mut self, input: &PlanInput<'_>, at: Mono, why: &'static str) {
-        if at > input.now.raw && self.wake.is_none_or(|(known, _)| at < known) {
+    pub fn wake_at(&mut self, input: &PlanInput<'_>, at: MonotonicTime, why: &'static str) {
+        if at > input.now.monotonic_raw && self.wake.is_none_or(|(known, _)| at < known) {
             self.wake = Some((at, why));
         }
     }
@@ -175,7 +175,7 @@ pub fn event(
         action_uid: None,
         operation: None,
         epoch: None,
-        at: input.now.moment(),
+        at: input.now.precise_timestamp(),
     }
 }
 

@@ -4,8 +4,8 @@ use super::interface::Config;
 use super::plan::Subject;
 use super::world::ClusterView;
 use ha_api_types::id::{NodeName, ResourceName, Term};
-use ha_api_types::time::{Mono, Now};
-use ha_store::election::{CommitGaps, Membership};
+use ha_api_types::time::{MonotonicTime, Now};
+use ha_store::election::{CandidateKey, CommitGaps};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything on which a plan depends. Equal inputs give equal plans.
@@ -20,7 +20,7 @@ pub struct PlanInput<'a> {
     /// Settings of the leader's process.
     pub config: &'a Config,
     /// Candidate key of the leader.
-    pub membership: Membership,
+    pub candidate_key: CandidateKey,
     /// Times of the leader's commits.
     pub commits: &'a CommitGaps,
     /// Work of fence devices in this process, by node.
@@ -60,5 +60,5 @@ pub struct Imbalance {
     /// `true` if the node is above the mean or the limit.
     pub above: bool,
     /// Start of the imbalance, on this process's clock.
-    pub since: Mono,
+    pub since: MonotonicTime,
 }

@@ -38,7 +38,7 @@ pub fn reconcile(input: &PlanInput<'_>) -> Plan {
     }
     let mut plan = planner.plan;
     let nodes_incomplete =
-        placement::nodes_incomplete_until(input).is_some_and(|until| input.now.raw < until);
+        placement::nodes_incomplete_until(input).is_some_and(|until| input.now.monotonic_raw < until);
     plan.view = (!nodes_incomplete && !planner.view.nodes.is_empty()).then_some(planner.view);
     incarnation::plan(input, &mut plan);
     restored::plan(input, &nodes, &mut plan);

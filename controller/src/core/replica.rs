@@ -2,9 +2,9 @@
 
 use super::Controller;
 use super::candidacy::{Candidacy, FIRST_ID};
-use super::interface::RefreshId;
+use super::interface::FullReadId;
 use super::interface::{Config, Effect, Input};
-use ha_api_types::time::{Mono, Now};
+use ha_api_types::time::{MonotonicTime, Now};
 use ha_store::Change;
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -30,7 +30,7 @@ pub struct Replica {
 
 /// Returns `true` if the election requested this refresh. The ids of the election are above all ids of the planner, and
 /// each of the two cores counts its own ids.
-pub fn is_election_refresh(id: RefreshId) -> bool {
+pub fn is_election_refresh(id: FullReadId) -> bool {
     id.0 >= FIRST_ID
 }
 
@@ -62,9 +62,9 @@ impl Replica {
             Input::Synced { entries, revision, answers } => {
                 let seen = entries.iter().filter(|entry| self.keys.contains(&entry.key)).cloned().collect();
                 let (planners, election_refresh) = if is_election_refresh(answers) {
-                    (RefreshId::default(), answers)
+                    (FullReadId::default(), answers)
                 } else {
-                    (answers, RefreshId::default())
+                    (answers, FullReadId::default())
                 };
                 self.candidacy
                     .handle(now, Input::Synced { entries: seen, revision, answers: election_refresh });
@@ -118,8 +118,8 @@ impl Replica {
         }
     }
 
-    /// Returns the time on `now.raw` at which to send [`Input::Tick`], and the reason.
-    pub fn deadline(&self) -> Option<(Mono, &'static str)> {
+    /// Returns the time on `now.monotonic_raw` at which to send [`Input::Tick`], and the reason.
+    pub fn deadline(&self) -> Option<(MonotonicTime, &'static str)> {
         let planner = if self.planning.is_none() { self.planner.deadline() } else { None };
         self.candidacy.deadline().into_iter().chain(planner).min()
     }

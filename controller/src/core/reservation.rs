@@ -5,7 +5,7 @@
 
 use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use ha_scheduler::View;
 use ha_scheduler::reservation::{Certificate, Failing, Unplaced, Verdict, VerdictCache};
 
@@ -36,10 +36,10 @@ pub struct Finding {
 pub(super) struct FailoverCapacityCheck {
     verdicts: Option<VerdictCache>,
     /// Time at which the last complete check began, and the interval of complete checks in milliseconds.
-    check_began_at: Mono,
+    check_began_at: MonotonicTime,
     interval_ms: Millis,
     /// Time of the next step.
-    next_step_at: Option<Mono>,
+    next_step_at: Option<MonotonicTime>,
     finding: Option<Finding>,
 }
 
@@ -48,12 +48,12 @@ impl FailoverCapacityCheck {
         self.finding.as_ref()
     }
 
-    pub(super) fn deadline(&self) -> Option<Mono> {
+    pub(super) fn deadline(&self) -> Option<MonotonicTime> {
         self.next_step_at
     }
 
     /// Passes the current state of the cluster to the check, and begins a complete check if one is due.
-    pub(super) fn update_view(&mut self, view: View, now: Mono) {
+    pub(super) fn update_view(&mut self, view: View, now: MonotonicTime) {
         self.interval_ms = Millis::from(view.reservation.interval_seconds) * 1_000;
         let is_due = now >= self.check_began_at + self.interval_ms;
         match &mut self.verdicts {
@@ -67,7 +67,7 @@ impl FailoverCapacityCheck {
     }
 
     /// Runs the next step if it is due. Returns `true` if the result has changed.
-    pub(super) fn advance(&mut self, now: Mono, cluster: &str) -> bool {
+    pub(super) fn advance(&mut self, now: MonotonicTime, cluster: &str) -> bool {
         if self.next_step_at.is_none_or(|at| now < at) {
             return false;
         }

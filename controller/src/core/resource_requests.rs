@@ -45,7 +45,7 @@ mod tests {
     use ha_api_types::keys::Keys;
     use ha_api_types::quantity::Quantity;
     use ha_api_types::record::ServiceReport;
-    use ha_api_types::time::Mono;
+    use ha_api_types::time::MonotonicTime;
 
     fn amounts(cpu: i128, gibibytes: i128) -> Amounts {
         let memory = (gibibytes > 0).then(|| Quantity::from_units(gibibytes << 30));
@@ -70,7 +70,7 @@ mod tests {
             let value = ServiceReport { uid: (*uid).to_owned(), asked: *asked, ..ServiceReport::default() };
             table.insert(
                 (*node).into(),
-                Versioned { value, created: Revision(1), modified: *modified, seen: Mono(0) },
+                Versioned { value, created: Revision(1), modified: *modified, seen: MonotonicTime(0) },
             );
         }
         cluster_view

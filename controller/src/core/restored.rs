@@ -16,7 +16,7 @@ use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FenceState, Mode, quiet_period_ms};
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use ha_store::{Guard, Transaction};
 
 impl ClusterView {
@@ -56,12 +56,12 @@ pub(super) fn unreachable_since_restore(name: &str) -> String {
 /// Returns the time until which the leader assigns no service: the longest W after this process saw the marker. The
 /// time restarts after a gap in this process's own commits, in which it may have granted hold to nodes (FENCING,
 /// section 9).
-pub(super) fn assignments_paused_until(input: &PlanInput<'_>) -> Option<Mono> {
+pub(super) fn assignments_paused_until(input: &PlanInput<'_>) -> Option<MonotonicTime> {
     let marker = input.cluster_view.restored.as_ref()?;
     let seen_at = marker.seen;
     let timings = input.cluster_view.timings();
     let since = input.commits.restart_time_of(seen_at, timings.heartbeat_valid_ms / 2).unwrap_or(seen_at);
-    Some(since + quiet_period_ms(&timings, &marker.value)).filter(|until| input.now.raw < *until)
+    Some(since + quiet_period_ms(&timings, &marker.value)).filter(|until| input.now.monotonic_raw < *until)
 }
 
 /// Reports the condition that the end of the restore waits for. Removes the marker once no record in etcd depends on

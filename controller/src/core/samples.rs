@@ -92,7 +92,7 @@ fn add_nodes(input: &MetricsInput<'_>, view: &View, samples: &mut Vec<Sample>) {
         }
         samples.push(leader::NODE_MAINTENANCE.sample([name], flag(node.value.spec.maintenance)));
         if let Some(heard) = cluster_view.observations.get(name).filter(|heard| heard.revision.is_some()) {
-            let age_ms = input.now.raw.since(heard.since);
+            let age_ms = input.now.monotonic_raw.since(heard.since);
             samples.push(leader::NODE_HEARTBEAT_AGE.sample([name], age_ms as f64 / 1000.0));
         }
         if let Some(report) = cluster_view.node_reports.get(name).map(|known| &known.value) {

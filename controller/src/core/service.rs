@@ -546,8 +546,8 @@ fn availability_since(
     let node = before.and_then(|node| planner.nodes.get(node)).filter(|node| !node.is_reachable());
     match (standing, node) {
         (AvailabilityState::Down, Some(node)) => {
-            let silent_ms = now.raw.since(node.observed);
-            Timestamp::from_unix_ms(now.wall_unix_ms - i128::from(silent_ms))
+            let heartbeat_age_ms = now.monotonic_raw.since(node.observed);
+            Timestamp::from_unix_ms(now.wall_unix_ms - i128::from(heartbeat_age_ms))
         }
         (AvailabilityState::Down | AvailabilityState::Up | AvailabilityState::NotWanted, _) => {
             now.timestamp()

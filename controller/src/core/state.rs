@@ -41,7 +41,7 @@ pub struct State {
     /// Error of etcd for the last refused write; absent after a write was applied.
     pub refused: Option<String>,
     /// Time since this process saw the last heartbeat of each node.
-    pub silent_ms: BTreeMap<NodeName, Millis>,
+    pub heartbeat_age_ms: BTreeMap<NodeName, Millis>,
 }
 
 /// A condition that the leader waits for.
@@ -68,7 +68,7 @@ impl Controller {
         State {
             id: self.config.id.clone(),
             term: self.term(),
-            is_candidate: self.election_state.membership.is_some(),
+            is_candidate: self.election_state.candidate_key.is_some(),
             duplicate: self.election_state.duplicate.clone(),
             is_ending: self.election_state.is_ending,
             revision: self.cluster_view.revision,
@@ -79,7 +79,9 @@ impl Controller {
             busy: self.writes.subjects_in_flight().iter().map(|subject| format!("{subject:?}")).collect(),
             devices: self.devices.keys().cloned().collect(),
             refused: self.refused.clone(),
-            silent_ms: observations.map(|(node, seen)| (node.clone(), now.raw.since(seen.since))).collect(),
+            heartbeat_age_ms: observations
+                .map(|(node, seen)| (node.clone(), now.monotonic_raw.since(seen.since)))
+                .collect(),
         }
     }
 }

@@ -117,7 +117,7 @@ mod tests {
     use ha_api_types::kind::Kind;
     use ha_api_types::record::{Fence, ServiceUsage};
     use ha_api_types::resource::{ResourceSpec, ServiceState};
-    use ha_api_types::time::Mono;
+    use ha_api_types::time::MonotonicTime;
     use ha_scheduler::ServiceFacts;
     use ha_store::Entry;
     use serde::Serialize;
@@ -164,7 +164,7 @@ mod tests {
                 entry(keys.usage_report(&"n1".into()), json(&report)),
             ],
             Revision(5),
-            Mono(0),
+            MonotonicTime(0),
         );
         cluster_view
     }

@@ -23,11 +23,11 @@ use ha_api_types::node_policy::NodePolicy;
 use ha_api_types::operation::{Operation, OperationStatus};
 use ha_api_types::placement::{AffinityRule, Group, RuleStatus};
 use ha_api_types::record::{
-    Alive, Assignment, DoctorReport, Fence, FenceState, Incarnation, NodeReport, Notified, Restored,
+    Alive, Assignment, DoctorReport, Fence, FenceState, Incarnation, NodeReport, Notified, RestoreMarker,
     ServiceReport, Tombstone, UsageReport,
 };
 use ha_api_types::resource::{Resource, ResourceStatus};
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use ha_api_types::timing::Timings;
 use ha_store::{Change, Entry, Guard};
 use std::borrow::Cow;
@@ -45,7 +45,7 @@ pub struct Versioned<T> {
     pub modified: Revision,
     /// Time on this process's own clock when it first saw this revision. Every wait that a later leader may repeat in
     /// full counts from this time; wall clocks affect no decision.
-    pub seen: Mono,
+    pub seen: MonotonicTime,
 }
 
 /// Objects or records by name.
@@ -57,7 +57,7 @@ pub struct FailedMoves {
     /// Number of consecutive failures.
     pub count: u32,
     /// Time at which this number was first seen. Other writes about the service do not change it.
-    pub since: Mono,
+    pub since: MonotonicTime,
 }
 
 /// The typed view of the cluster.
@@ -120,7 +120,7 @@ pub struct ClusterView {
     /// Record of notifications; `None` if none was ever stored.
     pub notified: Option<Versioned<Notified>>,
     /// Marker of a restore from a backup; `None` if no restore is in progress.
-    pub restored: Option<Versioned<Restored>>,
+    pub restored: Option<Versioned<RestoreMarker>>,
     /// Identity of etcd's data; `None` until the first leader has created it.
     pub incarnation: Option<Versioned<Incarnation>>,
     /// The leader key; `None` without a leader.
@@ -214,7 +214,7 @@ impl ClusterView {
 
     /// Replaces the view by a complete read, unless the view is already newer. Unchanged values keep the time at
     /// which they were first seen.
-    pub fn replace(&mut self, entries: Vec<Entry>, revision: Revision, now: Mono) {
+    pub fn replace(&mut self, entries: Vec<Entry>, revision: Revision, now: MonotonicTime) {
         if revision < self.revision {
             return;
         }
@@ -233,7 +233,7 @@ impl ClusterView {
     }
 
     /// Applies changes in order. Changes that the view already contains are skipped.
-    pub fn apply(&mut self, changes: Vec<Change>, revision: Revision, now: Mono) -> PlanRelevance {
+    pub fn apply(&mut self, changes: Vec<Change>, revision: Revision, now: MonotonicTime) -> PlanRelevance {
         let mut relevance = PlanRelevance::Irrelevant;
         for change in changes {
             let found = match change {
@@ -317,7 +317,7 @@ impl ClusterView {
         (!is_for_others).then_some(parsed)
     }
 
-    fn put(&mut self, entry: Entry, now: Mono) -> PlanRelevance {
+    fn put(&mut self, entry: Entry, now: MonotonicTime) -> PlanRelevance {
         let Some(key) = self.planned_key(&entry.key) else { return PlanRelevance::Irrelevant };
         let relevance = self.apply_entry(&key, &entry, now);
         match self.entries.get_mut(&entry.key) {
@@ -327,7 +327,7 @@ impl ClusterView {
         relevance
     }
 
-    fn apply_entry(&mut self, key: &Key<'_>, entry: &Entry, now: Mono) -> PlanRelevance {
+    fn apply_entry(&mut self, key: &Key<'_>, entry: &Entry, now: MonotonicTime) -> PlanRelevance {
         let read = match key {
             Key::Spec(kind, name) => self.put_spec(*kind, name, entry, now),
             Key::Status(kind, name) => self.put_status(*kind, name, entry, now),
@@ -427,7 +427,7 @@ impl ClusterView {
         if matches!(key, Key::UsageReport(_)) { PlanRelevance::Irrelevant } else { PlanRelevance::Relevant }
     }
 
-    fn put_spec(&mut self, kind: Kind, name: &str, entry: &Entry, now: Mono) -> Result<(), String> {
+    fn put_spec(&mut self, kind: Kind, name: &str, entry: &Entry, now: MonotonicTime) -> Result<(), String> {
         match kind {
             Kind::Resource => {
                 let name = &ResourceName::from(name);
@@ -452,7 +452,13 @@ impl ClusterView {
         }
     }
 
-    fn put_status(&mut self, kind: Kind, name: &str, entry: &Entry, now: Mono) -> Result<(), String> {
+    fn put_status(
+        &mut self,
+        kind: Kind,
+        name: &str,
+        entry: &Entry,
+        now: MonotonicTime,
+    ) -> Result<(), String> {
         match kind {
             Kind::Resource => {
                 let name = &ResourceName::from(name);
@@ -492,7 +498,7 @@ impl ClusterView {
     }
 
     /// Observes a change of a service's status.
-    fn observe_failed_moves(&mut self, name: &ResourceName, now: Mono) {
+    fn observe_failed_moves(&mut self, name: &ResourceName, now: MonotonicTime) {
         let count = self.resource_statuses.get(name).map_or(0, |status| status.value.move_failures);
         if count == 0 {
             self.failed_moves.remove(name);

@@ -1,13 +1,13 @@
 //! Writes in progress: one per key, batched into few transactions, and sent separately if one write delays the other
 //! writes.
 
-use super::interface::{CommitId, RefreshId};
+use super::interface::{CommitId, FullReadId};
 use super::plan::{Action, OnApplied, Plan, Subject};
 use super::world::ClusterView;
 use ha_api_types::event::Event;
 use ha_api_types::id::{NodeName, ResourceName, Revision};
 use ha_api_types::record::FenceState;
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use ha_store::election::{Leadership, ReadTracker};
 use ha_store::{Outcome, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ const CONFLICT_PAUSE_MS: Millis = 1_000;
 #[derive(Clone, Debug)]
 struct Batch {
     actions: Vec<BatchedAction>,
-    sent: Mono,
+    sent: MonotonicTime,
 }
 
 #[derive(Clone, Debug)]
@@ -41,9 +41,9 @@ enum WriteState {
     /// The write was applied, and the view must show this revision first.
     Until(Revision),
     /// The outcome was a conflict or is unknown, and etcd must be read again first.
-    Reading(RefreshId),
+    Reading(FullReadId),
     /// Pause until this time, because etcd refused the write, or it conflicted repeatedly.
-    Pause(Mono),
+    Pause(MonotonicTime),
 }
 
 /// Returns the revisions of a node's fence and heartbeat. The revisions show whether an earlier write to the fence can
@@ -62,7 +62,7 @@ pub(super) struct CommitResult {
     /// Events to emit.
     pub(super) events: Vec<Event>,
     /// `on_applied` of each applied action, with the time of sending and the revision.
-    pub(super) applied: Vec<(OnApplied, Mono, Revision)>,
+    pub(super) applied: Vec<(OnApplied, MonotonicTime, Revision)>,
     /// Error of etcd if it refused the batch.
     pub(super) refused: Option<String>,
 }
@@ -119,7 +119,7 @@ impl Writes {
         &mut self,
         cluster_view: &ClusterView,
         read_tracker: &ReadTracker,
-        now: Mono,
+        now: MonotonicTime,
     ) -> bool {
         let before = self.busy.len();
         self.busy.retain(|_, busy| match busy {
@@ -142,7 +142,7 @@ impl Writes {
     }
 
     /// Returns the end of the earliest pause.
-    pub(super) fn deadline(&self) -> Option<Mono> {
+    pub(super) fn deadline(&self) -> Option<MonotonicTime> {
         self.busy
             .values()
             .filter_map(|busy| match busy {
@@ -158,7 +158,7 @@ impl Writes {
         &mut self,
         plan: &mut Plan,
         leadership: &Leadership,
-        now: Mono,
+        now: MonotonicTime,
         mut next_id: impl FnMut() -> CommitId,
     ) -> Vec<(CommitId, Transaction)> {
         let mut groups: Vec<(Transaction, Vec<BatchedAction>, bool)> = Vec::new();
@@ -207,7 +207,7 @@ impl Writes {
         outcome: &Outcome,
         cluster_view: &ClusterView,
         read_tracker: &mut ReadTracker,
-        now: Mono,
+        now: MonotonicTime,
     ) -> CommitResult {
         let mut answered = CommitResult::default();
         let Some(batch) = self.batches.remove(&id) else { return answered };
@@ -260,7 +260,7 @@ impl Writes {
         &mut self,
         subject: &Subject,
         read_tracker: &mut ReadTracker,
-        now: Mono,
+        now: MonotonicTime,
     ) -> WriteState {
         let count = self.conflicts.entry(subject.clone()).or_default();
         *count = count.saturating_add(1);

@@ -6,7 +6,7 @@ use super::watching::{self, RefreshRequests};
 use crate::core::candidacy::Candidacy;
 use crate::core::{Config, Effect, Input};
 use futures::stream::poll_fn;
-use ha_api_types::time::{Mono, Now};
+use ha_api_types::time::{MonotonicTime, Now};
 use ha_runtime::clock::SystemClock;
 use ha_runtime::reconcile::{Core, drive};
 use ha_store::etcd::EtcdStore;
@@ -32,7 +32,7 @@ impl Core for Candidacy {
         Candidacy::poll_effect(self)
     }
 
-    fn deadline(&self) -> Option<(Mono, &'static str)> {
+    fn deadline(&self) -> Option<(MonotonicTime, &'static str)> {
         Candidacy::deadline(self)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::core::{Controller, Effect, Input};
 use ha_api_types::metric::controller;
-use ha_api_types::time::{Mono, Now};
+use ha_api_types::time::{MonotonicTime, Now};
 use ha_runtime::metrics::Metrics;
 use ha_runtime::reconcile::Core;
 use prometheus::{Gauge, Histogram};
@@ -89,7 +89,7 @@ impl Core for MeasuredController {
         effect
     }
 
-    fn deadline(&self) -> Option<(Mono, &'static str)> {
+    fn deadline(&self) -> Option<(MonotonicTime, &'static str)> {
         self.core().deadline()
     }
 

@@ -3,7 +3,7 @@
 use super::Inputs;
 use super::metrics::ControllerMetrics;
 use crate::core::candidacy::Candidacy;
-use crate::core::{Config, Input, RefreshId};
+use crate::core::{Config, FullReadId, Input};
 use futures::StreamExt;
 use ha_api_types::keys::Keys;
 use ha_runtime::http::admin::Checks;
@@ -17,19 +17,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Clone, Debug)]
 pub(super) struct RefreshRequests {
     refresher: Refresher,
-    pending: Arc<Mutex<BTreeMap<u64, RefreshId>>>,
+    pending: Arc<Mutex<BTreeMap<u64, FullReadId>>>,
 }
 
 impl RefreshRequests {
     /// Requests a complete read that begins after this call. The read is delivered in order with the changes, so it
     /// never reverts them.
-    pub(super) fn request(&self, id: RefreshId) {
+    pub(super) fn request(&self, id: FullReadId) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         pending.insert(self.refresher.request(), id);
     }
 
     /// Returns the newest request that the last read answers; the default if none.
-    fn newest_answered(&self) -> RefreshId {
+    fn newest_answered(&self) -> FullReadId {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = pending.split_off(&(self.refresher.answered() + 1));
         std::mem::replace(&mut *pending, waiting).into_values().max().unwrap_or_default()

@@ -80,7 +80,7 @@ pub fn pause(rig: &mut Rig, node: &str) -> Result<()> {
     let report = rig.cluster.node_report(node)?;
     rig.send_hypervisor_command(node, "stop")?;
     let begin_ns = monotonic_ns();
-    let until_ns = begin_ns + (report.wait_ms() + 5_000) * 1_000_000;
+    let until_ns = begin_ns + (report.fencing_delay_ms() + 5_000) * 1_000_000;
     wait_until("a time longer than W", STEP_TIMEOUT, || monotonic_ns() > until_ns)?;
     let node_object = rig.cluster.object("nodes", node).unwrap_or_default();
     ensure!(node_object["status"]["state"] == "Unknown", "state of {node} is {}", node_object["status"]);
@@ -110,7 +110,7 @@ pub fn isolate_etcd(rig: &mut Rig, node: &str) -> Result<()> {
         rig.cluster.cut(&member)?;
     }
     let begin_ns = monotonic_ns();
-    let duration_ms = report.wait_ms() + report.timings.heartbeat_valid_ms;
+    let duration_ms = report.fencing_delay_ms() + report.timings.heartbeat_valid_ms;
     wait_until("a long etcd outage", STEP_TIMEOUT, || monotonic_ns() > begin_ns + duration_ms * 1_000_000)
 }
 

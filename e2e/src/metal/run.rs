@@ -73,7 +73,7 @@ impl Limits {
         };
         Ok(Self {
             bound_ms: bound_ms.filter(|_| rig.are_times_checked),
-            wait: Duration::from_millis(report.wait_ms()),
+            wait: Duration::from_millis(report.fencing_delay_ms()),
             lateness_ms: report.timings.watchdog_lateness_ms,
         })
     }

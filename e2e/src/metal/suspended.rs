@@ -26,7 +26,7 @@ pub fn check_never_suspended(rig: &mut Rig, node: &str) -> Result<()> {
 pub fn suspend_and_wake(rig: &mut Rig, node: &str) -> Result<()> {
     let report = rig.cluster.node_report(node)?;
     suspend(rig, node)?;
-    let until_ns = monotonic_ns() + (report.wait_ms() + 5_000) * 1_000_000;
+    let until_ns = monotonic_ns() + (report.fencing_delay_ms() + 5_000) * 1_000_000;
     wait_until("a time longer than W", STEP_TIMEOUT, || monotonic_ns() > until_ns)?;
     let node_object = rig.cluster.object("nodes", node).unwrap_or_default();
     ensure!(node_object["status"]["state"] == "Unknown", "{node} is shown as {}", node_object["status"]);

@@ -40,7 +40,7 @@ pub fn unbind_with_agent_stopped(rig: &mut Rig, node: &str) -> Result<()> {
 /// Keeps the empty node running for longer than any deadline, then binds the driver again and checks that the watchdog guards a
 /// service.
 pub fn check_failed_and_rebind(rig: &mut Rig, node: &str) -> Result<()> {
-    let wait_duration = Duration::from_millis(rig.cluster.node_report(node)?.wait_ms());
+    let wait_duration = Duration::from_millis(rig.cluster.node_report(node)?.fencing_delay_ms());
     check_holds_for(&format!("{node} commits that its watchdog failed"), wait_duration, || {
         rig.cluster.node_report(node).is_ok_and(|report| report.watchdog_failed)
     })?;

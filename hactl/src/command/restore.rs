@@ -13,7 +13,7 @@ use ha_api_types::id::Revision;
 use ha_api_types::keys::{ALL_CLUSTERS, Keys, cluster_of};
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
-use ha_api_types::record::{Incarnation, Restored, keys_deleted_by_restore, revision_raise};
+use ha_api_types::record::{Incarnation, RestoreMarker, keys_deleted_by_restore, revision_raise};
 use ha_api_types::time::Timestamp;
 use private_etcd::{PrivateEtcd, Programs};
 use std::collections::BTreeSet;
@@ -217,7 +217,11 @@ async fn rewrite_keys(
     let incarnation = Incarnation::restored(uuid::Uuid::new_v4().to_string(), facts.incarnation);
     let value = serde_json::to_string(&incarnation).map_err(|error| Failure::refused(error.to_string()))?;
     etcd.put(&keys.incarnation(), &value).await?;
-    let marker = Restored { at, backup_revision: Revision(revision), longest_wait_ms: facts.longest_wait_ms };
+    let marker = RestoreMarker {
+        at,
+        backup_revision: Revision(revision),
+        longest_fencing_delay_ms: facts.longest_fencing_delay_ms,
+    };
     let value = serde_json::to_string(&marker).map_err(|error| Failure::refused(error.to_string()))?;
     etcd.put(&keys.restored(), &value).await?;
     Ok(summary)

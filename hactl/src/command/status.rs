@@ -9,7 +9,7 @@ use crate::terminal::{Style, Terminal};
 use clap::Args;
 use ha_api_types::node::WatchdogStatus;
 use ha_api_types::reason::Reason;
-use ha_api_types::time::{Seconds, Timestamp};
+use ha_api_types::time::{DecimalSeconds, Timestamp};
 use ha_api_types::view::{ControllerState, Health, NodeOverview, Overview, Severity};
 
 /// Show the cluster: etcd, leader, agents, services and problems
@@ -225,7 +225,7 @@ fn problems_section(terminal: &Terminal, overview: &Overview) -> String {
 }
 
 /// Returns the time since an observation: by the answering controller's own clock, or else by the stored time.
-fn last_seen_text(silent: Option<Seconds>, stored: Option<&Timestamp>) -> String {
+fn last_seen_text(silent: Option<DecimalSeconds>, stored: Option<&Timestamp>) -> String {
     match (silent, stored) {
         (Some(silent), _) => format!("{:.1}s", silent.ms() as f64 / 1000.0),
         (None, Some(stored)) => age(Some(stored)),

@@ -9,7 +9,7 @@ use crate::watchdog::Moment;
 use crate::watchdog::protocol::{Arm, DeviceFacts, DeviceKind, Notice, Refusal, Request, State, Status};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{WatchdogKind, WatchdogReport};
-use ha_api_types::time::{Millis, Mono, Now};
+use ha_api_types::time::{Millis, MonotonicTime, Now};
 
 /// Problem reported for a watchdog that did not reset the machine in a test.
 const TEST_FAILED: &str =
@@ -48,11 +48,11 @@ pub(super) struct Watchdog {
     pub(super) acknowledged: Option<Moment>,
     /// Timeout in seconds and Th in milliseconds with which the device was armed.
     armed_with: Option<(u32, u32)>,
-    retry_at: Option<Mono>,
+    retry_at: Option<MonotonicTime>,
     /// Time before which a running device is not armed again; deadlines continue meanwhile.
-    pub(super) rearm_at: Option<Mono>,
+    pub(super) rearm_at: Option<MonotonicTime>,
     pub(super) pets: PetStatus,
-    disconnected_since: Option<Mono>,
+    disconnected_since: Option<MonotonicTime>,
     /// Time for which the daemon may be disconnected before the node acts, milliseconds.
     disconnect_tolerance_ms: Millis,
     simulated_warned: bool,
@@ -131,11 +131,11 @@ impl Watchdog {
 
     /// Returns `true` if the daemon has been disconnected for so long that it counts as ended.
     pub(super) fn is_gone(&self, now: &Now) -> bool {
-        self.gone_at().is_some_and(|at| now.raw >= at)
+        self.gone_at().is_some_and(|at| now.monotonic_raw >= at)
     }
 
     /// Returns the time at which the disconnected daemon counts as ended. The time may be in the past.
-    fn gone_at(&self) -> Option<Mono> {
+    fn gone_at(&self) -> Option<MonotonicTime> {
         let disconnect_tolerance_ms =
             if self.is_running() { self.disconnect_tolerance_ms } else { DISCONNECT_TOLERANCE_MS };
         self.disconnected_since.filter(|_| !self.connected).map(|since| since + disconnect_tolerance_ms)
@@ -207,7 +207,7 @@ impl Watchdog {
         self.problem_reason = None;
     }
 
-    pub(super) fn due_at(&self, last: Mono) -> Option<Mono> {
+    pub(super) fn due_at(&self, last: MonotonicTime) -> Option<MonotonicTime> {
         let gone = self.gone_at().filter(|_| self.problem_reason != Some(Reason::WatchdogMissing));
         let returned = self.recovered_at().filter(|at| *at > last);
         [self.retry_at, gone, returned].into_iter().flatten().min()
@@ -264,7 +264,7 @@ impl AgentCore {
             }
             WatchdogEvent::Disconnected { message } => {
                 if self.watchdog.connected || self.watchdog.disconnected_since.is_none() {
-                    self.watchdog.disconnected_since = Some(now.raw);
+                    self.watchdog.disconnected_since = Some(now.monotonic_raw);
                     let timeout_ms =
                         self.watchdog.facts.map_or(0, |facts| u64::from(facts.timeout_seconds) * 1000);
                     self.watchdog.disconnect_tolerance_ms =
@@ -302,7 +302,7 @@ impl AgentCore {
                 self.watchdog.clear_problem();
                 self.watchdog.rearm_at = None;
                 if self.watchdog.pets == PetStatus::Refused {
-                    self.watchdog.pets = PetStatus::Recovering { since: now.raw };
+                    self.watchdog.pets = PetStatus::Recovering { since: now.monotonic_raw };
                 }
                 self.watchdog.armed_with = Some((arm.timeout_seconds, arm.heartbeat_valid_ms));
                 self.watchdog.opened_to_identify = arm.deadline.is_none();
@@ -335,7 +335,7 @@ impl AgentCore {
             Request::Query => {
                 self.end_pet_refusal(now);
                 if !self.watchdog.accepts_pets() {
-                    self.watchdog.retry_at = Some(now.raw + PETS_QUERY_DELAY_MS);
+                    self.watchdog.retry_at = Some(now.monotonic_raw + PETS_QUERY_DELAY_MS);
                 }
             }
         }
@@ -343,7 +343,7 @@ impl AgentCore {
 
     fn on_watchdog_refused(&mut self, now: &Now, request: Request, refusal: Refusal) {
         let text = refusal.to_string();
-        self.watchdog.retry_at = Some(now.raw + RETRY_DELAY_MS);
+        self.watchdog.retry_at = Some(now.monotonic_raw + RETRY_DELAY_MS);
         match request {
             Request::Arm(arm) => {
                 let deadline_has_passed =
@@ -356,7 +356,7 @@ impl AgentCore {
                 if self.watchdog.is_running() {
                     // The device still runs, so deadlines must continue: only arming is delayed.
                     self.watchdog.retry_at = None;
-                    self.watchdog.rearm_at = Some(now.raw + RETRY_DELAY_MS);
+                    self.watchdog.rearm_at = Some(now.monotonic_raw + RETRY_DELAY_MS);
                     if !self.watchdog.accepts_pets() {
                         return;
                     }
@@ -397,7 +397,7 @@ impl AgentCore {
             return;
         }
         if let Some(retry_at) = self.watchdog.retry_at {
-            if now.raw < retry_at {
+            if now.monotonic_raw < retry_at {
                 return;
             }
             self.watchdog.retry_at = None;

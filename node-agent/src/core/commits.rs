@@ -117,7 +117,7 @@ impl AgentCore {
             // After a conflict or an unknown outcome, only another read is permitted.
             service.reread = true;
             service.has_worker = false;
-            service.write_not_before = Some(now.raw + rewrite_ms(outcome));
+            service.write_not_before = Some(now.monotonic_raw + rewrite_ms(outcome));
             self.log_outcome(&write_name, outcome);
             self.emit_permit_refused(now, name, phase, outcome);
         }
@@ -147,7 +147,7 @@ impl AgentCore {
             service.write = None;
             if outcome.applied().is_none() {
                 service.reread = true;
-                service.write_not_before = Some(now.raw + rewrite_ms(outcome));
+                service.write_not_before = Some(now.monotonic_raw + rewrite_ms(outcome));
             }
         }
         self.changed = true;
@@ -160,7 +160,7 @@ impl AgentCore {
             .iter()
             .filter(|(name, service)| {
                 service.reread
-                    && service.write_not_before.is_none_or(|at| now.raw >= at)
+                    && service.write_not_before.is_none_or(|at| now.monotonic_raw >= at)
                     && !self.is_reading(&ReadPurpose::Service((*name).clone()))
             })
             .map(|(name, _)| name.clone())

@@ -10,7 +10,7 @@ use super::{AgentCore, Now};
 use ha_api_types::id::{ActionUid, NodeName, ResourceName, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Assignment, Phase, ServiceReport};
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 
 impl AgentCore {
     /// Returns the target's revisions that a HandingOver sent now guards.
@@ -38,8 +38,8 @@ impl AgentCore {
         let keys_to_read = vec![keys.service_report(&target, service.name()), keys.fence(&target)];
         let purpose = ReadPurpose::Target { name: service.name().to_owned(), uid: uid.clone() };
         self.read(purpose, keys_to_read);
-        service.transition_to(Step::CheckTarget { uid: uid.clone(), target, sent: now.raw });
-        service.peer_check_at = Some(now.raw + self.effective_timings().stop_margin_ms);
+        service.transition_to(Step::CheckTarget { uid: uid.clone(), target, sent: now.monotonic_raw });
+        service.peer_check_at = Some(now.monotonic_raw + self.effective_timings().stop_margin_ms);
         self.changed = true;
     }
 
@@ -60,7 +60,9 @@ impl AgentCore {
             }
             let guarded = service.guarded.map(|guarded| [guarded.report, guarded.fence]);
             let deadline = sent + limit_ms;
-            if guarded.as_ref().map(<[Revision; 2]>::as_slice) == read_revisions && now.raw < deadline {
+            if guarded.as_ref().map(<[Revision; 2]>::as_slice) == read_revisions
+                && now.monotonic_raw < deadline
+            {
                 service.transition_to(Step::Migrate { uid: checked, target, deadline });
                 core.changed = true;
             } else {
@@ -76,9 +78,9 @@ impl AgentCore {
         now: &Now,
         service: &mut Service,
         uid: &ActionUid,
-        sent: Mono,
+        sent: MonotonicTime,
     ) {
-        if now.raw >= sent + self.effective_timings().stop_margin_ms {
+        if now.monotonic_raw >= sent + self.effective_timings().stop_margin_ms {
             self.report_never_began(
                 now,
                 service,
@@ -121,9 +123,9 @@ impl AgentCore {
             }
             CommandResult::Failed(why) => {
                 service.message = why.message;
-                service.not_before = Some(now.raw + PROBE_RETRY_MS);
+                service.not_before = Some(now.monotonic_raw + PROBE_RETRY_MS);
             }
-            CommandResult::Cancelled => service.not_before = Some(now.raw + PROBE_RETRY_MS),
+            CommandResult::Cancelled => service.not_before = Some(now.monotonic_raw + PROBE_RETRY_MS),
         }
         self.changed = true;
     }

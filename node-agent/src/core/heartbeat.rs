@@ -11,8 +11,8 @@ use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::protocol::Protocol;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Alive, Mode, NodeReport};
-use ha_api_types::time::{Millis, Mono, Now};
-use ha_api_types::timing::{Timings, WatchdogBounds, wait_ms};
+use ha_api_types::time::{Millis, MonotonicTime, Now};
+use ha_api_types::timing::{Timings, WatchdogBounds, fencing_delay_ms};
 use ha_store::{Guard, LeaseId, Outcome, Transaction};
 
 /// Name of a heartbeat in the log.
@@ -24,8 +24,8 @@ pub(super) struct Lease {
     pub(super) id: Option<LeaseId>,
     requested: Option<LeaseRequestId>,
     keeping: bool,
-    keep_at: Option<Mono>,
-    retry_at: Option<Mono>,
+    keep_at: Option<MonotonicTime>,
+    retry_at: Option<MonotonicTime>,
 }
 
 /// A heartbeat in progress.
@@ -157,7 +157,7 @@ impl AgentCore {
             return;
         }
         let committed = self.node_report();
-        if now.raw < registered.next_heartbeat_at {
+        if now.monotonic_raw < registered.next_heartbeat_at {
             if registered.created.is_none() || self.heartbeats_failing_since.is_some() {
                 return;
             }
@@ -231,7 +231,7 @@ impl AgentCore {
             self.unconfirmed_armed |= report.armed;
         }
         let timeout_ms = self.effective_timings().heartbeat_interval_ms;
-        let next_heartbeat_at = now.raw + timeout_ms;
+        let next_heartbeat_at = now.monotonic_raw + timeout_ms;
         let heartbeat = PendingHeartbeat { started, alive, report };
         let id =
             self.commit(transaction, CommitUrgency::Heartbeat { timeout_ms }, Purpose::Heartbeat(heartbeat));
@@ -259,12 +259,12 @@ impl AgentCore {
             registered.heartbeat = None;
             match outcome {
                 Outcome::Applied(revision) => {
-                    registered.next_heartbeat_at = now.raw;
+                    registered.next_heartbeat_at = now.monotonic_raw;
                     self.view.alive.on_deleted(node, *revision);
                 }
                 Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Refused(_) | Outcome::Unknown(_) => {
                     registered.reread = true;
-                    registered.next_heartbeat_at = now.raw + RETRY_DELAY_MS / 4;
+                    registered.next_heartbeat_at = now.monotonic_raw + RETRY_DELAY_MS / 4;
                 }
             }
         }
@@ -305,11 +305,11 @@ impl AgentCore {
             }
             Outcome::Conflict(_) => {
                 registered.reread = true;
-                registered.next_heartbeat_at = now.raw;
+                registered.next_heartbeat_at = now.monotonic_raw;
             }
             Outcome::LeaseNotFound => {
                 registered.reread = true;
-                registered.next_heartbeat_at = now.raw;
+                registered.next_heartbeat_at = now.monotonic_raw;
                 self.lease = Lease::default();
             }
             Outcome::Refused(_) | Outcome::Unknown(_) => {
@@ -320,11 +320,13 @@ impl AgentCore {
                 self.unconfirmed_report |=
                     heartbeat.report.is_some() && matches!(outcome, Outcome::Unknown(_));
                 let Some(registered) = self.registered_mut() else { return };
-                registered.next_heartbeat_at =
-                    registered.next_heartbeat_at.min(now.raw + interval_ms / 4).max(now.raw);
+                registered.next_heartbeat_at = registered
+                    .next_heartbeat_at
+                    .min(now.monotonic_raw + interval_ms / 4)
+                    .max(now.monotonic_raw);
                 if self.heartbeats_failing_since.is_none() {
                     self.log_outcome(HEARTBEAT_WRITE_NAME, outcome);
-                    self.heartbeats_failing_since = Some(now.raw);
+                    self.heartbeats_failing_since = Some(now.monotonic_raw);
                 }
             }
         }
@@ -353,7 +355,7 @@ impl AgentCore {
         match self.lease.id {
             None => {
                 if self.lease.requested.is_none()
-                    && self.lease.retry_at.is_none_or(|retry_at| now.raw >= retry_at)
+                    && self.lease.retry_at.is_none_or(|retry_at| now.monotonic_raw >= retry_at)
                 {
                     let id = LeaseRequestId(self.next_id());
                     self.lease.requested = Some(id);
@@ -362,7 +364,9 @@ impl AgentCore {
                 }
             }
             Some(id) => {
-                if !self.lease.keeping && self.lease.keep_at.is_none_or(|keep_at| now.raw >= keep_at) {
+                if !self.lease.keeping
+                    && self.lease.keep_at.is_none_or(|keep_at| now.monotonic_raw >= keep_at)
+                {
                     self.lease.keeping = true;
                     self.effects.push_back(Effect::KeepAlive(id));
                 }
@@ -378,7 +382,8 @@ impl AgentCore {
             sliding: false,
             descriptor_retained: false,
         };
-        let fencing_wait_ms = wait_ms(&timings, &worst).max(wait_ms(&self.active_timings, &worst));
+        let fencing_wait_ms =
+            fencing_delay_ms(&timings, &worst).max(fencing_delay_ms(&self.active_timings, &worst));
         i64::try_from((3 * fencing_wait_ms).div_ceil(1000)).unwrap_or(i64::MAX)
     }
 
@@ -399,14 +404,14 @@ impl AgentCore {
         match result {
             Ok(lease) => {
                 self.lease.id = Some(lease);
-                self.lease.keep_at = Some(now.raw + self.keep_interval_ms());
+                self.lease.keep_at = Some(now.monotonic_raw + self.keep_interval_ms());
                 self.lease.retry_at = None;
             }
             Err(message) => {
                 if self.lease.retry_at.is_none() {
                     self.log(Level::Warning, format!("cannot get a lease: {message}"));
                 }
-                self.lease.retry_at = Some(now.raw + RETRY_DELAY_MS / 2);
+                self.lease.retry_at = Some(now.monotonic_raw + RETRY_DELAY_MS / 2);
             }
         }
     }
@@ -417,14 +422,14 @@ impl AgentCore {
         }
         self.lease.keeping = false;
         match kept {
-            LeaseKept::Kept => self.lease.keep_at = Some(now.raw + self.keep_interval_ms()),
+            LeaseKept::Kept => self.lease.keep_at = Some(now.monotonic_raw + self.keep_interval_ms()),
             LeaseKept::Gone => {
                 self.lease = Lease::default();
                 if let Some(registered) = self.registered_mut() {
                     registered.reread = true;
                 }
             }
-            LeaseKept::Unknown(_) => self.lease.keep_at = Some(now.raw + RETRY_DELAY_MS),
+            LeaseKept::Unknown(_) => self.lease.keep_at = Some(now.monotonic_raw + RETRY_DELAY_MS),
         }
     }
 
@@ -433,7 +438,7 @@ impl AgentCore {
         self.commits.get(&self.registered()?.heartbeat?)?.heartbeat()
     }
 
-    pub(super) fn heartbeat_due_at(&self) -> Option<Mono> {
+    pub(super) fn heartbeat_due_at(&self) -> Option<MonotonicTime> {
         let registered = self.registered()?;
         let heartbeat = (registered.heartbeat.is_none() && self.lease.id.is_some() && !registered.reread)
             .then_some(registered.next_heartbeat_at);

@@ -7,7 +7,7 @@ use super::view::HoldCandidates;
 use crate::watchdog::Moment;
 use ha_api_types::cluster::OnEtcdLoss;
 use ha_api_types::record::{HoldAnswer, HoldRequest};
-use ha_api_types::time::{Mono, Now};
+use ha_api_types::time::{MonotonicTime, Now};
 use std::collections::BTreeSet;
 
 /// State of the requests to the controllers.
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 pub(super) struct Hold {
     round: Option<HoldRound>,
     /// Time before which no request is sent.
-    next: Option<Mono>,
+    next: Option<MonotonicTime>,
     /// The state that was last logged.
     last_logged: Option<String>,
 }
@@ -49,11 +49,11 @@ impl AgentCore {
             }
             return;
         }
-        if self.hold.next.is_some_and(|next| now.raw < next) {
+        if self.hold.next.is_some_and(|next| now.monotonic_raw < next) {
             return;
         }
         let interval_ms = self.effective_timings().heartbeat_interval_ms;
-        self.hold.next = Some(now.raw + interval_ms);
+        self.hold.next = Some(now.monotonic_raw + interval_ms);
         self.hold.round = None;
         let candidates = match self.view.hold_candidates(&self.config.node) {
             HoldCandidates::All(candidates) => candidates,
@@ -112,20 +112,21 @@ impl AgentCore {
 
     /// Returns `true` if the newest heartbeat was not answered within Ki, or was not applied.
     fn is_heartbeat_late(&self, now: &Now) -> bool {
-        self.heartbeats_failing_since.is_some() || self.heartbeat_late_at().is_some_and(|at| now.raw >= at)
+        self.heartbeats_failing_since.is_some()
+            || self.heartbeat_late_at().is_some_and(|at| now.monotonic_raw >= at)
     }
 
     /// Returns when the heartbeat in progress exceeds the deadline of one attempt.
-    fn heartbeat_late_at(&self) -> Option<Mono> {
+    fn heartbeat_late_at(&self) -> Option<MonotonicTime> {
         let heartbeat = self.pending_heartbeat()?;
         Some(
-            Mono(heartbeat.started.monotonic_raw_ns / 1_000_000)
+            MonotonicTime(heartbeat.started.monotonic_raw_ns / 1_000_000)
                 + self.effective_timings().heartbeat_interval_ms,
         )
     }
 
     /// Returns when [`AgentCore::hold_step`] is due again.
-    pub(super) fn hold_due_at(&self) -> Option<Mono> {
+    pub(super) fn hold_due_at(&self) -> Option<MonotonicTime> {
         match self.hold.next {
             Some(next) => Some(next),
             None => self.heartbeat_late_at(),

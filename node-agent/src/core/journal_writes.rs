@@ -4,7 +4,7 @@ use super::effect::{Effect, JournalWriteId, Level};
 use super::service::Step;
 use super::{AgentCore, Now};
 use ha_api_types::id::Revision;
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 
 /// Delay before the journal is written again after a failed write.
 const RETRY_DELAY_MS: Millis = 5_000;
@@ -18,7 +18,7 @@ pub(super) struct JournalWrites {
     next: u64,
     /// The newest write that ended, and its result.
     ended: Option<(u64, Result<(), String>)>,
-    retry_at: Option<Mono>,
+    retry_at: Option<MonotonicTime>,
 }
 
 impl AgentCore {
@@ -65,7 +65,7 @@ impl AgentCore {
                 self.log(Level::Error, format!("cannot write the journal: {message}"));
             }
             self.journal_writes.dirty = true;
-            self.journal_writes.retry_at = Some(now.raw + RETRY_DELAY_MS);
+            self.journal_writes.retry_at = Some(now.monotonic_raw + RETRY_DELAY_MS);
         }
         self.journal_writes.ended = Some((id.0, result));
         self.changed = true;
@@ -76,7 +76,8 @@ impl AgentCore {
         if !self.journal_writes.dirty || self.journal_writes.pending_write.is_some() {
             return;
         }
-        if self.journal_writes.retry_at.is_some_and(|at| now.raw < at) && !self.journal_is_awaited() {
+        if self.journal_writes.retry_at.is_some_and(|at| now.monotonic_raw < at) && !self.journal_is_awaited()
+        {
             return;
         }
         self.journal_writes.retry_at = None;
@@ -87,7 +88,7 @@ impl AgentCore {
         self.effects.push_back(Effect::WriteJournal { id, journal: Box::new(self.journal.clone()) });
     }
 
-    pub(super) fn journal_due_at(&self) -> Option<Mono> {
+    pub(super) fn journal_due_at(&self) -> Option<MonotonicTime> {
         self.journal_writes
             .retry_at
             .filter(|_| self.journal_writes.dirty && self.journal_writes.pending_write.is_none())

@@ -21,7 +21,7 @@ impl AgentCore {
         match (self.shutdown, shutdown) {
             (None, _) | (Some(Shutdown::Restart), Shutdown::Leave(_)) => {
                 self.shutdown = Some(shutdown);
-                self.shutdown_at = Some(now.raw);
+                self.shutdown_at = Some(now.monotonic_raw);
                 self.update_awaiting_moves();
                 self.changed = true;
                 let text = match shutdown {
@@ -60,7 +60,7 @@ impl AgentCore {
 
     /// Stops a service because the machine shuts down, regardless of its assignment.
     pub(super) fn stop_for_shutdown(&mut self, now: &Now, service: &mut Service) {
-        if service.not_before.is_some_and(|at| now.raw < at) {
+        if service.not_before.is_some_and(|at| now.monotonic_raw < at) {
             return;
         }
         let current = self.current_report(service);
@@ -165,7 +165,7 @@ impl AgentCore {
     /// Ends a shutdown that services with failed stops would block indefinitely. The node is armed and does not leave
     /// cleanly, so silence proves it dead. The services that did stop here are then also recovered elsewhere.
     fn give_up_stopping(&mut self, now: &Now) {
-        let in_time = self.moves_deadline().is_none_or(|deadline| now.raw < deadline);
+        let in_time = self.moves_deadline().is_none_or(|deadline| now.monotonic_raw < deadline);
         if in_time || self.leave_commit.is_some() {
             return;
         }
@@ -185,7 +185,8 @@ impl AgentCore {
 
     fn restart_step(&mut self, now: &Now) {
         if !self.restart_ready {
-            let waited = self.shutdown_at.is_some_and(|at| now.raw.since(at) >= RESTART_MAX_WAIT_MS);
+            let waited =
+                self.shutdown_at.is_some_and(|at| now.monotonic_raw.since(at) >= RESTART_MAX_WAIT_MS);
             let quiet = self.services.values().all(|service| {
                 service.task.is_none() && service.cancelling.is_empty() && !service.replacing.is_busy()
             });
@@ -294,7 +295,7 @@ impl AgentCore {
                 self.leave_commit = None;
                 if let Some(registered) = self.registered_mut() {
                     registered.reread = true;
-                    registered.next_heartbeat_at = now.raw;
+                    registered.next_heartbeat_at = now.monotonic_raw;
                 }
             }
         }

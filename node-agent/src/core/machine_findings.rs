@@ -228,7 +228,7 @@ impl AgentCore {
             action_uid: None,
             operation: None,
             epoch: None,
-            at: now.moment(),
+            at: now.precise_timestamp(),
         }));
     }
 

@@ -12,7 +12,7 @@ use super::{AgentCore, Now};
 use ha_api_types::id::ResourceName;
 use ha_api_types::record::{ServiceUsage, UsageReport};
 use ha_api_types::resource::ServiceDefinition;
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use ha_api_types::usage::Usage;
 use ha_store::{Guard, Outcome, Transaction};
 use std::collections::BTreeMap;
@@ -30,14 +30,14 @@ const MAX_WRITE_INTERVAL_MS: Millis = 600_000;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measuring {
     pending: Option<PendingReading>,
-    requested_at: Option<Mono>,
+    requested_at: Option<MonotonicTime>,
     machine: History,
     /// Readings by resource, each with the uid that was read.
     services: BTreeMap<ResourceName, (String, History)>,
     write: Option<CommitId>,
-    written_at: Option<Mono>,
+    written_at: Option<MonotonicTime>,
     /// Time before which a write that was not applied is not tried again.
-    write_not_before: Option<Mono>,
+    write_not_before: Option<MonotonicTime>,
 }
 
 /// A reading in progress.
@@ -80,7 +80,7 @@ impl AgentCore {
     /// an active node runs every step at each heartbeat.
     pub(super) fn measuring_step(&mut self, now: &Now) {
         let Some((_, created)) = self.active() else { return };
-        if self.measuring.requested_at.is_none_or(|at| now.raw.since(at) >= READ_INTERVAL_MS) {
+        if self.measuring.requested_at.is_none_or(|at| now.monotonic_raw.since(at) >= READ_INTERVAL_MS) {
             self.measure(now);
         }
         let under_way = self.measuring.write.is_some_and(|id| self.commits.contains_key(&id));
@@ -91,14 +91,14 @@ impl AgentCore {
             .put(keys.usage_report(node), self.view.usage_reports.guard(node), value)
             .guard(keys.alive(node), Guard::Created(created))
             .guard(keys.fence(node), self.fence_guard());
-        self.measuring.written_at = Some(now.raw);
+        self.measuring.written_at = Some(now.monotonic_raw);
         self.measuring.write =
             Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::Usage { report }));
     }
 
     fn measure(&mut self, now: &Now) {
         if self.measuring.pending.is_some() {
-            if self.measuring.requested_at.is_some_and(|at| now.raw.since(at) < READ_TIMEOUT_MS) {
+            if self.measuring.requested_at.is_some_and(|at| now.monotonic_raw.since(at) < READ_TIMEOUT_MS) {
                 return;
             }
             // The reader hangs, so its earlier readings are out of date.
@@ -110,14 +110,14 @@ impl AgentCore {
         let uids = services.iter().map(|service| (service.name.clone(), service.uid.clone())).collect();
         let id = MeasureId(self.next_id());
         self.measuring.pending = Some(PendingReading { id, uids });
-        self.measuring.requested_at = Some(now.raw);
+        self.measuring.requested_at = Some(now.monotonic_raw);
         self.effects.push_back(Effect::Measure { id, services });
     }
 
     /// Returns the report to write, if a write is worthwhile now.
     fn due_usage_report(&self, now: &Now) -> Option<UsageReport> {
         let (epoch, _) = self.active()?;
-        if self.measuring.write_not_before.is_some_and(|at| now.raw < at) {
+        if self.measuring.write_not_before.is_some_and(|at| now.monotonic_raw < at) {
             return None;
         }
         let empty = UsageReport { epoch, boot_id: self.config.boot_id.clone(), ..UsageReport::default() };
@@ -139,7 +139,7 @@ impl AgentCore {
         if measured == *reported {
             return None;
         }
-        let since_write_ms = self.measuring.written_at.map(|at| now.raw.since(at));
+        let since_write_ms = self.measuring.written_at.map(|at| now.monotonic_raw.since(at));
         let written_recently =
             since_write_ms.is_some_and(|since_write_ms| since_write_ms < MIN_WRITE_INTERVAL_MS);
         let is_overdue = since_write_ms.is_some_and(|since_write_ms| since_write_ms >= MAX_WRITE_INTERVAL_MS);
@@ -154,7 +154,7 @@ impl AgentCore {
         if let Some(revision) = outcome.applied() {
             self.view.usage_reports.record_write(self.config.node.clone(), report, revision);
         } else {
-            self.measuring.write_not_before = Some(now.raw + READ_INTERVAL_MS);
+            self.measuring.write_not_before = Some(now.monotonic_raw + READ_INTERVAL_MS);
         }
         self.log_outcome("report of usage", outcome);
     }

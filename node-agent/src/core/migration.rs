@@ -118,14 +118,14 @@ impl AgentCore {
 
     /// Reads the other side's report at intervals.
     fn read_peer_report(&mut self, now: &Now, service: &mut Service, node: &NodeName) {
-        if service.peer_check_at.is_some_and(|at| now.raw < at) {
+        if service.peer_check_at.is_some_and(|at| now.monotonic_raw < at) {
             return;
         }
         let purpose = ReadPurpose::Peer(service.name().to_owned());
         if self.is_reading(&purpose) {
             return;
         }
-        service.peer_check_at = Some(now.raw + PEER_READ_INTERVAL_MS);
+        service.peer_check_at = Some(now.monotonic_raw + PEER_READ_INTERVAL_MS);
         let keys = vec![self.config.keys.service_report(node, service.name()), self.config.keys.fence(node)];
         self.read(purpose, keys);
     }
@@ -191,7 +191,7 @@ impl AgentCore {
             Observed::Unknown(message) => {
                 service.presence = Presence::Unclear;
                 service.message = message;
-                service.not_before = Some(now.raw + PROBE_RETRY_MS);
+                service.not_before = Some(now.monotonic_raw + PROBE_RETRY_MS);
             }
         }
         self.changed = true;
@@ -298,7 +298,7 @@ impl AgentCore {
                 if self.is_proven_gone(source, assignment.epoch)
                     && self.has_read_last_report(source, service.name())
                 {
-                    if service.definition.driver.is_gated() {
+                    if service.definition.driver.waits_for_resume_permit() {
                         let failure = interrupted("source node failed before the cutover");
                         service.transition_to(Step::Unwind { uid: uid.clone(), failure });
                         self.changed = true;
@@ -332,7 +332,7 @@ impl AgentCore {
         let handed_over = reported.is_some_and(|report| {
             report.phase == Phase::HandedOver && report.action_uid.as_ref() == Some(&uid)
         });
-        if handed_over && assignment.definition.driver.has_takeover() {
+        if handed_over && assignment.definition.driver.has_arrival() {
             Step::Arrive { uid, source }
         } else {
             Step::Probe { purpose: ProbePurpose::Received { uid } }
@@ -346,9 +346,9 @@ impl AgentCore {
             let text = format!("Service was handed over to this node and cannot be checked: {why}");
             self.emit_event(now, service, true, Reason::NotProbed, &text);
         }
-        let since = *service.arrival_unclear_since.get_or_insert(now.raw);
-        if now.raw.since(since) < service.definition.timeouts.migrate_ms() {
-            service.not_before = Some(now.raw + PROBE_RETRY_MS);
+        let since = *service.arrival_unclear_since.get_or_insert(now.monotonic_raw);
+        if now.monotonic_raw.since(since) < service.definition.timeouts.migrate_ms() {
+            service.not_before = Some(now.monotonic_raw + PROBE_RETRY_MS);
             return;
         }
         service.arrival_unclear_since = None;

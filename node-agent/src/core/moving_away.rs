@@ -6,7 +6,7 @@ use super::{AgentCore, Level};
 use ha_api_types::cluster::ShutdownPolicy;
 use ha_api_types::operation::OperationAction;
 use ha_api_types::record::{Action, Mode};
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 
 impl AgentCore {
     /// Returns `true` if this node is in maintenance, which takes precedence over the shutdown policy.
@@ -31,7 +31,7 @@ impl AgentCore {
     }
 
     /// Returns the time limit of the wait; `None` if it is unlimited.
-    pub(super) fn moves_deadline(&self) -> Option<Mono> {
+    pub(super) fn moves_deadline(&self) -> Option<MonotonicTime> {
         let at = self.shutdown_at?;
         let duration_ms = self.desired_timings().shutdown_timeout_ms;
         (duration_ms > 0).then(|| at + duration_ms)

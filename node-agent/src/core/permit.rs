@@ -155,7 +155,7 @@ impl AgentCore {
     pub(super) fn permit_step(&mut self, now: &Now, service: &mut Service, uid: &ActionUid, phase: Phase) {
         if service.write.is_some()
             || service.reread
-            || service.write_not_before.is_some_and(|at| now.raw < at)
+            || service.write_not_before.is_some_and(|at| now.monotonic_raw < at)
         {
             return;
         }

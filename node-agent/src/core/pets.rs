@@ -4,7 +4,7 @@ use super::AgentCore;
 use super::arming::Watchdog;
 use super::effect::Level;
 use crate::watchdog::protocol::{Arm, Request};
-use ha_api_types::time::{Millis, Mono, Now};
+use ha_api_types::time::{Millis, MonotonicTime, Now};
 
 /// Problem reported for a watchdog that refuses pets.
 pub(super) const REFUSES_PETS: &str = "the watchdog rejects renewals because its driver was unbound or its device has failed: check the kernel log";
@@ -19,7 +19,7 @@ pub(super) enum PetStatus {
     /// The device has refused a pet or a deadline.
     Refused,
     /// The device was armed again after a refusal, and has taken every pet since.
-    Recovering { since: Mono },
+    Recovering { since: MonotonicTime },
 }
 
 impl Watchdog {
@@ -29,7 +29,7 @@ impl Watchdog {
     }
 
     /// Returns when pets will have succeeded for a whole timeout since the device was armed again.
-    pub(super) fn recovered_at(&self) -> Option<Mono> {
+    pub(super) fn recovered_at(&self) -> Option<MonotonicTime> {
         let PetStatus::Recovering { since } = self.pets else { return None };
         let timeout_ms = self.facts.map_or(0, |facts| u64::from(facts.timeout_seconds) * 1000);
         Some(since + timeout_ms)
@@ -59,7 +59,7 @@ impl AgentCore {
     /// Ends the consequences of a refused pet, once the device was armed again and has taken pets for its whole
     /// timeout.
     pub(super) fn end_pet_refusal(&mut self, now: &Now) {
-        let returned = self.watchdog.recovered_at().is_some_and(|at| now.raw >= at);
+        let returned = self.watchdog.recovered_at().is_some_and(|at| now.monotonic_raw >= at);
         if returned && !self.watchdog.status.refuses_pets {
             self.watchdog.pets = PetStatus::Accepted;
             self.log(Level::Info, "the watchdog accepts renewals again".to_owned());
@@ -79,7 +79,9 @@ impl AgentCore {
             PetStatus::Refused if self.may_rearm(now) => {
                 Some(Request::Arm(Arm::of_timings(&self.arming_timings(), None)))
             }
-            PetStatus::Recovering { .. } if self.watchdog.recovered_at().is_some_and(|at| now.raw >= at) => {
+            PetStatus::Recovering { .. }
+                if self.watchdog.recovered_at().is_some_and(|at| now.monotonic_raw >= at) =>
+            {
                 Some(Request::Query)
             }
             PetStatus::Accepted | PetStatus::Refused | PetStatus::Recovering { .. } => None,
@@ -88,6 +90,6 @@ impl AgentCore {
 
     /// Returns `true` if the running device may be armed again: a refusal delays the next attempt.
     pub(super) fn may_rearm(&self, now: &Now) -> bool {
-        self.watchdog.rearm_at.is_none_or(|at| now.raw >= at)
+        self.watchdog.rearm_at.is_none_or(|at| now.monotonic_raw >= at)
     }
 }

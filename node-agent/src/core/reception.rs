@@ -105,7 +105,7 @@ impl AgentCore {
         if can_never || tries >= MAX_CLOSE_RETRIES {
             return self.on_killed(now, service, why);
         }
-        service.not_before = Some(now.raw + CLOSE_RETRY_MS);
+        service.not_before = Some(now.monotonic_raw + CLOSE_RETRY_MS);
         service.transition_to(Step::CloseReception { why, tries: tries + 1 });
         self.changed = true;
     }

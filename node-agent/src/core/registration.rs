@@ -189,7 +189,7 @@ impl AgentCore {
             // A request with an unknown outcome has arrived late. Another request would close this epoch needlessly.
             return self.adopt_stored_request();
         }
-        if requesting.retry_at.is_some_and(|retry_at| now.raw < retry_at)
+        if requesting.retry_at.is_some_and(|retry_at| now.monotonic_raw < retry_at)
             || self.is_reading(&ReadPurpose::Own)
         {
             return;
@@ -202,7 +202,7 @@ impl AgentCore {
             let warned = requesting.warned;
             if let Session::Requesting(requesting) = &mut self.session {
                 requesting.warned = true;
-                requesting.retry_at = Some(now.raw + DUPLICATE_RETRY_DELAY_MS);
+                requesting.retry_at = Some(now.monotonic_raw + DUPLICATE_RETRY_DELAY_MS);
             }
             if !warned {
                 self.log(Level::Error, format!("another machine is registered as {node}: set another name for this machine with --node"));
@@ -251,7 +251,7 @@ impl AgentCore {
                 self.log_outcome("registration", outcome);
             }
             Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Refused(_) | Outcome::Unknown(_) => {
-                requesting.retry_at = Some(now.raw + RETRY_DELAY_MS);
+                requesting.retry_at = Some(now.monotonic_raw + RETRY_DELAY_MS);
                 self.log_outcome("registration", outcome);
                 self.read_own_keys();
             }

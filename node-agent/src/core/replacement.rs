@@ -19,7 +19,7 @@ use ha_api_types::record::{
     Action, Assignment, Phase, Replacement, ReplacementPhase, ReplacementReport, ServiceReport,
 };
 use ha_api_types::resource::ServiceDefinition;
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 
 /// Progress of a replacement in this process.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,7 +45,7 @@ pub(super) struct Clearing {
     cancelled: Option<CommandId>,
     /// The command that removes the remains.
     task: Option<CommandId>,
-    not_before: Option<Mono>,
+    not_before: Option<MonotonicTime>,
 }
 
 impl Replacing {
@@ -58,7 +58,7 @@ impl Replacing {
     }
 
     /// Returns when the replacement must be advanced again.
-    pub(super) fn due_at(&self) -> Option<Mono> {
+    pub(super) fn due_at(&self) -> Option<MonotonicTime> {
         match self {
             Replacing::Idle | Replacing::Begin { .. } | Replacing::Run { .. } => None,
             Replacing::Clear(clearing) => clearing.not_before,
@@ -150,7 +150,7 @@ impl AgentCore {
         let Role::Act { assignment } = self.role(&name) else { return };
         let Some(value) = &assignment.value else { return };
         let is_report_written = service.write.is_none() && service.desired.is_none() && !service.reread;
-        let must_wait = service.write_not_before.is_some_and(|at| now.raw < at);
+        let must_wait = service.write_not_before.is_some_and(|at| now.monotonic_raw < at);
         let exclusive = self.is_exclusive(service);
         if !is_report_written
             || must_wait
@@ -241,7 +241,7 @@ impl AgentCore {
     }
 
     fn clear_step(&mut self, now: &Now, service: &mut Service, clearing: &Clearing) {
-        let must_wait = clearing.not_before.is_some_and(|at| now.raw < at);
+        let must_wait = clearing.not_before.is_some_and(|at| now.monotonic_raw < at);
         if clearing.cancelled.is_some() || clearing.task.is_some() || must_wait {
             return;
         }
@@ -291,7 +291,7 @@ impl AgentCore {
                     self.answer_replacement(now, service, clearing.answer);
                 }
                 CommandResult::Failed(_) | CommandResult::Cancelled => {
-                    let not_before = Some(now.raw + PROBE_RETRY_MS);
+                    let not_before = Some(now.monotonic_raw + PROBE_RETRY_MS);
                     let retry = Clearing { task: None, not_before, ..*clearing };
                     service.replacing = Replacing::Clear(Box::new(retry));
                 }

@@ -65,7 +65,7 @@ impl AgentCore {
         let Some(desired) = &service.desired else { return };
         if service.write.is_some()
             || service.reread
-            || service.write_not_before.is_some_and(|at| now.raw < at)
+            || service.write_not_before.is_some_and(|at| now.monotonic_raw < at)
         {
             return;
         }
@@ -108,7 +108,7 @@ impl AgentCore {
         {
             return;
         }
-        if service.write_not_before.is_some_and(|at| now.raw < at) {
+        if service.write_not_before.is_some_and(|at| now.monotonic_raw < at) {
             return;
         }
         let Some((_, created)) = self.active() else { return };
@@ -155,7 +155,7 @@ impl AgentCore {
             action_uid: action_uid.or_else(|| self.current_report(service)?.action_uid),
             operation: None,
             epoch: self.registered().map(|registered| registered.epoch),
-            at: now.moment(),
+            at: now.precise_timestamp(),
         };
         self.effects.push_back(Effect::Event(event));
     }

@@ -11,7 +11,7 @@ use super::{AgentCore, Now};
 use ha_api_types::id::Epoch;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Mode, Phase, ServiceReport};
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 
 /// Delay before an incomplete kill is repeated while a deadline is near.
 const KILL_RETRY_DELAY_MS: Millis = 200;
@@ -319,7 +319,7 @@ impl AgentCore {
             let text = format!("Service cannot be killed: {}", service.message);
             self.emit_event(now, service, true, Reason::StopFailed, &text);
         }
-        service.not_before = (wait_ms > 0).then(|| now.raw + wait_ms);
+        service.not_before = (wait_ms > 0).then(|| now.monotonic_raw + wait_ms);
         service.transition_to(Step::Kill { why, tries });
         self.changed = true;
     }
@@ -423,9 +423,10 @@ impl AgentCore {
     }
 
     /// Returns when D − Ts is reached.
-    pub(super) fn margin_begins_at(&self, now_raw: Mono) -> Option<Mono> {
+    pub(super) fn margin_begins_at(&self, now_raw: MonotonicTime) -> Option<MonotonicTime> {
         let deadline = self.deadline_moment()?;
-        let raw = Mono(deadline.monotonic_raw_ns / 1_000_000) - self.effective_timings().stop_margin_ms;
+        let raw =
+            MonotonicTime(deadline.monotonic_raw_ns / 1_000_000) - self.effective_timings().stop_margin_ms;
         (raw > now_raw).then_some(raw)
     }
 }

@@ -9,7 +9,7 @@ use ha_api_types::id::{ActionUid, NodeName, ResourceName, Revision};
 use ha_api_types::quantity::Amounts;
 use ha_api_types::record::{Assignment, Phase, ReplacementReport, ServiceReport};
 use ha_api_types::resource::ServiceDefinition;
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use std::collections::BTreeSet;
 
 /// The presence of a copy on this node, according to this process.
@@ -54,9 +54,9 @@ pub(super) enum Step {
     /// Target of a migration: takes over the service that the source has handed over.
     Arrive { uid: ActionUid, source: NodeName },
     /// Source of a migration: reads the target again, and compares it with the revisions that HandingOver guards.
-    CheckTarget { uid: ActionUid, target: NodeName, sent: Mono },
+    CheckTarget { uid: ActionUid, target: NodeName, sent: MonotonicTime },
     /// Source of a migration: migrates the service, unless the driver cannot begin in time.
-    Migrate { uid: ActionUid, target: NodeName, deadline: Mono },
+    Migrate { uid: ActionUid, target: NodeName, deadline: MonotonicTime },
     /// Source of a migration: ends every part of the migration that is in progress.
     EndMigration { uid: ActionUid, failure: Option<DriverFailure> },
     /// Source of a migration: probes the remains here.
@@ -162,7 +162,7 @@ pub(super) struct Service {
     pub(super) write: Option<CommitId>,
     /// `true` if the report must be read again first.
     pub(super) reread: bool,
-    pub(super) write_not_before: Option<Mono>,
+    pub(super) write_not_before: Option<MonotonicTime>,
     /// The permit to start; set only from a committed report.
     pub(super) permit: Option<Permit>,
     /// The action that this process has begun; it is in the journal on disk.
@@ -183,13 +183,13 @@ pub(super) struct Service {
     pub(super) restarts: u32,
     /// `true` if the running copy was restarted after a crash.
     pub(super) crashed_before: bool,
-    pub(super) started_at: Option<Mono>,
+    pub(super) started_at: Option<MonotonicTime>,
     /// Time before which no further command begins.
-    pub(super) not_before: Option<Mono>,
+    pub(super) not_before: Option<MonotonicTime>,
     /// Time at which the other side of a migration is checked again.
-    pub(super) peer_check_at: Option<Mono>,
+    pub(super) peer_check_at: Option<MonotonicTime>,
     /// Time of the first probe without a result after a cutover to this node; `None` if a probe had a result since.
-    pub(super) arrival_unclear_since: Option<Mono>,
+    pub(super) arrival_unclear_since: Option<MonotonicTime>,
     /// Unexpected end of the service that the agent has not handled yet.
     pub(super) exit: Option<UnexpectedExit>,
     /// A clean stop with the service's own tool that is being confirmed.

@@ -49,7 +49,9 @@ impl AgentCore {
             Step::CheckTarget { uid, sent: since, .. } => {
                 self.abandon_late_hand_over(now, service, &uid, since);
             }
-            Step::Migrate { uid, deadline, .. } if service.task.is_none() && now.raw >= deadline => {
+            Step::Migrate { uid, deadline, .. }
+                if service.task.is_none() && now.monotonic_raw >= deadline =>
+            {
                 self.report_never_began(now, service, &uid, "the driver could not start in time");
             }
             Step::Permit { uid, phase } => self.permit_step(now, service, &uid, phase),
@@ -224,7 +226,7 @@ impl AgentCore {
             service.recheck = true;
             service.presence = Presence::Unprobed;
         }
-        if self.is_quiescing() || service.not_before.is_some_and(|at| now.raw < at) {
+        if self.is_quiescing() || service.not_before.is_some_and(|at| now.monotonic_raw < at) {
             return;
         }
         service.not_before = None;
@@ -422,7 +424,7 @@ impl AgentCore {
         }
         service.permit = None;
         let may_have_arrived =
-            service.definition.driver.can_migrate() && !service.definition.driver.is_gated();
+            service.definition.driver.can_migrate() && !service.definition.driver.waits_for_resume_permit();
         if service.presence == Presence::Stopped && service.exit.is_none() && !may_have_arrived {
             // The stop is already confirmed, such as for a new assigned node. If Stopping were reported, the service
             // would count as running until a command ends.
@@ -451,7 +453,7 @@ impl AgentCore {
             service,
             self.report(now, service, uid, Phase::StopFailed, Reason::StopFailed, message),
         );
-        service.not_before = Some(now.raw + STOP_RETRY_MS);
+        service.not_before = Some(now.monotonic_raw + STOP_RETRY_MS);
         service.transition_to(Step::Idle);
         self.changed = true;
     }
@@ -516,7 +518,7 @@ impl AgentCore {
             Presence::Running => Phase::ProbedRunning,
             Presence::Stopped => Phase::ProbedStopped,
             Presence::Unprobed | Presence::Unclear => {
-                service.not_before = Some(now.raw + UNKNOWN_RETRY_MS);
+                service.not_before = Some(now.monotonic_raw + UNKNOWN_RETRY_MS);
                 Phase::ProbedUnknown
             }
         };

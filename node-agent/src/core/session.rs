@@ -7,7 +7,7 @@ use super::{AgentCore, Shutdown};
 use crate::watchdog::Moment;
 use ha_api_types::id::{ActionUid, Epoch, ResourceName, Revision};
 use ha_api_types::record::{Fence, FenceState, NodeReport};
-use ha_api_types::time::{Millis, Mono, Now};
+use ha_api_types::time::{Millis, MonotonicTime, Now};
 use ha_store::Entry;
 
 /// The stage of this process on its way to act for the node.
@@ -31,7 +31,7 @@ pub(super) struct Requesting {
     /// The revision at which this process's request is stored in the node's report.
     pub(super) request: Option<Revision>,
     pub(super) write: Option<CommitId>,
-    pub(super) retry_at: Option<Mono>,
+    pub(super) retry_at: Option<MonotonicTime>,
     pub(super) warned: bool,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Registered {
     pub(super) has_created_alive: bool,
     pub(super) sequence: u64,
     pub(super) heartbeat: Option<CommitId>,
-    pub(super) next_heartbeat_at: Mono,
+    pub(super) next_heartbeat_at: MonotonicTime,
     /// `true` if a key has changed unexpectedly and must be read again before the next heartbeat.
     pub(super) reread: bool,
 }
@@ -202,10 +202,10 @@ impl AgentCore {
             Err(message) => {
                 self.log(Level::Debug, format!("cannot read etcd again: {message}"));
                 match reading.purpose {
-                    ReadPurpose::Own => self.read_retry_at = Some(now.raw + RETRY_DELAY_MS / 4),
+                    ReadPurpose::Own => self.read_retry_at = Some(now.monotonic_raw + RETRY_DELAY_MS / 4),
                     ReadPurpose::Service(name) => {
                         if let Some(service) = self.services.get_mut(&name) {
-                            service.write_not_before = Some(now.raw + RETRY_DELAY_MS);
+                            service.write_not_before = Some(now.monotonic_raw + RETRY_DELAY_MS);
                         }
                     }
                     // A read of the peer is repeated soon. If a read of the target is not answered within Ts, the
@@ -322,7 +322,7 @@ impl AgentCore {
     /// Advances the session; it leaves Waiting once the view is complete.
     pub(super) fn session_step(&mut self, now: &Now) {
         if let Some(retry_at) = self.read_retry_at
-            && now.raw >= retry_at
+            && now.monotonic_raw >= retry_at
         {
             self.read_retry_at = None;
         }
@@ -395,7 +395,7 @@ impl AgentCore {
             has_created_alive: false,
             sequence: 0,
             heartbeat: None,
-            next_heartbeat_at: now.raw,
+            next_heartbeat_at: now.monotonic_raw,
             reread: false,
         });
         self.deadline = None;

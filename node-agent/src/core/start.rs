@@ -155,7 +155,7 @@ impl AgentCore {
         match result {
             CommandResult::Done | CommandResult::Observed(_) => {
                 service.presence = Presence::Running;
-                service.started_at = Some(now.raw);
+                service.started_at = Some(now.monotonic_raw);
                 service.recheck = false;
                 service.exit = None;
                 let (reason, message) = if service.restarts > 0 {
@@ -206,7 +206,7 @@ impl AgentCore {
             let report =
                 self.report(now, service, Some(uid), Phase::Starting, Reason::StartFailed, &failure.message);
             self.set_desired(service, report);
-            service.not_before = Some(now.raw + back_off_ms(service.failures));
+            service.not_before = Some(now.monotonic_raw + back_off_ms(service.failures));
             service.transition_to(Step::Clean { uid: uid.clone() });
         } else {
             service.transition_to(Step::Unwind { uid: uid.clone(), failure });
@@ -222,9 +222,9 @@ impl AgentCore {
         if stopped_externally && self.accepts_external_stop(service) {
             return self.accept_external_stop(now, service, uid, message);
         }
-        let stable = service
-            .started_at
-            .is_none_or(|started_at| now.raw.since(started_at) >= service.definition.timeouts.stable_ms());
+        let stable = service.started_at.is_none_or(|started_at| {
+            now.monotonic_raw.since(started_at) >= service.definition.timeouts.stable_ms()
+        });
         let reason = if stopped_externally { Reason::StoppedExternally } else { Reason::Crashed };
         // A crash within the stable time counts as a failed start only if it follows another crash.
         if stable || stopped_externally {
@@ -251,7 +251,7 @@ impl AgentCore {
             return;
         }
         if service.failures > 0 {
-            service.not_before = Some(now.raw + back_off_ms(service.failures));
+            service.not_before = Some(now.monotonic_raw + back_off_ms(service.failures));
         }
         if self.journal_begun(service, uid) {
             service.begun = Some(uid.clone());
@@ -308,7 +308,7 @@ impl AgentCore {
                 self.on_stop_failed(now, service, Some(uid), &message);
             }
             CommandResult::Cancelled => {
-                service.not_before = Some(now.raw + INITIAL_BACKOFF_MS);
+                service.not_before = Some(now.monotonic_raw + INITIAL_BACKOFF_MS);
             }
         }
         self.changed = true;
@@ -329,7 +329,7 @@ impl AgentCore {
         report.failure = Some(failure.class);
         self.set_desired(service, report);
         // Another attempt here is delayed.
-        service.not_before = Some(now.raw + back_off_ms(service.failures.max(1)));
+        service.not_before = Some(now.monotonic_raw + back_off_ms(service.failures.max(1)));
         service.transition_to(Step::Idle);
         self.changed = true;
     }

@@ -124,7 +124,7 @@ impl AgentCore {
             epoch: summary.epoch,
             revision: self.highest_revision,
             deadline_in_ms: summary.left_ms,
-            heartbeats_fail_since_ms: self.heartbeats_failing_since.map(|at| now.raw.since(at)),
+            heartbeats_fail_since_ms: self.heartbeats_failing_since.map(|at| now.monotonic_raw.since(at)),
             hold_awaits: self.hold.awaited().cloned(),
             watchdog,
             commits: self.commits.iter().map(|(id, purpose)| (id.0, purpose.description())).collect(),
@@ -151,7 +151,10 @@ impl AgentCore {
             begun: service.begun.clone(),
             failures: service.failures,
             restarts: service.restarts,
-            paused_ms: service.not_before.map(|at| at.since(now.raw)).filter(|left_ms| *left_ms > 0),
+            paused_ms: service
+                .not_before
+                .map(|at| at.since(now.monotonic_raw))
+                .filter(|left_ms| *left_ms > 0),
         }
     }
 }

@@ -198,7 +198,11 @@ impl World {
     }
 
     pub(super) fn now(&self) -> Now {
-        Now { raw: Mono(self.now_ms), boot: Mono(self.now_ms + 5_000), wall_unix_ms: i128::from(self.now_ms) }
+        Now {
+            monotonic_raw: MonotonicTime(self.now_ms),
+            boottime: MonotonicTime(self.now_ms + 5_000),
+            wall_unix_ms: i128::from(self.now_ms),
+        }
     }
 
     fn moment(&self) -> Moment {
@@ -309,7 +313,7 @@ impl World {
             }
             Effect::GrantLease { id, ttl_seconds } => {
                 let result = if self.net == Net::Up {
-                    Ok(self.state.grant_lease(Mono(self.now_ms), ttl_seconds))
+                    Ok(self.state.grant_lease(MonotonicTime(self.now_ms), ttl_seconds))
                 } else {
                     Err("no answer".to_owned())
                 };
@@ -317,7 +321,7 @@ impl World {
             }
             Effect::KeepAlive(lease) => {
                 let keep_alive_result = if self.net == Net::Up {
-                    match self.state.keep_alive(Mono(self.now_ms), lease) {
+                    match self.state.keep_alive(MonotonicTime(self.now_ms), lease) {
                         Ok(_) => LeaseKept::Kept,
                         Err(_) => LeaseKept::Gone,
                     }
@@ -432,11 +436,13 @@ impl World {
             }
             Command::Stop { .. } if copy.stop_fails => failure("it does not end"),
             Command::Kill if copy.kill_fails => failure("it does not die"),
-            Command::CloseReception if !service.driver.is_gated() => CommandResult::Failed(DriverFailure {
-                class: FailureClass::NeverHere,
-                reason: ha_api_types::reason::Reason::MoveFailed,
-                message: "it cannot be refused".to_owned(),
-            }),
+            Command::CloseReception if !service.driver.waits_for_resume_permit() => {
+                CommandResult::Failed(DriverFailure {
+                    class: FailureClass::NeverHere,
+                    reason: ha_api_types::reason::Reason::MoveFailed,
+                    message: "it cannot be refused".to_owned(),
+                })
+            }
             Command::Receive
             | Command::ReplaceSecondary { .. }
             | Command::EndReplacement
@@ -479,7 +485,7 @@ impl World {
     pub(super) fn advance(&mut self, ms: u64) {
         let end_ms = self.now_ms + ms;
         for _ in 0..100_000 {
-            self.state.expire(Mono(self.now_ms));
+            self.state.expire(MonotonicTime(self.now_ms));
             self.deliver();
             self.observe();
             let due = if self.dead { None } else { self.core.deadline() };

@@ -1,7 +1,7 @@
 //! Usage figures from samples: rates over about a minute, and the changes that are large enough to be written.
 
 use ha_api_types::quantity::Quantity;
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use ha_api_types::usage::Usage;
 use std::collections::VecDeque;
 
@@ -23,7 +23,7 @@ const MIN_CHANGE_RATE: Quantity = Quantity::from_units(1 << 20);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Time of the reading, on this machine's monotonic clock.
-    pub at: Mono,
+    pub at: MonotonicTime,
     /// Processor time, microseconds.
     pub cpu: Option<Meter>,
     /// Memory in use, bytes.
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     fn sample(at_ms: u64, cpu: Meter, memory: u64) -> Sample {
-        Sample { at: Mono(at_ms), cpu: Some(cpu), memory: Some(memory), ..Sample::default() }
+        Sample { at: MonotonicTime(at_ms), cpu: Some(cpu), memory: Some(memory), ..Sample::default() }
     }
 
     fn check(samples: &[Sample], cpu: Option<i128>, memory: Option<i128>) {

@@ -19,8 +19,8 @@ use crate::watchdog::protocol::{Arm, Request, State};
 use ha_api_types::id::OperationName;
 use ha_api_types::operation::{OperationAction, OperationPhase};
 use ha_api_types::record::WatchdogTest as Passed;
-use ha_api_types::time::{Millis, Mono};
-use ha_api_types::timing::{wait_ms, watchdog_worst_ms};
+use ha_api_types::time::{Millis, MonotonicTime};
+use ha_api_types::timing::{fencing_delay_ms, watchdog_worst_ms};
 use std::collections::BTreeSet;
 
 /// The deadline of a test, milliseconds: more than any driver's smallest timeout, and at most the validity of a
@@ -45,7 +45,7 @@ enum Stage {
     /// The device is being armed, with a deadline that is not renewed.
     Arming,
     /// The device is armed, and its reset of the machine is expected.
-    Waiting { since: Mono, recorded_at: Mono, deadline: Mono },
+    Waiting { since: MonotonicTime, recorded_at: MonotonicTime, deadline: MonotonicTime },
 }
 
 /// Evaluates a test that the journal contains as begun. If this boot is not the boot that was to be reset, the test has
@@ -86,7 +86,7 @@ impl WatchdogTest {
         self.stage.is_some()
     }
 
-    pub(super) fn due(&self) -> Option<Mono> {
+    pub(super) fn due(&self) -> Option<MonotonicTime> {
         match self.stage {
             Some(Stage::Waiting { recorded_at, deadline, .. }) => {
                 Some(deadline.min(recorded_at + PROGRESS_INTERVAL_MS))
@@ -112,10 +112,10 @@ impl AgentCore {
                 State::Armed { .. } | State::Expired { .. } => {
                     let timings = self.active_timings;
                     let report = self.watchdog.report(timings.watchdog_timeout_ms);
-                    let worst_ms = wait_ms(&timings, &report.bounds())
+                    let worst_ms = fencing_delay_ms(&timings, &report.bounds())
                         + watchdog_worst_ms(&timings, report.timeout_ms)
                         + RESET_GRACE_MS;
-                    let since = now.raw;
+                    let since = now.monotonic_raw;
                     self.watchdog_test.stage =
                         Some(Stage::Waiting { since, recorded_at: since, deadline: since + worst_ms });
                 }
@@ -125,19 +125,20 @@ impl AgentCore {
                 }
                 State::Released | State::Staying => {}
             },
-            Some(Stage::Waiting { deadline, .. }) if now.raw >= deadline => {
+            Some(Stage::Waiting { deadline, .. }) if now.monotonic_raw >= deadline => {
                 self.journal.failed = self.journal.trial.clone();
                 self.journal.proven = None;
                 self.load_watchdog_test_results();
                 self.end_test("the watchdog did not reset this machine");
             }
             Some(Stage::Waiting { since, recorded_at, deadline })
-                if now.raw.since(recorded_at) >= PROGRESS_INTERVAL_MS =>
+                if now.monotonic_raw.since(recorded_at) >= PROGRESS_INTERVAL_MS =>
             {
                 if let Some(trial) = &mut self.journal.trial {
-                    trial.lasted_ms = now.raw.since(since);
+                    trial.lasted_ms = now.monotonic_raw.since(since);
                 }
-                self.watchdog_test.stage = Some(Stage::Waiting { since, recorded_at: now.raw, deadline });
+                self.watchdog_test.stage =
+                    Some(Stage::Waiting { since, recorded_at: now.monotonic_raw, deadline });
                 self.mark_journal_changed();
             }
             Some(Stage::Waiting { .. }) => {}

@@ -126,13 +126,13 @@ impl AgentCore {
             && !service.has_worker
             && service.write.is_none()
             && !service.reread
-            && service.write_not_before.is_none_or(|at| now.raw >= at)
+            && service.write_not_before.is_none_or(|at| now.monotonic_raw >= at)
             && self.permit_waits_for(now, service.definition.exclusive, Phase::HandingOver).is_none()
     }
 
     /// Returns the command of the service's step, if the command may begin now.
     pub(super) fn command_of(&self, now: &Now, service: &Service) -> Option<Command> {
-        if service.not_before.is_some_and(|at| now.raw < at) {
+        if service.not_before.is_some_and(|at| now.monotonic_raw < at) {
             return None;
         }
         let killing = matches!(service.step, Step::Kill { .. } | Step::CloseReception { .. });
@@ -161,7 +161,8 @@ impl AgentCore {
                 self.may_start(now, service, uid).then(|| Command::Arrive { source: source.clone() })
             }
             // R8.11: the driver begins only in time.
-            Step::Migrate { target, deadline, .. } => (self.is_before_margin(now) && now.raw < *deadline)
+            Step::Migrate { target, deadline, .. } => (self.is_before_margin(now)
+                && now.monotonic_raw < *deadline)
                 .then(|| Command::Migrate { target: target.clone() }),
             Step::EndMigration { .. } => Some(Command::EndMigration),
             Step::CloseReception { .. } => Some(Command::CloseReception),
@@ -345,7 +346,7 @@ impl AgentCore {
         match purpose {
             ProbePurpose::Presence => {
                 if service.presence == Presence::Unclear {
-                    service.not_before = Some(now.raw + PROBE_RETRY_MS);
+                    service.not_before = Some(now.monotonic_raw + PROBE_RETRY_MS);
                 }
             }
             ProbePurpose::Unassigned { basis } => {
@@ -366,7 +367,9 @@ impl AgentCore {
                     service.exit = Some(UnexpectedExit { message, stopped_externally: false });
                     self.on_crashed(now, service, &uid);
                 }
-                Presence::Unclear | Presence::Unprobed => service.not_before = Some(now.raw + PROBE_RETRY_MS),
+                Presence::Unclear | Presence::Unprobed => {
+                    service.not_before = Some(now.monotonic_raw + PROBE_RETRY_MS);
+                }
             },
             ProbePurpose::Interrupted { uid } => match service.presence {
                 Presence::Running if service.permit.is_some() => self.adopt(service, uid),
@@ -389,12 +392,14 @@ impl AgentCore {
             },
             ProbePurpose::TakeOver { assignment } => match service.presence {
                 Presence::Unclear | Presence::Unprobed if !remnant => {
-                    service.not_before = Some(now.raw + PROBE_RETRY_MS);
+                    service.not_before = Some(now.monotonic_raw + PROBE_RETRY_MS);
                 }
                 Presence::Running | Presence::Stopped | Presence::Unclear | Presence::Unprobed => {
                     // A copy that a gated driver has not resumed is paused, and its memory may be older than its data
                     // (R8.20).
-                    if service.presence == Presence::Running && service.definition.driver.is_gated() {
+                    if service.presence == Presence::Running
+                        && service.definition.driver.waits_for_resume_permit()
+                    {
                         service.presence = Presence::Unclear;
                     }
                     // A probe does not find a copy that waits to be received, so that copy must be removed first.

@@ -20,7 +20,7 @@ use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -232,7 +232,11 @@ impl Driver for ExecDriver {
         Box::pin(replace::end(&self.context, service))
     }
 
-    fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>> {
+    fn measure<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        at: MonotonicTime,
+    ) -> BoxFuture<'a, Option<Sample>> {
         Box::pin(async move {
             let (context, service) = (Arc::clone(&self.context), service.clone());
             // Reading files may block.

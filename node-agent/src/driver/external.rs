@@ -17,7 +17,7 @@ use ha_api_types::driver::{DriverKind, ExternalDriver as ExternalSpec};
 use ha_api_types::id::NodeName;
 use ha_api_types::record::{LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use ha_runtime::problems::Problems;
 use std::collections::BTreeMap;
 use std::io;
@@ -166,7 +166,11 @@ impl Driver for ExternalDriver {
         Box::pin(self.context.programs.end_migration(service))
     }
 
-    fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>> {
+    fn measure<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        at: MonotonicTime,
+    ) -> BoxFuture<'a, Option<Sample>> {
         Box::pin(async move { self.context.measure(service, at).await })
     }
 

@@ -24,7 +24,7 @@ use ha_api_types::driver::{LibvirtDriver as LibvirtSpec, console_log};
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::record::{LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -190,7 +190,11 @@ impl Driver for LibvirtDriver {
         Box::pin(async move { self.domain(service)?.close_reception().await })
     }
 
-    fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>> {
+    fn measure<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        at: MonotonicTime,
+    ) -> BoxFuture<'a, Option<Sample>> {
         Box::pin(async move {
             let domain = self.domain(service).ok()?;
             let uuid = domain.uuid().await.ok()??;

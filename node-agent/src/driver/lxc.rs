@@ -22,7 +22,7 @@ use futures::future::BoxFuture;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::record::{LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use ha_runtime::problems::Problems;
 use std::collections::BTreeMap;
 use std::io;
@@ -136,7 +136,11 @@ impl Driver for LxcDriver {
         Box::pin(lifecycle::stop(&self.context, service, 0))
     }
 
-    fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>> {
+    fn measure<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        at: MonotonicTime,
+    ) -> BoxFuture<'a, Option<Sample>> {
         Box::pin(async move {
             let container = Container::of(&self.context.settings, service)?;
             let init = tools::info(&container).await.ok()?.pid?;

@@ -19,7 +19,7 @@ use ha_api_types::driver::OcfDriver as OcfSpec;
 use ha_api_types::id::NodeName;
 use ha_api_types::record::{LogFailure, Observed};
 use ha_api_types::resource::{ServiceDefinition, TimeoutsSpec};
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -136,7 +136,11 @@ impl Driver for OcfDriver {
         Box::pin(self.context.programs.end_migration(service))
     }
 
-    fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>> {
+    fn measure<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        at: MonotonicTime,
+    ) -> BoxFuture<'a, Option<Sample>> {
         Box::pin(async move {
             let (context, service) = (Arc::clone(&self.context), service.clone());
             // Reading files may block.

@@ -23,7 +23,7 @@ use futures::future::BoxFuture;
 use ha_api_types::id::NodeName;
 use ha_api_types::record::{LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -148,7 +148,11 @@ impl Driver for PodmanDriver {
         Box::pin(lifecycle::kill(&self.context, service))
     }
 
-    fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>> {
+    fn measure<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        at: MonotonicTime,
+    ) -> BoxFuture<'a, Option<Sample>> {
         Box::pin(async move {
             let podman = service.driver.podman.as_ref()?;
             let name = definition::container_name(service, podman);
@@ -173,7 +177,7 @@ impl Driver for PodmanDriver {
     }
 }
 
-fn sample(usage: &client::Usage, at: Mono) -> Sample {
+fn sample(usage: &client::Usage, at: MonotonicTime) -> Sample {
     Sample {
         at,
         cpu: Some(Meter::Total(usage.cpu_ns / 1000)),
@@ -205,12 +209,12 @@ mod tests {
         )
         .expect("usage");
         let expected = Sample {
-            at: Mono(9),
+            at: MonotonicTime(9),
             cpu: Some(Meter::Total(5)),
             memory: Some(7),
             disk: Some(Meter::Total(3)),
             network: Some(Meter::Total(7)),
         };
-        assert_eq!(sample(&usage, Mono(9)), expected);
+        assert_eq!(sample(&usage, MonotonicTime(9)), expected);
     }
 }

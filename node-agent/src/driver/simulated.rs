@@ -7,7 +7,7 @@ use ha_api_types::id::{BootId, NodeName};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_api_types::resource::ServiceDefinition;
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -299,7 +299,7 @@ impl Driver for SimulatedDriver {
     }
 
     /// Returns `None`: a simulated service uses no resources, so its requests count.
-    fn measure<'a>(&'a self, _: &'a ServiceDefinition, _: Mono) -> BoxFuture<'a, Option<Sample>> {
+    fn measure<'a>(&'a self, _: &'a ServiceDefinition, _: MonotonicTime) -> BoxFuture<'a, Option<Sample>> {
         Box::pin(async { None })
     }
 }

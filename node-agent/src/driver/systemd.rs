@@ -27,7 +27,7 @@ use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use ha_runtime::problems::Problems;
 use std::collections::BTreeMap;
 use std::io;
@@ -153,7 +153,11 @@ impl Driver for SystemdDriver {
         })
     }
 
-    fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>> {
+    fn measure<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        at: MonotonicTime,
+    ) -> BoxFuture<'a, Option<Sample>> {
         Box::pin(async move {
             let unit = spec(service).ok()?.unit_name(&service.name);
             let group = self.context.bus.session().await.ok()?.group(&unit).await.ok()?;

@@ -210,14 +210,16 @@ impl Drivers {
     pub(super) fn measure(&self, clock: SystemClock, id: MeasureId, services: Vec<ServiceDefinition>) {
         let drivers = self.clone();
         tokio::spawn(async move {
-            let machine_sample =
-                tokio::task::spawn_blocking(move || machine_usage::sample(Path::new("/"), clock.now().raw));
+            let machine_sample = tokio::task::spawn_blocking(move || {
+                machine_usage::sample(Path::new("/"), clock.now().monotonic_raw)
+            });
             let mut samples = BTreeMap::new();
             for service in &services {
                 let Some(kind) = service.driver.kind() else { continue };
                 let Some(driver) = drivers.by_name.get(kind.name()) else { continue };
                 let read =
-                    tokio::time::timeout(MEASURE_TIMEOUT, driver.measure(service, clock.now().raw)).await;
+                    tokio::time::timeout(MEASURE_TIMEOUT, driver.measure(service, clock.now().monotonic_raw))
+                        .await;
                 if let Some(sample) = read.ok().flatten() {
                     samples.insert(service.name.clone(), sample);
                 }

@@ -1,7 +1,7 @@
 //! Usage of the whole machine, read below a root directory: `/`, or an artificial tree in a test.
 
 use crate::core::{Meter, Sample};
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use std::fs;
 use std::path::Path;
 
@@ -13,7 +13,7 @@ const SECTOR_BYTES: u64 = 512;
 const EXCLUDED_DEVICE_PREFIXES: [&str; 7] = ["loop", "ram", "dm-", "md", "zram", "sr", "fd"];
 
 /// Returns the usage at the current time `at`; `None` if no figure could be read.
-pub(super) fn sample(root: &Path, at: Mono) -> Option<Sample> {
+pub(super) fn sample(root: &Path, at: MonotonicTime) -> Option<Sample> {
     let text = |path: &str| fs::read_to_string(root.join(path)).ok();
     let sample = Sample {
         at,
@@ -87,7 +87,7 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a parent")).expect("made");
             fs::write(path, text).expect("written");
         };
-        let at = Mono(7);
+        let at = MonotonicTime(7);
         assert_eq!(sample(root.path(), at), None);
         write("proc/stat", "cpu  100 20 30 4000 500 6 7 8 90 0\ncpu0 1 1 1 1\n");
         write("proc/meminfo", "MemTotal:  1000 kB\nMemFree:  100 kB\nMemAvailable:  400 kB\n");
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn usage_of_this_machine_is_readable() {
-        let read = sample(Path::new("/"), Mono(1)).expect("Linux");
+        let read = sample(Path::new("/"), MonotonicTime(1)).expect("Linux");
         assert!(read.cpu.is_some() && read.memory.is_some_and(|bytes| bytes > 0), "{read:?}");
     }
 }

@@ -3,7 +3,7 @@
 use super::metrics::AgentMetrics;
 use crate::core::{AgentCore, Effect, Input};
 use futures::FutureExt;
-use ha_api_types::time::{Mono, Now};
+use ha_api_types::time::{MonotonicTime, Now};
 use ha_runtime::http::admin::ReadState;
 use ha_runtime::reconcile::Core;
 use serde_json::Value;
@@ -23,8 +23,8 @@ const EXTEND_BY: Duration = Duration::from_secs(60);
 pub(super) struct ObservedCore {
     core: AgentCore,
     metrics: AgentMetrics,
-    show_at: Mono,
-    extend_at: Mono,
+    show_at: MonotonicTime,
+    extend_at: MonotonicTime,
     shown_state: String,
     state_requests: mpsc::UnboundedReceiver<StateReply>,
 }
@@ -55,8 +55,8 @@ impl ObservedCore {
         ObservedCore {
             core,
             metrics,
-            show_at: Mono::default(),
-            extend_at: Mono::default(),
+            show_at: MonotonicTime::default(),
+            extend_at: MonotonicTime::default(),
             shown_state: String::new(),
             state_requests,
         }
@@ -65,8 +65,8 @@ impl ObservedCore {
     fn show(&mut self, now: &Now) {
         let summary = self.core.summary(now);
         self.metrics.show(&summary);
-        if summary.ending && now.raw >= self.extend_at {
-            self.extend_at = now.raw + EXTEND_INTERVAL_MS;
+        if summary.ending && now.monotonic_raw >= self.extend_at {
+            self.extend_at = now.monotonic_raw + EXTEND_INTERVAL_MS;
             ha_runtime::notify::extend_timeout(EXTEND_BY);
         }
         let armed = if summary.armed { "armed" } else { "not armed" };
@@ -93,8 +93,8 @@ impl Core for ObservedCore {
             // A requester that no longer waits needs no answer. The serialization of the project's types cannot fail.
             let _ = reply.send(serde_json::to_value(self.core.state(now)).unwrap_or_default());
         }
-        if now.raw >= self.show_at {
-            self.show_at = now.raw + SHOW_INTERVAL_MS;
+        if now.monotonic_raw >= self.show_at {
+            self.show_at = now.monotonic_raw + SHOW_INTERVAL_MS;
             self.show(now);
         }
     }
@@ -103,7 +103,7 @@ impl Core for ObservedCore {
         self.core.poll_effect()
     }
 
-    fn deadline(&self) -> Option<(Mono, &'static str)> {
+    fn deadline(&self) -> Option<(MonotonicTime, &'static str)> {
         self.core.deadline()
     }
 

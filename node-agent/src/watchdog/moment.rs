@@ -67,8 +67,8 @@ impl Moment {
 impl From<&Now> for Moment {
     fn from(now: &Now) -> Self {
         Self {
-            monotonic_raw_ns: now.raw.0.saturating_mul(NANOSECONDS_PER_MILLISECOND),
-            boottime_ns: now.boot.0.saturating_mul(NANOSECONDS_PER_MILLISECOND),
+            monotonic_raw_ns: now.monotonic_raw.0.saturating_mul(NANOSECONDS_PER_MILLISECOND),
+            boottime_ns: now.boottime.0.saturating_mul(NANOSECONDS_PER_MILLISECOND),
         }
     }
 }

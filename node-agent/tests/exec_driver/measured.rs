@@ -2,14 +2,14 @@
 
 use crate::node::{Node, wait_until};
 use ha_api_types::resource::ServiceDefinition;
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use ha_node_agent::core::{Meter, Sample};
 use ha_node_agent::driver::Driver;
 use nix::unistd::{SysconfVar, sysconf};
 use std::fs;
 
 async fn sample(node: &Node, service: &ServiceDefinition) -> Option<Sample> {
-    node.driver.measure(service, Mono(7)).await
+    node.driver.measure(service, MonotonicTime(7)).await
 }
 
 fn cpu_us(sample: &Sample) -> u64 {

@@ -3,7 +3,7 @@
 use crate::node::{Node, service, wait_until};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use ha_node_agent::core::Meter;
 use ha_node_agent::driver::Driver;
 use serde_json::json;
@@ -160,7 +160,7 @@ async fn live_migration_sends_the_expected_requests() {
             "target": "node2", "timeoutMilliseconds": 600_000})
     );
     assert_eq!(request(&two, "arrive")["source"], "node1");
-    let sample = two.driver.measure(&service, Mono(5)).await.unwrap();
+    let sample = two.driver.measure(&service, MonotonicTime(5)).await.unwrap();
     assert_eq!((sample.cpu, sample.memory), (Some(Meter::Total(2_500_000)), Some(1024)));
 
     let mut staying = test_service();

@@ -3,7 +3,7 @@
 use crate::containers::kill_during_a_stop;
 use crate::node::{Node, RUN_SCRIPT, is_alive, signal, wait_until};
 use ha_api_types::record::Observed;
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use ha_node_agent::core::Meter;
 use ha_node_agent::driver::{Driver, LogQuery};
 use serde_json::json;
@@ -139,7 +139,7 @@ async fn container_limits_are_set_and_usage_measured() {
     let node = Node::new("trap 'exit 0' PWR; while :; do :; done");
     let limits = json!({"limits": {"cpu": "500m", "memory": "64Mi", "tasks": 20}});
     let service = node.service_with(&limits);
-    assert_eq!(node.driver.measure(&service, Mono(1)).await, None);
+    assert_eq!(node.driver.measure(&service, MonotonicTime(1)).await, None);
     node.driver.start(&service).await.unwrap();
     let groups = fs::read_to_string(format!("/proc/{}/cgroup", node.process())).unwrap();
     let group = groups.lines().next().unwrap().rsplit_once(':').unwrap().1.to_owned();
@@ -155,7 +155,7 @@ async fn container_limits_are_set_and_usage_measured() {
     assert!(read(["cpu.max", "cpu.cfs_quota_us"]).starts_with("50000"));
     let started = Instant::now();
     loop {
-        let sample = node.driver.measure(&service, Mono(5)).await.unwrap();
+        let sample = node.driver.measure(&service, MonotonicTime(5)).await.unwrap();
         assert!(sample.memory.is_some_and(|bytes| bytes > 0), "{sample:?}");
         if matches!(sample.cpu, Some(Meter::Total(us)) if us > 50_000) {
             break;

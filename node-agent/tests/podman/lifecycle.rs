@@ -3,7 +3,7 @@
 use crate::containers::kill_during_a_stop;
 use crate::node::{IMAGE, Node, RUN_SCRIPT, is_alive, service, wait_until};
 use ha_api_types::record::Observed;
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use ha_node_agent::core::Meter;
 use ha_node_agent::driver::Driver;
 use serde_json::json;
@@ -158,9 +158,9 @@ async fn a_paused_container_counts_as_running_and_can_be_stopped() {
 async fn container_usage_is_measured_while_running() {
     let node = Node::new().await;
     let service = Node::shell("while :; do :; done");
-    assert_eq!(node.driver.measure(&service, Mono(1)).await, None);
+    assert_eq!(node.driver.measure(&service, MonotonicTime(1)).await, None);
     node.driver.start(&service).await.unwrap();
-    let total = async || match node.driver.measure(&service, Mono(1)).await.unwrap().cpu {
+    let total = async || match node.driver.measure(&service, MonotonicTime(1)).await.unwrap().cpu {
         Some(Meter::Total(total)) => total,
         other => panic!("{other:?}"),
     };
@@ -170,9 +170,9 @@ async fn container_usage_is_measured_while_running() {
         assert!(begin.elapsed() < Duration::from_secs(60), "the CPU time does not grow");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let sample = node.driver.measure(&service, Mono(5)).await.unwrap();
-    assert_eq!(sample.at, Mono(5));
+    let sample = node.driver.measure(&service, MonotonicTime(5)).await.unwrap();
+    assert_eq!(sample.at, MonotonicTime(5));
     assert!(sample.memory.is_some_and(|memory| memory > 0));
     node.driver.kill(&service).await.unwrap();
-    assert_eq!(node.driver.measure(&service, Mono(9)).await, None);
+    assert_eq!(node.driver.measure(&service, MonotonicTime(9)).await, None);
 }

@@ -147,8 +147,8 @@ fn progress_problem(
     }
     if stop_fails(resource) {
         // A received copy that cannot be removed may run without a gated driver, so only then a migration does not end.
-        let is_gated = resource.spec.driver.is_gated();
-        if status.state == ServiceState::Migrate && is_gated && !rebalances {
+        let waits_for_resume_permit = resource.spec.driver.waits_for_resume_permit();
+        if status.state == ServiceState::Migrate && waits_for_resume_permit && !rebalances {
             return Some("live migration does not end");
         }
         // A service that cannot be stopped stays on its node; every other state with an explanation is correct.

@@ -2,7 +2,7 @@
 
 use super::script::Script;
 use ha_api_types::time::Millis;
-use ha_api_types::timing::{WatchdogBounds, wait_ms};
+use ha_api_types::timing::{WatchdogBounds, fencing_delay_ms};
 
 impl Script<'_> {
     /// Returns Th.
@@ -11,9 +11,9 @@ impl Script<'_> {
     }
 
     /// Returns W for a sliding timeout whose descriptor is retained.
-    fn wait_ms(&self) -> Millis {
+    fn fencing_delay_ms(&self) -> Millis {
         let timeout_ms = self.cluster.timings.watchdog_timeout_ms;
-        wait_ms(
+        fencing_delay_ms(
             &self.cluster.timings,
             &WatchdogBounds { timeout_ms, sliding: true, descriptor_retained: true },
         )
@@ -53,7 +53,7 @@ impl Script<'_> {
         let latency_ms = self.random_ms(interval_ms / 3, interval_ms * 12 / 25);
         self.add_action(start_ms, format!("store latency {latency_ms}ms"));
         let hang_ms = start_ms + self.random_ms(4 * interval_ms, 6 * interval_ms);
-        let end_ms = hang_ms + self.valid_ms() + self.wait_ms() + self.random_ms(2_000, 10_000);
+        let end_ms = hang_ms + self.valid_ms() + self.fencing_delay_ms() + self.random_ms(2_000, 10_000);
         for _ in 0..2 {
             self.delay_answers_of_node(hang_ms, latency_ms, end_ms);
         }
@@ -88,7 +88,7 @@ impl Script<'_> {
         let stop_ms = start_ms + self.random_ms(valid_ms.saturating_sub(timeout_ms + 1_000), valid_ms);
         let duration_ms = self.watchdog_pause_ms();
         self.add_action(stop_ms, format!("watchdog {node} stop {duration_ms}ms"));
-        let end_ms = start_ms + self.wait_ms() + self.random_ms(0, 30_000);
+        let end_ms = start_ms + self.fencing_delay_ms() + self.random_ms(0, 30_000);
         self.add_action(end_ms, format!("agent {node} resume"));
         end_ms
     }
@@ -99,8 +99,8 @@ impl Script<'_> {
         self.add_action(start_ms, format!("network {node} off"));
         let hang_ms = start_ms + self.random_ms(0, self.valid_ms());
         self.add_action(hang_ms, format!("agent {node} hang"));
-        let resume_ms = hang_ms + self.random_ms(0, self.wait_ms());
-        let network_on_ms = start_ms + self.random_ms(self.valid_ms(), 2 * self.wait_ms());
+        let resume_ms = hang_ms + self.random_ms(0, self.fencing_delay_ms());
+        let network_on_ms = start_ms + self.random_ms(self.valid_ms(), 2 * self.fencing_delay_ms());
         self.add_action(resume_ms, format!("agent {node} resume"));
         self.add_action(network_on_ms, format!("network {node} on"));
         network_on_ms.max(resume_ms)
@@ -118,7 +118,7 @@ impl Script<'_> {
             let hang_ms = stop_ms + self.random_ms(5, 1_000);
             self.add_action(hang_ms, format!("agent {node} hang"));
         }
-        let end_ms = start_ms + self.wait_ms() + self.random_ms(1_000, 30_000);
+        let end_ms = start_ms + self.fencing_delay_ms() + self.random_ms(1_000, 30_000);
         self.add_action(end_ms, format!("network {node} on"));
         self.add_action(end_ms, format!("agent {node} resume"));
         self.add_action(end_ms + 3_000, format!("agent {node} start"));
@@ -158,9 +158,9 @@ impl Script<'_> {
         self.add_action(start_ms, format!("network {node} off"));
         let kill_ms = self.around_closing(start_ms);
         self.add_action(kill_ms, format!("agent {node} kill"));
-        let agent_start_ms = kill_ms + self.random_ms(0, self.wait_ms());
+        let agent_start_ms = kill_ms + self.random_ms(0, self.fencing_delay_ms());
         self.add_action(agent_start_ms, format!("agent {node} start"));
-        let network_on_ms = start_ms + self.random_ms(0, 2 * self.wait_ms());
+        let network_on_ms = start_ms + self.random_ms(0, 2 * self.fencing_delay_ms());
         self.add_action(network_on_ms, format!("network {node} on"));
         network_on_ms.max(agent_start_ms)
     }
@@ -183,11 +183,11 @@ impl Script<'_> {
             let duration_ms = self.random_ms(1_000, 8_000);
             self.add_action(hang_ms, format!("store flaky {duration_ms}ms"));
         }
-        let resume_ms = hang_ms + self.random_ms(2_000, 2 * self.wait_ms());
+        let resume_ms = hang_ms + self.random_ms(2_000, 2 * self.fencing_delay_ms());
         for controller in &self.cluster.nodes {
             self.add_action(resume_ms, format!("controller {controller} {}", verbs.1));
         }
-        let back_ms = start_ms + self.random_ms(self.valid_ms(), 2 * self.wait_ms());
+        let back_ms = start_ms + self.random_ms(self.valid_ms(), 2 * self.fencing_delay_ms());
         self.add_action(back_ms, format!("{} {node} {}", cut_switch.0, cut_switch.1));
         back_ms.max(resume_ms)
     }
@@ -223,7 +223,7 @@ impl Script<'_> {
         let fault_ms = start_ms + self.random_ms(0, 8_000);
         let arm_ms = fault_ms + self.random_ms(0, 5_000);
         self.add_action(arm_ms, "arm");
-        let back_ms = fault_ms + self.random_ms(self.valid_ms(), 3 * self.wait_ms());
+        let back_ms = fault_ms + self.random_ms(self.valid_ms(), 3 * self.fencing_delay_ms());
         let (fault_command, repair_command) = match self.random.below(5) {
             0 => ("agent N kill", "agent N start"),
             1 => ("agent N hang", "agent N resume"),
@@ -325,7 +325,7 @@ impl Script<'_> {
 
     /// Delays the view of a leader or an agent, while another node is lost or services move.
     fn lag_store_watch(&mut self, start_ms: Millis) -> Millis {
-        let duration_ms = self.random_ms(2_000, 2 * self.wait_ms());
+        let duration_ms = self.random_ms(2_000, 2 * self.fencing_delay_ms());
         let lagging_node = if self.random.chance(0.6) { "leader".to_owned() } else { self.random_worker() };
         self.add_action(start_ms, format!("store lag {lagging_node} {duration_ms}ms"));
         let node = self.random_worker();
@@ -352,7 +352,7 @@ impl Script<'_> {
             2 => self.add_action(shutdown_ms, format!("shutdown {node}")),
             _ => {
                 self.add_action(shutdown_ms, format!("replace {node}"));
-                let confirm_ms = shutdown_ms + self.wait_ms() + self.random_ms(1_000, 30_000);
+                let confirm_ms = shutdown_ms + self.fencing_delay_ms() + self.random_ms(1_000, 30_000);
                 self.add_action(confirm_ms, format!("confirm-fenced {node}"));
                 self.replaced_nodes.push(node.clone());
             }
@@ -381,7 +381,7 @@ impl Script<'_> {
             self.add_action(fence_ms, format!("fence {node}"));
         } else {
             self.add_action(fence_ms, format!("power {node} off"));
-            let confirm_ms = fence_ms + self.random_ms(self.valid_ms() / 2, self.wait_ms() + 5_000);
+            let confirm_ms = fence_ms + self.random_ms(self.valid_ms() / 2, self.fencing_delay_ms() + 5_000);
             self.add_action(confirm_ms, format!("confirm-fenced {node}"));
             let power_on_ms = confirm_ms + self.random_ms(0, 20_000);
             self.add_action(power_on_ms, format!("power {node} on"));

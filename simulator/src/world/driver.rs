@@ -15,7 +15,8 @@ use ha_node_agent::core::{Command, CommandId, CommandResult, DriverFailure, Inpu
 
 /// Returns the simulated behavior of a service; a service of another driver has the default behavior.
 pub(super) fn simulated_behavior(service: &ServiceDefinition) -> SimulatedDriver {
-    let default = || SimulatedDriver { gated: service.driver.is_gated(), ..SimulatedDriver::default() };
+    let default =
+        || SimulatedDriver { gated: service.driver.waits_for_resume_permit(), ..SimulatedDriver::default() };
     service.driver.simulated.clone().unwrap_or_else(default)
 }
 

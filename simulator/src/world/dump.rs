@@ -9,7 +9,7 @@ use ha_api_types::id::{Epoch, NodeName, ResourceName, Revision};
 use ha_api_types::keys::Key;
 use ha_api_types::record::{Assignment, Phase, ServiceReport};
 use ha_api_types::resource::ServiceDefinition;
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use ha_api_types::view::{Explanation, StateDump};
 use ha_controller::core::world::{ClusterView as Stored, Versioned};
 use ha_node_agent::core::{Journal, JournalEntry};
@@ -31,8 +31,12 @@ impl World {
     /// Errors: the scenario is invalid, or has machines or objects of its own.
     pub fn of_dump(dump: &Dump, name: &str, text: &str, directory: &Path) -> Result<World, String> {
         let mut world = World::before_start(dump.scenario(name, text, directory)?);
-        world.store =
-            MemoryState::with_entries(dump.entries.iter().cloned(), dump.revision, Mono(0), LEASE_SECONDS);
+        world.store = MemoryState::with_entries(
+            dump.entries.iter().cloned(),
+            dump.revision,
+            MonotonicTime(0),
+            LEASE_SECONDS,
+        );
         world.schedule_expiry();
         world.begun_at = Some(0);
         let nodes: Vec<NodeName> = world.machines.keys().cloned().collect();
@@ -59,12 +63,13 @@ impl World {
 
     /// Returns the state of etcd as a controller dumps it.
     pub fn dump(&self) -> StateDump {
-        let silent_ms = |key: &str| match self.keys.parse(key) {
+        let heartbeat_age_ms = |key: &str| match self.keys.parse(key) {
             Some(Key::Alive(node)) => self.last_heartbeat_at.get(&node).map(|at| self.now - at),
             Some(_) | None => None,
         };
         let reading = self.store.list(self.keys.root());
-        let keys = reading.entries.iter().map(|entry| entry.to_dump(self.keys.root(), silent_ms(&entry.key)));
+        let keys =
+            reading.entries.iter().map(|entry| entry.to_dump(self.keys.root(), heartbeat_age_ms(&entry.key)));
         StateDump {
             at: self.timestamp(),
             revision: reading.revision,
@@ -77,7 +82,7 @@ impl World {
     pub fn why(&self, resource: &ResourceName) -> Option<Explanation> {
         let reading = self.store.list(self.keys.root());
         let mut stored = Stored::new(self.keys.clone());
-        stored.replace(reading.entries, reading.revision, Mono(0));
+        stored.replace(reading.entries, reading.revision, MonotonicTime(0));
         why(&stored, resource)
     }
 }

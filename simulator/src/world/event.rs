@@ -7,7 +7,7 @@ use ha_api_types::id::{NodeName, Revision, Term};
 use ha_api_types::record::{HoldAnswer, HoldRequest};
 use ha_api_types::time::Millis;
 use ha_controller::core::notifications::deliveries::Delivery;
-use ha_controller::core::{FencerRun, RefreshId};
+use ha_controller::core::{FencerRun, FullReadId};
 use ha_node_agent::core::{CommandId, DriverEvent, Journal, JournalWriteId, WatchdogRequestId};
 use ha_node_agent::watchdog::protocol;
 
@@ -47,7 +47,7 @@ pub(crate) enum Event {
     /// A process reads all keys again, once a minute.
     Relist(Client, Generation),
     /// A process retries a failed read. For a controller, the number is the newest refresh that this read answers.
-    SyncAgain(Client, Generation, RefreshId),
+    SyncAgain(Client, Generation, FullReadId),
     /// Leases may have expired.
     LeasesExpire,
     /// A journal reaches the disk.

@@ -8,7 +8,7 @@ use super::recorded::Step;
 use ha_api_types::etcd_access::{AgentSelector, agent_selectors};
 use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::keys::Key;
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use ha_controller::core as controller;
 use ha_node_agent::core as agent;
 use ha_store::{Change, Entry, LeaseId, Outcome, StoreError, Transaction};
@@ -34,7 +34,7 @@ pub(crate) enum Purpose {
     /// A revocation of a lease. The sender does not wait for the answer.
     Revoke,
     /// A read of all watched keys. For a controller, the value is the newest refresh that the read answers.
-    Sync(controller::RefreshId),
+    Sync(controller::FullReadId),
 }
 
 /// A request that reaches etcd.
@@ -231,11 +231,11 @@ impl World {
                 if self.store.is_full() {
                     return Answer::NoLease;
                 }
-                let lease = self.store.grant_lease(Mono(self.now), ttl_seconds);
+                let lease = self.store.grant_lease(MonotonicTime(self.now), ttl_seconds);
                 self.schedule_expiry();
                 Answer::Lease(lease)
             }
-            Request::Keep(lease) => Answer::Kept(self.store.keep_alive(Mono(self.now), lease)),
+            Request::Keep(lease) => Answer::Kept(self.store.keep_alive(MonotonicTime(self.now), lease)),
             Request::Revoke(lease) => {
                 let revision_before = self.store.revision();
                 // A lease that no longer exists needs no revocation.
@@ -439,7 +439,7 @@ impl World {
         &mut self,
         client: &Client,
         generation: Generation,
-        answers: controller::RefreshId,
+        answers: controller::FullReadId,
     ) {
         let selectors = match client {
             Client::Agent(node) => agent_selectors(&self.keys, node),
@@ -465,7 +465,7 @@ impl World {
         &mut self,
         client: &Client,
         generation: Generation,
-        answers: controller::RefreshId,
+        answers: controller::FullReadId,
     ) {
         let due_refreshes = match client {
             Client::Agent(node) => {
@@ -482,7 +482,7 @@ impl World {
         &mut self,
         client: &Client,
         generation: Generation,
-        due_refreshes: Vec<controller::RefreshId>,
+        due_refreshes: Vec<controller::FullReadId>,
     ) {
         for answers in due_refreshes {
             self.queue.push(self.now + 500, Event::SyncAgain(client.clone(), generation, answers));
@@ -533,7 +533,7 @@ impl World {
         };
         let Ok(changes) = self.store.changes_of(selectors.unwrap_or_default(), cursor + 1) else {
             self.set_cursor(client, None);
-            self.schedule_failed_sync(client, generation, controller::RefreshId::default());
+            self.schedule_failed_sync(client, generation, controller::FullReadId::default());
             return;
         };
         let revision = self.store.revision();

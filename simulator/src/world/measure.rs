@@ -7,7 +7,7 @@ use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::quantity::Quantity;
 use ha_api_types::resource::{Resource, ServiceDefinition};
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use ha_api_types::usage::Usage;
 use ha_node_agent::core::{Input, MeasureId, Measured, Meter, Sample};
 use std::collections::BTreeMap;
@@ -22,14 +22,14 @@ impl World {
     /// Answers an agent's measurement of its machine, without delay.
     pub(super) fn measure(&mut self, node: &NodeName, id: MeasureId, services: &[ServiceDefinition]) {
         let now = self.clock_of(node);
-        let measured = self.measured(node, now.raw, services);
+        let measured = self.measured(node, now.monotonic_raw, services);
         // The loop is already collecting the effects of this agent, so the agent receives this input directly.
         if let Some(process) = self.agents.get_mut(node) {
             process.core.handle(&now, Input::Measured { id, measured });
         }
     }
 
-    fn measured(&self, node: &NodeName, time: Mono, requested: &[ServiceDefinition]) -> Measured {
+    fn measured(&self, node: &NodeName, time: MonotonicTime, requested: &[ServiceDefinition]) -> Measured {
         let Some(machine) = self.machines.get(node).filter(|_| !self.service_loads.is_empty()) else {
             return Measured::default();
         };
@@ -81,7 +81,7 @@ fn usage_sum(one: &Usage, other: &Usage) -> Usage {
     }
 }
 
-fn sample(time: Mono, load: &Usage) -> Sample {
+fn sample(time: MonotonicTime, load: &Usage) -> Sample {
     let unsigned = |amount: i128| u64::try_from(amount.max(0)).unwrap_or(u64::MAX);
     let rate = |rate: Option<Quantity>| rate.map(|rate| Meter::Rate(unsigned(rate.units())));
     Sample {

@@ -11,7 +11,7 @@ use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::record::SleepProtection;
 use ha_api_types::time::Millis;
 use ha_controller::core::replica::Replica;
-use ha_controller::core::{Config as ControllerConfig, Input as ControllerInput, RefreshId};
+use ha_controller::core::{Config as ControllerConfig, FullReadId, Input as ControllerInput};
 use ha_node_agent::core::{
     AgentCore, Command, Config as AgentConfig, Hardware, Input as AgentInput, Shutdown,
 };
@@ -201,7 +201,7 @@ impl World {
                 self.log(node, "controller", "starts");
             }
         }
-        self.start_sync(client, generation, RefreshId::default());
+        self.start_sync(client, generation, FullReadId::default());
         // The core may have effects before its first event.
         self.send_first_tick(client, generation);
         self.queue.push(self.now + super::RELIST_INTERVAL_MS, Event::Relist(client.clone(), generation));

@@ -2,8 +2,8 @@
 
 use super::link::Token;
 use ha_api_types::id::{NodeName, Revision};
-use ha_api_types::time::{Mono, Now};
-use ha_controller::core::RefreshId;
+use ha_api_types::time::{MonotonicTime, Now};
+use ha_controller::core::FullReadId;
 use ha_controller::core::replica::{Replica, is_election_refresh};
 use ha_node_agent::core::AgentCore;
 use ha_store::{Change, selects};
@@ -45,19 +45,19 @@ pub(crate) trait Core {
     /// Input of the core.
     type Input;
     /// Returns the time of the next tick.
-    fn deadline(&self) -> Option<(Mono, &'static str)>;
+    fn deadline(&self) -> Option<(MonotonicTime, &'static str)>;
 }
 
 impl Core for AgentCore {
     type Input = ha_node_agent::core::Input;
-    fn deadline(&self) -> Option<(Mono, &'static str)> {
+    fn deadline(&self) -> Option<(MonotonicTime, &'static str)> {
         AgentCore::deadline(self)
     }
 }
 
 impl Core for Replica {
     type Input = ha_controller::core::Input;
-    fn deadline(&self) -> Option<(Mono, &'static str)> {
+    fn deadline(&self) -> Option<(MonotonicTime, &'static str)> {
         Replica::deadline(self)
     }
 }
@@ -89,7 +89,7 @@ pub(crate) struct Process<C: Core> {
     /// Number of unanswered full reads.
     pub syncs: u32,
     /// Refreshes whose full read failed, and which no later read has answered.
-    pub pending_refreshes: BTreeSet<RefreshId>,
+    pub pending_refreshes: BTreeSet<FullReadId>,
     /// Virtual time of the next scheduled wake.
     pub wake_at: Option<u64>,
 }
@@ -121,17 +121,17 @@ impl<C: Core> Process<C> {
             return None;
         }
         self.wake_at = None;
-        Some(self.core.deadline().is_some_and(|(due_at, _)| due_at <= now.raw))
+        Some(self.core.deadline().is_some_and(|(due_at, _)| due_at <= now.monotonic_raw))
     }
 
     /// Records that the full read for a refresh failed, and returns the refreshes to read for now.
-    pub(super) fn record_failed_sync(&mut self, refresh: RefreshId) -> Vec<RefreshId> {
+    pub(super) fn record_failed_sync(&mut self, refresh: FullReadId) -> Vec<FullReadId> {
         self.pending_refreshes.insert(refresh);
         self.due_syncs()
     }
 
     /// Records that a refresh was answered, and returns the refreshes to read for now.
-    pub(super) fn record_answered_sync(&mut self, refresh: RefreshId) -> Vec<RefreshId> {
+    pub(super) fn record_answered_sync(&mut self, refresh: FullReadId) -> Vec<FullReadId> {
         self.pending_refreshes.retain(|pending_refresh| {
             is_election_refresh(*pending_refresh) != is_election_refresh(refresh)
                 || *pending_refresh > refresh
@@ -142,7 +142,7 @@ impl<C: Core> Process<C> {
     /// Returns the newest unanswered refresh of each half of a controller. Its answer also answers the earlier
     /// refreshes. Returns no refresh while a read is unanswered: an isolated process thus has one read at a time for
     /// each half.
-    fn due_syncs(&mut self) -> Vec<RefreshId> {
+    fn due_syncs(&mut self) -> Vec<FullReadId> {
         if self.syncs > 0 {
             return Vec::new();
         }
@@ -176,7 +176,7 @@ mod tests {
 
     impl Core for IdleCore {
         type Input = ();
-        fn deadline(&self) -> Option<(Mono, &'static str)> {
+        fn deadline(&self) -> Option<(MonotonicTime, &'static str)> {
             None
         }
     }
@@ -185,21 +185,21 @@ mod tests {
     /// of the election was repeated, and the planner waited indefinitely for its read (seed 197).
     #[test]
     fn failed_reads_are_repeated_for_both_halves() {
-        let election = |number: u64| RefreshId((1 << 62) + number);
+        let election = |number: u64| FullReadId((1 << 62) + number);
         let mut process = Process::new(IdleCore, 1, Vec::new());
         process.syncs = 2;
-        assert!(process.record_failed_sync(RefreshId(6)).is_empty());
+        assert!(process.record_failed_sync(FullReadId(6)).is_empty());
         assert!(process.record_failed_sync(election(1)).is_empty());
         process.syncs = 0;
-        assert_eq!(process.record_failed_sync(RefreshId(7)), [RefreshId(7), election(1)]);
-        assert_eq!(process.record_failed_sync(RefreshId(8)), [RefreshId(8)]);
+        assert_eq!(process.record_failed_sync(FullReadId(7)), [FullReadId(7), election(1)]);
+        assert_eq!(process.record_failed_sync(FullReadId(8)), [FullReadId(8)]);
         process.syncs = 1;
-        assert!(process.record_failed_sync(RefreshId(9)).is_empty());
+        assert!(process.record_failed_sync(FullReadId(9)).is_empty());
         process.syncs = 0;
-        assert_eq!(process.record_answered_sync(election(2)), [RefreshId(9)]);
+        assert_eq!(process.record_answered_sync(election(2)), [FullReadId(9)]);
         process.syncs = 1;
-        assert!(process.record_failed_sync(RefreshId(9)).is_empty());
+        assert!(process.record_failed_sync(FullReadId(9)).is_empty());
         process.syncs = 0;
-        assert!(process.record_answered_sync(RefreshId(10)).is_empty());
+        assert!(process.record_answered_sync(FullReadId(10)).is_empty());
     }
 }

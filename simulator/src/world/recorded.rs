@@ -129,7 +129,8 @@ impl World {
             // The model arms without a deadline, and the agent sends its deadline in a separate request.
             Request::Arm(_) | Request::Release | Request::Query => return,
         };
-        let left_ms = (deadline.monotonic_raw_ns / 1_000_000).saturating_sub(self.clock_of(node).raw.0);
+        let left_ms =
+            (deadline.monotonic_raw_ns / 1_000_000).saturating_sub(self.clock_of(node).monotonic_raw.0);
         self.record_step(node, || Step::Deadline { left_ms });
     }
 

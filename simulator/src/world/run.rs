@@ -89,7 +89,7 @@ impl World {
             Event::Watch(client, generation) => self.deliver_changes(&client, generation),
             Event::Relist(client, generation) => {
                 if self.is_current(&client, generation) {
-                    self.start_sync(&client, generation, controller::RefreshId::default());
+                    self.start_sync(&client, generation, controller::FullReadId::default());
                     self.queue.push(self.now + super::RELIST_INTERVAL_MS, Event::Relist(client, generation));
                 }
             }
@@ -101,7 +101,7 @@ impl World {
             Event::LeasesExpire => {
                 let revision_before = self.store.revision();
                 if self.is_store_available() {
-                    self.store.expire(ha_api_types::time::Mono(self.now));
+                    self.store.expire(ha_api_types::time::MonotonicTime(self.now));
                 }
                 if self.store.revision() != revision_before {
                     self.handle_commit(revision_before + 1);

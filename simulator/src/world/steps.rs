@@ -158,7 +158,7 @@ impl World {
             let fence: Option<Fence> = self.record(&self.keys.fence(node));
             fence.is_some_and(|fence| {
                 fence.state == FenceState::Fencing
-                    && (fence.armed_wait_ms.is_some() || fence.device.is_some())
+                    && (fence.armed_fencing_delay_ms.is_some() || fence.device.is_some())
             })
         })
     }

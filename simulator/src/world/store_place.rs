@@ -10,8 +10,8 @@ use super::event::Event;
 use super::process::Client;
 use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
-use ha_api_types::record::{Restored, keys_deleted_by_restore, revision_raise};
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::record::{RestoreMarker, keys_deleted_by_restore, revision_raise};
+use ha_api_types::time::{Millis, MonotonicTime};
 use ha_store::memory_state::MemoryState;
 use std::collections::BTreeSet;
 
@@ -106,12 +106,16 @@ impl World {
         let empty_store = MemoryState::default();
         let backup = if empty { Some(&empty_store) } else { self.backup.as_ref() };
         let backup = backup.ok_or("no backup exists: run store snapshot first")?;
-        let marker = Restored { backup_revision: backup.revision(), ..Restored::default() };
+        let marker = RestoreMarker { backup_revision: backup.revision(), ..RestoreMarker::default() };
         let marker = (self.keys.restored(), serde_json::to_vec(&marker).map_err(|error| error.to_string())?);
         let keys_deleted_by_restore = keys_deleted_by_restore(&self.keys);
         let revision_increase = revision_raise(self.wall_unix_ms() * 1000);
-        self.pending_restore =
-            Some(backup.restored(Mono(self.now), revision_increase, &keys_deleted_by_restore, marker));
+        self.pending_restore = Some(backup.restored(
+            MonotonicTime(self.now),
+            revision_increase,
+            &keys_deleted_by_restore,
+            marker,
+        ));
         self.log(&"store".into(), "", "is lost, and is being restored");
         self.stop_store(0);
         Ok(())

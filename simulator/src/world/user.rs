@@ -194,9 +194,9 @@ impl World {
         let candidate = first_entry(&self.store, self.keys.candidate(id))
             .ok_or_else(|| format!("controller {id} not found"))?;
         let refresh = first_entry(&self.store, self.keys.refresh(id)).map(|entry| entry.mod_revision);
-        let silent_ms = self.refreshed_at.get(id).map(|at| self.now - at);
+        let heartbeat_age_ms = self.refreshed_at.get(id).map(|at| self.now - at);
         let valid_ms = Timings::from(&self.scenario.timing).heartbeat_valid_ms;
-        if let Some(refusal) = controller_deletion_refusal(id, silent_ms, valid_ms) {
+        if let Some(refusal) = controller_deletion_refusal(id, heartbeat_age_ms, valid_ms) {
             return Err(refusal);
         }
         let revision_before = self.store.revision();

@@ -314,7 +314,7 @@ impl World {
         let now = self.now;
         let Some(machine) = self.machines.get_mut(node) else { return };
         let Some((raw_ns, _)) = machine.watchdog.daemon.deadline() else { return };
-        let raw = ha_api_types::time::Mono(raw_ns.div_ceil(1_000_000));
+        let raw = ha_api_types::time::MonotonicTime(raw_ns.div_ceil(1_000_000));
         let at = machine.clock.time_of_raw(now, raw).max(now + 1);
         if machine.watchdog.wake_at.is_some_and(|wake_ms| wake_ms <= at) {
             return;

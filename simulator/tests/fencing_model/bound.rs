@@ -7,7 +7,7 @@ use ha_api_types::keys::{Key as Stored, Keys};
 use ha_api_types::record::{
     Action as Ordered, Assignment, Fence, FenceState, Mode, NodeReport, Phase, Proof as Proven, ServiceReport,
 };
-use ha_api_types::timing::{Timings, WatchdogBounds, wait_ms};
+use ha_api_types::timing::{Timings, WatchdogBounds, fencing_delay_ms};
 use ha_simulator::scenario::Scenario;
 use ha_simulator::world::World;
 use ha_simulator::world::recorded::Step;
@@ -42,7 +42,7 @@ fn model_w_equals_code_w() {
                 Device::NotRetained => (false, false),
             };
             let watchdog = WatchdogBounds { timeout_ms: ms(timeout), sliding, descriptor_retained };
-            assert_eq!(ms(bounds.wait() - 1), wait_ms(&timings, &watchdog), "{bounds:?}");
+            assert_eq!(ms(bounds.wait() - 1), fencing_delay_ms(&timings, &watchdog), "{bounds:?}");
         }
     }
 }
@@ -124,8 +124,8 @@ fn title(write: Write) -> &'static str {
         Write::HandOver(_) => "hand-over",
         Write::Register(_) => "register",
         Write::Leave(_) => "leave",
-        Write::Close { on_silence: true, .. } => "close on silence",
-        Write::Close { on_silence: false, .. } => "close for a registration or a leave",
+        Write::Close { on_missed_heartbeats: true, .. } => "close on silence",
+        Write::Close { on_missed_heartbeats: false, .. } => "close for a registration or a leave",
         Write::Release(_, Proof::Silence) => "release by silence",
         Write::Release(_, Proof::Device) => "release by a device",
         Write::Release(_, Proof::Registration | Proof::Leave) => "release by a registration or a leave",
@@ -277,10 +277,10 @@ impl Reader {
         // The recording does not contain the initial state of a run: all epochs are open.
         let before = before.map_or(FenceState::Open, |before| before.state);
         let write = match (before, fence.state) {
-            (FenceState::Open, FenceState::Fencing) => Write::Close { node: 0, on_silence: true },
+            (FenceState::Open, FenceState::Fencing) => Write::Close { node: 0, on_missed_heartbeats: true },
             // Close and release in one transaction: both writes of the model with their guards.
             (FenceState::Open, FenceState::Fenced | FenceState::Closed) => {
-                Write::Close { node: 0, on_silence: false }
+                Write::Close { node: 0, on_missed_heartbeats: false }
             }
             (FenceState::Fencing, FenceState::Fenced | FenceState::Closed) => Write::Release(0, proof?),
             (FenceState::Fenced | FenceState::Closed, FenceState::Open) => Write::Open(0),

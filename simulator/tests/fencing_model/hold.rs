@@ -299,8 +299,8 @@ pub(crate) fn normalise(configuration: &Configuration, state: &mut State) {
         if !useful {
             state.node_mut(node).hold_request_age = None;
         }
-        let is_closing = state.is_late(Write::Close { node, on_silence: true })
-            || state.is_late(Write::Close { node, on_silence: false });
+        let is_closing = state.is_late(Write::Close { node, on_missed_heartbeats: true })
+            || state.is_late(Write::Close { node, on_missed_heartbeats: false });
         let asks = machine.phase == Phase::Member && !machine.is_registered && machine.follows();
         for candidate in &mut state.candidates {
             let view = &mut candidate.views[index_of(node)];

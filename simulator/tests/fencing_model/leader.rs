@@ -23,7 +23,7 @@ pub(crate) fn steps(configuration: &Configuration, state: &State, found: &mut Ve
     let room = has_room(configuration, state);
     let mut write = |write| {
         found.push(LeaderStep::Commit(write));
-        let is_declaration = matches!(write, Write::Close { on_silence: true, .. });
+        let is_declaration = matches!(write, Write::Close { on_missed_heartbeats: true, .. });
         let late = configuration.late_leader || configuration.late_declarations && is_declaration;
         if room && late {
             found.push(LeaderStep::Lose(write));
@@ -33,8 +33,8 @@ pub(crate) fn steps(configuration: &Configuration, state: &State, found: &mut Ve
         let store = &state.store;
         match store.fence(node) {
             Fence::Open => {
-                if let Some(on_silence) = may_close(configuration, state, node) {
-                    write(Write::Close { node, on_silence });
+                if let Some(on_missed_heartbeats) = may_close(configuration, state, node) {
+                    write(Write::Close { node, on_missed_heartbeats });
                 }
             }
             Fence::Fencing { .. } => {

@@ -116,7 +116,7 @@ fn new_candidate_completes_no_declaration_by_silence() {
         "a tick passes",
         "node 0, watchdog: Pet",
         "a tick passes",
-        "leader: Lose(Close { node: 0, on_silence: true })",
+        "leader: Lose(Close { node: 0, on_missed_heartbeats: true })",
         "fault: CandidateRestart(0)",
         "?node 0, watchdog: Pet",
         "node 0, agent: Ask",

@@ -29,7 +29,7 @@ pub(crate) fn bounds(trace: &Trace) -> Bounds {
         ticks(ms)
     };
     let valid = exact(timings.heartbeat_valid_ms);
-    let timeout = ticks(trace.wait_ms) - valid - 1;
+    let timeout = ticks(trace.fencing_delay_ms) - valid - 1;
     let bounds = Bounds { valid, margin: exact(timings.stop_margin_ms), timeout, device: Device::Sliding };
     let rate_error_ms =
         timings.watchdog_timeout_ms * Millis::from(timings.watchdog_rate_error_ppm) / 1_000_000;

@@ -92,7 +92,7 @@ pub(crate) struct Trace {
     /// Timings of the cluster.
     pub(crate) timings: ha_api_types::timing::Timings,
     /// W of the nodes, in milliseconds.
-    pub(crate) wait_ms: Millis,
+    pub(crate) fencing_delay_ms: Millis,
     /// Number of controller candidates.
     pub(crate) candidates: usize,
 }
@@ -114,7 +114,7 @@ pub(crate) fn trace_of_scenario(name: &str, service: &str) -> Trace {
     for recorded in world.recorded_steps() {
         translator.translate(recorded);
     }
-    Trace { steps: translator.events, timings, wait_ms: translator.wait_ms, candidates }
+    Trace { steps: translator.events, timings, fencing_delay_ms: translator.fencing_delay_ms, candidates }
 }
 
 /// Interprets recorded steps, based on the previous values of the keys.
@@ -127,7 +127,7 @@ struct Translator {
     phases: BTreeSet<(String, ActionUid, String)>,
     nodes_off: BTreeSet<String>,
     has_begun: bool,
-    wait_ms: Millis,
+    fencing_delay_ms: Millis,
     events: Vec<Timed>,
 }
 
@@ -146,7 +146,7 @@ impl Translator {
             phases: BTreeSet::new(),
             nodes_off: BTreeSet::new(),
             has_begun: false,
-            wait_ms: 0,
+            fencing_delay_ms: 0,
             events: Vec::new(),
         }
     }
@@ -345,7 +345,7 @@ impl Translator {
     fn node_report(&mut self, value: &[u8], name: &str) -> Option<Event> {
         let node = self.node(name)?;
         let report: NodeReport = parsed(value)?;
-        self.wait_ms = report.wait_ms();
+        self.fencing_delay_ms = report.fencing_delay_ms();
         match report.mode {
             Mode::Registering => Some(Event::Write(Write::Register(node))),
             Mode::Left(_) => Some(Event::Write(Write::Leave(node))),
@@ -398,7 +398,7 @@ impl Translator {
             Some(Proven::NothingActive) => Some(Proof::Inactive),
             Some(Proven::Operator { .. }) | None => None,
         };
-        let close = Write::Close { node, on_silence: true };
+        let close = Write::Close { node, on_missed_heartbeats: true };
         let release = proof.map(|proof| Write::Release(node, proof));
         match (before, fence.state) {
             (FenceState::Open, FenceState::Fencing) => vec![close],

@@ -103,7 +103,7 @@ pub(crate) enum Write {
         /// Node whose epoch is closed.
         node: NodeId,
         /// `true` if the close is based on silence, and so guards `alive`.
-        on_silence: bool,
+        on_missed_heartbeats: bool,
     },
     /// The leader records a proof.
     Release(NodeId, Proof),
@@ -157,8 +157,8 @@ impl Write {
             }
             Write::Register(node) => set(&[Key::Member(node), Key::Fence(node)]),
             Write::Leave(node) => epoch_guards(node) | Key::Member(node).bit(),
-            Write::Close { node, on_silence } => {
-                let silence = if on_silence { set(&[Key::Alive(node), Key::Candidate]) } else { 0 };
+            Write::Close { node, on_missed_heartbeats } => {
+                let silence = if on_missed_heartbeats { set(&[Key::Alive(node), Key::Candidate]) } else { 0 };
                 leader | silence | set(&[Key::Fence(node), Key::Member(node)])
             }
             Write::Release(node, proof) => {
@@ -197,7 +197,9 @@ impl Write {
             Write::HandOver(node) => Write::HandOver(other_node(node)),
             Write::Register(node) => Write::Register(other_node(node)),
             Write::Leave(node) => Write::Leave(other_node(node)),
-            Write::Close { node, on_silence } => Write::Close { node: other_node(node), on_silence },
+            Write::Close { node, on_missed_heartbeats } => {
+                Write::Close { node: other_node(node), on_missed_heartbeats }
+            }
             Write::Release(node, proof) => Write::Release(other_node(node), proof),
             Write::Open(node) => Write::Open(other_node(node)),
             Write::Assign { work, fences, answers } => {

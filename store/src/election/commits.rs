@@ -1,7 +1,7 @@
 //! The times of this process's commits. They determine whether this process may draw conclusions from missing
 //! heartbeats.
 
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 
 /// Record of the pauses between a process's own applied commits.
 ///
@@ -9,9 +9,9 @@ use ha_api_types::time::{Millis, Mono};
 /// (FENCING, section 5).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommitGaps {
-    last: Option<Mono>,
+    last: Option<MonotonicTime>,
     /// End and length of each pause, newest last.
-    pauses: Vec<(Mono, Millis)>,
+    pauses: Vec<(MonotonicTime, Millis)>,
 }
 
 /// Pauses shorter than this are irrelevant: Th/2 is longer for every valid timing.
@@ -22,7 +22,7 @@ const MAX_PAUSES: usize = 4096;
 
 impl CommitGaps {
     /// Records that a commit of this process was applied; the answer arrived at `now`.
-    pub fn record_commit(&mut self, now: Mono) {
+    pub fn record_commit(&mut self, now: MonotonicTime) {
         if self.last.is_none() {
             // Before the first commit of this process, possibly no process could commit. Earlier observations therefore
             // start again now.
@@ -46,18 +46,22 @@ impl CommitGaps {
 
     /// Returns the time at which an observation that began at `since` must start again: the end of the last pause
     /// longer than `longest_ms`. `None` if the observation remains valid.
-    pub fn restart_time_of(&self, since: Mono, longest_ms: Millis) -> Option<Mono> {
+    pub fn restart_time_of(&self, since: MonotonicTime, longest_ms: Millis) -> Option<MonotonicTime> {
         self.last_pause(since, longest_ms).map(|(_, end)| end)
     }
 
     /// Returns begin and end of the last pause longer than `longest_ms` that ended after `since`. A pause before the
     /// first commit begins at 0.
-    pub fn last_pause(&self, since: Mono, longest_ms: Millis) -> Option<(Mono, Mono)> {
+    pub fn last_pause(
+        &self,
+        since: MonotonicTime,
+        longest_ms: Millis,
+    ) -> Option<(MonotonicTime, MonotonicTime)> {
         self.pauses
             .iter()
             .rev()
             .find(|(end, length)| *length > longest_ms && *end > since)
-            .map(|(end, length)| (Mono(end.0.saturating_sub(*length)), *end))
+            .map(|(end, length)| (MonotonicTime(end.0.saturating_sub(*length)), *end))
     }
 
     /// Returns `true` if this process has ever committed.
@@ -66,7 +70,7 @@ impl CommitGaps {
     }
 
     /// Returns `true` if this process has committed within the last `longest_ms`.
-    pub fn is_current(&self, now: Mono, longest_ms: Millis) -> bool {
+    pub fn is_current(&self, now: MonotonicTime, longest_ms: Millis) -> bool {
         self.last.is_some_and(|last| now.since(last) <= longest_ms)
     }
 }

@@ -3,7 +3,7 @@
 use crate::transaction::{Entry, Guard, Transaction};
 use ha_api_types::id::{Revision, Term};
 use ha_api_types::record::{Candidate, Leader};
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 
 /// Evidence that this process became leader. Only an applied commit of the leader key creates this value. A leader's
 /// write needs it for the guard on the leader key.
@@ -39,12 +39,12 @@ pub struct ElectionView {
     pub refresh: Option<Entry>,
     /// Time before which this controller does not campaign (R9.28): a node uses the grants of older controllers only,
     /// and one of these was seen recently. `None` if this does not apply.
-    pub yields_until: Option<Mono>,
+    pub yields_until: Option<MonotonicTime>,
 }
 
 /// The candidate key of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Membership {
+pub struct CandidateKey {
     /// Create revision of the key: the `joinedGeneration`.
     pub joined: Revision,
     /// Revision at which this process put the key; its declarations guard this revision (R9.18).

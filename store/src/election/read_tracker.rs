@@ -11,26 +11,26 @@
 /// ReadTracker::default().complete(Revision(1));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RefreshId(pub u64);
+pub struct FullReadId(pub u64);
 
 /// Counts the requested, begun and completed reads. After a commit with an unknown outcome, the only legal next step
 /// is a read that begins later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadTracker {
-    requested: RefreshId,
-    begun: RefreshId,
-    completed: RefreshId,
+    requested: FullReadId,
+    begun: FullReadId,
+    completed: FullReadId,
 }
 
 impl Default for ReadTracker {
     fn default() -> ReadTracker {
-        ReadTracker { requested: RefreshId(1), begun: RefreshId(0), completed: RefreshId(0) }
+        ReadTracker { requested: FullReadId(1), begun: FullReadId(0), completed: FullReadId(0) }
     }
 }
 
 impl ReadTracker {
     /// Requests a read that begins after this call, and returns its id.
-    pub fn request(&mut self) -> RefreshId {
+    pub fn request(&mut self) -> FullReadId {
         // A read that has not begun yet answers all earlier requests.
         if self.requested == self.begun {
             self.requested.0 += 1;
@@ -39,7 +39,7 @@ impl ReadTracker {
     }
 
     /// Returns the id of the read that must begin now; `None` if none was requested.
-    pub fn begin(&mut self) -> Option<RefreshId> {
+    pub fn begin(&mut self) -> Option<FullReadId> {
         if self.requested > self.begun {
             self.begun = self.requested;
             return Some(self.requested);
@@ -48,12 +48,12 @@ impl ReadTracker {
     }
 
     /// Records that a read, and all before it, are complete.
-    pub fn complete(&mut self, reading: RefreshId) {
+    pub fn complete(&mut self, reading: FullReadId) {
         self.completed = self.completed.max(reading.min(self.begun));
     }
 
     /// Returns `true` if this read is complete.
-    pub fn is_complete(&self, reading: RefreshId) -> bool {
+    pub fn is_complete(&self, reading: FullReadId) -> bool {
         self.completed >= reading
     }
 }

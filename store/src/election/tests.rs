@@ -16,13 +16,13 @@ struct World {
     /// If set, the outcome of the next leader commit is lost; the value determines whether the commit is applied.
     lost_outcome: Option<bool>,
     /// Time until which an older candidate has precedence.
-    yields_until: Option<Mono>,
+    yields_until: Option<MonotonicTime>,
 }
 
 fn world() -> World {
     World {
         state: MemoryState::default(),
-        now: Now { raw: Mono(10_000), ..Now::default() },
+        now: Now { monotonic_raw: MonotonicTime(10_000), ..Now::default() },
         keys: Keys::new("t"),
         lost_outcome: None,
         yields_until: None,
@@ -90,11 +90,11 @@ impl World {
                 process.election.on_committed(&self.now, kind, &outcome, &mut process.read_tracker);
             }
             Step::GrantLease { ttl_seconds } => {
-                let lease = self.state.grant_lease(self.now.raw, ttl_seconds);
+                let lease = self.state.grant_lease(self.now.monotonic_raw, ttl_seconds);
                 process.election.on_lease_granted(&self.now, Some(lease));
             }
             Step::KeepAlive(lease) => {
-                let alive = self.state.keep_alive(self.now.raw, lease).is_ok();
+                let alive = self.state.keep_alive(self.now.monotonic_raw, lease).is_ok();
                 process.election.on_lease_kept(&self.now, lease, alive, &mut process.read_tracker);
             }
             Step::Revoke(lease) => {
@@ -104,8 +104,8 @@ impl World {
     }
 
     fn wait(&mut self, ms: Millis) {
-        self.now.raw = self.now.raw + ms;
-        self.state.expire(self.now.raw);
+        self.now.monotonic_raw = self.now.monotonic_raw + ms;
+        self.state.expire(self.now.monotonic_raw);
     }
 }
 
@@ -170,7 +170,7 @@ fn unknown_campaign_outcome_is_resolved_by_reading() {
 
 impl TestProcess {
     fn joined(&self) -> Option<Revision> {
-        self.election.membership().map(|own| own.joined)
+        self.election.candidate_key().map(|own| own.joined)
     }
 
     fn leads(&self) -> bool {
@@ -190,7 +190,7 @@ fn a_restarted_controller_keeps_its_key_and_does_not_wait_for_its_own_lease() {
     assert_eq!(after.joined(), joined, "the candidate key survives the restart");
     world.run_until_idle(&mut before);
     assert!(!before.leads());
-    assert_eq!(before.election.membership(), None, "the key is another process's");
+    assert_eq!(before.election.candidate_key(), None, "the key is another process's");
 }
 
 #[test]
@@ -258,12 +258,12 @@ fn another_value_in_the_candidate_key_ends_leadership_and_refreshes() {
     let mut world = world();
     let mut first = process(&world, "a", "a1");
     world.run_until_idle(&mut first);
-    let own = first.election.membership().unwrap();
+    let own = first.election.candidate_key().unwrap();
     let key = world.keys.candidate("a");
     world.state.commit(&Transaction::new().put(&key, Guard::Unchanged(own.revision), b"{}".to_vec()));
     let refresh = world.view("a").refresh.unwrap().mod_revision;
     // If the process sends a refresh before it has read the other value, the refresh conflicts.
-    world.now.raw = world.now.raw + 1_000;
+    world.now.monotonic_raw = world.now.monotonic_raw + 1_000;
     let Some(Step::Commit(WriteKind::Refresh, late)) = first.election.poll(&world.now) else { panic!("due") };
     assert!(matches!(world.state.commit(&late), Outcome::Conflict(_)));
     world.run_until_idle(&mut first);
@@ -277,7 +277,7 @@ fn deleted_candidate_restarts_under_new_identity() {
     let mut world = world();
     let mut first = process(&world, "a", "a1");
     world.run_until_idle(&mut first);
-    let own = first.election.membership().unwrap();
+    let own = first.election.candidate_key().unwrap();
     let key = world.keys.candidate("a");
     world.state.commit(&Transaction::new().delete(&key, Guard::Unchanged(own.revision)));
     world.run_until_idle(&mut first);
@@ -301,7 +301,7 @@ fn a_clean_shutdown_gives_up_the_leader_key_only() {
 #[test]
 fn candidate_yields_to_an_older_candidate() {
     let mut world = world();
-    world.yields_until = Some(world.now.raw + 1_000_000);
+    world.yields_until = Some(world.now.monotonic_raw + 1_000_000);
     let mut first = process(&world, "a", "a1");
     world.run_until_idle(&mut first);
     world.wait(14_900);
@@ -318,7 +318,7 @@ fn leader_yields_once_per_thirty_leases() {
     let mut first = process(&world, "a", "a1");
     world.run_until_idle(&mut first);
     assert!(first.election.yield_to_older(&world.now));
-    world.yields_until = Some(world.now.raw + 1_000_000);
+    world.yields_until = Some(world.now.monotonic_raw + 1_000_000);
     world.run_until_idle(&mut first);
     assert!(!first.leads() && world.view("a").leader.is_none());
     world.wait(15_100);
@@ -336,25 +336,32 @@ fn leader_yields_once_per_thirty_leases() {
 fn a_commit_gap_restarts_an_observation() {
     let mut gaps = CommitGaps::default();
     for at in [0, 1_000, 2_000, 6_000, 7_000] {
-        gaps.record_commit(Mono(at));
+        gaps.record_commit(MonotonicTime(at));
     }
-    assert_eq!(gaps.restart_time_of(Mono(1_500), 3_000), Some(Mono(6_000)));
-    assert_eq!(gaps.restart_time_of(Mono(6_500), 3_000), None);
-    assert_eq!(gaps.restart_time_of(Mono(1_500), 4_000), None);
-    assert_eq!(gaps.last_pause(Mono(500), 3_000), Some((Mono(2_000), Mono(6_000))));
-    assert_eq!(gaps.last_pause(Mono(500), 4_000), None, "no pause is that long");
-    assert!(gaps.is_current(Mono(9_000), 3_000));
-    assert!(!gaps.is_current(Mono(10_001), 3_000));
+    assert_eq!(gaps.restart_time_of(MonotonicTime(1_500), 3_000), Some(MonotonicTime(6_000)));
+    assert_eq!(gaps.restart_time_of(MonotonicTime(6_500), 3_000), None);
+    assert_eq!(gaps.restart_time_of(MonotonicTime(1_500), 4_000), None);
+    assert_eq!(
+        gaps.last_pause(MonotonicTime(500), 3_000),
+        Some((MonotonicTime(2_000), MonotonicTime(6_000)))
+    );
+    assert_eq!(gaps.last_pause(MonotonicTime(500), 4_000), None, "no pause is that long");
+    assert!(gaps.is_current(MonotonicTime(9_000), 3_000));
+    assert!(!gaps.is_current(MonotonicTime(10_001), 3_000));
 }
 
 #[test]
 fn observations_restart_at_the_first_commit() {
     let mut gaps = CommitGaps::default();
-    assert_eq!(gaps.restart_time_of(Mono(1_000), 3_000), None);
-    assert!(!gaps.is_current(Mono(6_000), 3_000), "until then, no node is declared dead");
-    gaps.record_commit(Mono(6_000));
-    gaps.record_commit(Mono(7_000));
-    assert_eq!(gaps.restart_time_of(Mono(1_000), 3_000), Some(Mono(6_000)));
-    assert_eq!(gaps.restart_time_of(Mono(6_000), 3_000), None);
-    assert_eq!(gaps.last_pause(Mono(1_000), 3_000), Some((Mono(0), Mono(6_000))), "no commit came before");
+    assert_eq!(gaps.restart_time_of(MonotonicTime(1_000), 3_000), None);
+    assert!(!gaps.is_current(MonotonicTime(6_000), 3_000), "until then, no node is declared dead");
+    gaps.record_commit(MonotonicTime(6_000));
+    gaps.record_commit(MonotonicTime(7_000));
+    assert_eq!(gaps.restart_time_of(MonotonicTime(1_000), 3_000), Some(MonotonicTime(6_000)));
+    assert_eq!(gaps.restart_time_of(MonotonicTime(6_000), 3_000), None);
+    assert_eq!(
+        gaps.last_pause(MonotonicTime(1_000), 3_000),
+        Some((MonotonicTime(0), MonotonicTime(6_000))),
+        "no commit came before"
+    );
 }

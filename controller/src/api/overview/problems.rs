@@ -356,7 +356,7 @@ mod tests {
     use ha_api_types::keys::Keys;
     use ha_api_types::kind::Kind;
     use ha_api_types::node::WatchdogStatus;
-    use ha_api_types::time::Mono;
+    use ha_api_types::time::MonotonicTime;
     use ha_api_types::view::{NodeOverview, StoreMember};
     use ha_store::Entry;
 
@@ -404,7 +404,7 @@ mod tests {
                 entries.push(entry(keys.restored(), serde_json::json!({}), Revision(2)));
             }
             let mut cluster_view = ClusterView::new(keys);
-            cluster_view.replace(entries, Revision(2), Mono(0));
+            cluster_view.replace(entries, Revision(2), MonotonicTime(0));
             let node =
                 NodeOverview { name: "node1".into(), state: NodeState::Unknown, ..NodeOverview::default() };
             let overview = Overview { nodes: vec![node], ..Overview::default() };
@@ -456,7 +456,7 @@ mod tests {
             status("node3", &Check::fail("watchdog", "there is none", "load one")),
         ];
         let mut cluster_view = ClusterView::new(keys.clone());
-        cluster_view.replace(entries, Revision(1), Mono(0));
+        cluster_view.replace(entries, Revision(1), MonotonicTime(0));
         let of_node = |name: &str, kind: &str| NodeOverview {
             name: name.into(),
             state: NodeState::Online,
@@ -508,7 +508,7 @@ mod tests {
             entry,
         ];
         let mut cluster_view = ClusterView::new(keys);
-        cluster_view.replace(entries, Revision(1), Mono(0));
+        cluster_view.replace(entries, Revision(1), MonotonicTime(0));
         let found = reasons(&cluster_view, &Overview::default());
         let named = |(reason, message): &(Reason, String)| {
             *reason == Reason::Unreadable

@@ -13,7 +13,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::names::without_type;
 use ha_api_types::operation::{OperationAction, OperationSpec};
 use ha_api_types::reason::Reason;
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use ha_scheduler::View;
 use ha_scheduler::reservation::{EFFORT, Failing, Model, Verdict};
 use ha_store::{Change, Entry, LeaseId, Store};
@@ -178,7 +178,7 @@ impl Proposal {
             mod_revision: revision,
             lease: LeaseId::NONE,
         };
-        after.apply(vec![Change::Put(entry)], revision, Mono(0));
+        after.apply(vec![Change::Put(entry)], revision, MonotonicTime(0));
         Ok(Some(Proposal { kind, name: name.to_owned(), after, moved: None }))
     }
 

@@ -18,7 +18,7 @@ use ha_api_types::node::{FenceAction, FenceDevice, FenceKind};
 use ha_api_types::operation::{Operation, OperationAction};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{DeviceIntent, Fence, FenceState, Leave, NodeReport, Proof, Switch};
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use work::IntentStage;
@@ -30,7 +30,11 @@ pub(super) fn is_fencing_requested(input: &PlanInput<'_>, node: &NodeName) -> bo
 
 /// Returns the errors of a node's devices, if each has failed to switch the node off since the given time. `None` while
 /// a device may still confirm.
-pub(in crate::core) fn failed_since(input: &PlanInput<'_>, node: &NodeName, since: Mono) -> Option<String> {
+pub(in crate::core) fn failed_since(
+    input: &PlanInput<'_>,
+    node: &NodeName,
+    since: MonotonicTime,
+) -> Option<String> {
     let failed = &input.devices.get(node)?.failed_off;
     let errors = proving_devices(input, node).into_iter().map(|device| {
         let (at, error) = failed.get(&device.name)?;
@@ -411,7 +415,7 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
 
     /// Returns `true`, and sets a wake-up, if runs of this kind pause after a failure.
     fn wait_for_retry(&self, action: FencerAction, plan: &mut Plan) -> bool {
-        let retry_at = self.work.retry_at(action).filter(|retry_at| self.input.now.raw < *retry_at);
+        let retry_at = self.work.retry_at(action).filter(|retry_at| self.input.now.monotonic_raw < *retry_at);
         if let Some(retry_at) = retry_at {
             plan.wake_at(self.input, retry_at, "a fence device is retried");
         }
@@ -470,7 +474,7 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
     }
 
     /// Starts the intended device with the remaining time of the intent.
-    fn run(&self, device: &FenceDevice, switch: Switch, ends_at: Mono, plan: &mut Plan) {
+    fn run(&self, device: &FenceDevice, switch: Switch, ends_at: MonotonicTime, plan: &mut Plan) {
         plan.wake_at(self.input, ends_at, "a fence device must have ended");
         let action = match switch {
             Switch::Off => FencerAction::Off,
@@ -481,13 +485,13 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
             node: self.subject.name.to_owned(),
             device: device.clone(),
             action,
-            limit_ms: ends_at.since(self.input.now.raw),
+            limit_ms: ends_at.since(self.input.now.monotonic_raw),
         });
     }
 
     /// Waits until the recorded duration has passed since this process saw the record. After that, no process starts
     /// the device.
-    fn wait_for_other_process(&self, intent: &DeviceIntent, over_at: Mono, plan: &mut Plan) {
+    fn wait_for_other_process(&self, intent: &DeviceIntent, over_at: MonotonicTime, plan: &mut Plan) {
         plan.wake_at(self.input, over_at, "a recorded fence device must have ended");
         let message = format!("Fence device {} may still be running", intent.name);
         plan.add_wait(Kind::Node, self.subject.name, Reason::FenceDeviceStarted, message);

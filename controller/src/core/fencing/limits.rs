@@ -7,7 +7,7 @@
 use crate::core::plan::Plan;
 use crate::core::plan_input::PlanInput;
 use ha_api_types::record::{FenceState, Proof};
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 
 /// Remaining allowance of the window.
 pub(super) struct FencingBudget {
@@ -16,7 +16,7 @@ pub(super) struct FencingBudget {
     /// Maximum number of nodes in a window.
     pub(super) limit: usize,
     /// Time at which the oldest declaration leaves the window.
-    next_at: Option<Mono>,
+    next_at: Option<MonotonicTime>,
     /// `true` if the limit delayed a declaration.
     pub(super) has_delayed: bool,
 }
@@ -31,7 +31,7 @@ impl FencingBudget {
         let nodes = cluster_view.nodes.len();
         let limit = settings.max_fencing.of(nodes).unwrap_or(1).max(1);
         let window_ms = u64::from(settings.window_seconds) * 1000;
-        let counted: Vec<Mono> = cluster_view
+        let counted: Vec<MonotonicTime> = cluster_view
             .fences
             .values()
             .filter(|fence| match fence.value.state {
@@ -40,7 +40,7 @@ impl FencingBudget {
                     Some(Proof::Silence { .. }) => true,
                     // A close on silence counts even if a device then confirms the node off. A device confirms within
                     // seconds, so it would otherwise make the limit ineffective.
-                    Some(Proof::Device { .. }) => fence.value.on_silence,
+                    Some(Proof::Device { .. }) => fence.value.on_missed_heartbeats,
                     Some(
                         Proof::NewBoot { .. }
                         | Proof::CleanLeave { .. }
@@ -53,7 +53,7 @@ impl FencingBudget {
                 FenceState::Open | FenceState::Closed => false,
             })
             .map(|fence| fence.seen + window_ms)
-            .filter(|end| *end > input.now.raw)
+            .filter(|end| *end > input.now.monotonic_raw)
             .collect();
         let possibly_closed = input
             .possibly_closed

@@ -7,7 +7,7 @@ use crate::core::plan_input::PlanInput;
 use ha_api_types::id::NodeName;
 use ha_api_types::node::FenceDevice;
 use ha_api_types::reason::Reason;
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use std::collections::BTreeMap;
 
 /// Interval between probes of a device, in milliseconds.
@@ -25,7 +25,7 @@ pub struct DeviceProbe {
     /// Outcome of the last probe.
     pub outcome: Option<FencerOutcome>,
     /// Time at which the last probe ended.
-    pub ended: Mono,
+    pub ended: MonotonicTime,
 }
 
 impl DeviceProbe {
@@ -38,7 +38,7 @@ impl DeviceProbe {
     }
 
     /// Notes the end of a probe, unless another one has begun since.
-    pub fn record_end(&mut self, run: RunId, outcome: FencerOutcome, now: Mono) {
+    pub fn record_end(&mut self, run: RunId, outcome: FencerOutcome, now: MonotonicTime) {
         if self.running == Some(run) {
             (self.running, self.outcome, self.ended) = (None, Some(outcome), now);
         }
@@ -63,12 +63,12 @@ pub(super) fn plan(input: &PlanInput<'_>, subject: &FencedNode<'_>, plan: &mut P
         if previous_probe.is_some_and(|probe| probe.running.is_some()) {
             continue;
         }
-        let due = previous_probe.map_or(input.now.raw, |probe| match &probe.outcome {
-            None => input.now.raw,
+        let due = previous_probe.map_or(input.now.monotonic_raw, |probe| match &probe.outcome {
+            None => input.now.monotonic_raw,
             Some(FencerOutcome::Confirmed) => probe.ended + PROBE_INTERVAL_MS,
             Some(FencerOutcome::Failed(_)) => probe.ended + RETRY_INTERVAL_MS,
         });
-        if input.now.raw < due {
+        if input.now.monotonic_raw < due {
             plan.wake_at(input, due, "a fence device is probed");
             continue;
         }

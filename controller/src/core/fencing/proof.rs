@@ -43,12 +43,12 @@ pub(super) fn plan(
     let silence = if subject.node.is_held_by_others {
         Err(Reason::JoinedLater)
     } else {
-        subject.node.silence_fencing_delay
+        subject.node.missed_heartbeat_fencing_delay
     };
-    if let Ok(wait_ms) = silence {
-        let proven_at = subject.node.observed + wait_ms;
-        if input.now.raw >= proven_at {
-            let waited_ms = input.now.raw.since(subject.node.observed);
+    if let Ok(fencing_delay_ms) = silence {
+        let proven_at = subject.node.observed + fencing_delay_ms;
+        if input.now.monotonic_raw >= proven_at {
+            let waited_ms = input.now.monotonic_raw.since(subject.node.observed);
             confirm_fencing(input, subject, fence, &Proof::Silence { waited_ms }, plan);
             return;
         }
@@ -61,15 +61,15 @@ pub(super) fn plan(
         return;
     }
     let message = match (silence, subject.node.has_device) {
-        (Ok(wait_ms), false) => {
+        (Ok(fencing_delay_ms), false) => {
             format!(
                 "Fencing is in progress, confirmation expected {:.1} s after the last heartbeat",
-                wait_ms as f64 / 1000.0
+                fencing_delay_ms as f64 / 1000.0
             )
         }
-        (Ok(wait_ms), true) => format!(
+        (Ok(fencing_delay_ms), true) => format!(
             "Fencing is in progress, confirmation expected from the fence device, or {:.1} s after the last heartbeat",
-            wait_ms as f64 / 1000.0
+            fencing_delay_ms as f64 / 1000.0
         ),
         (Err(_), true) => "Fencing by the fence device is in progress".to_owned(),
         (Err(reason), false) => {
@@ -119,7 +119,7 @@ fn confirm_fencing(
             )
             .guard(
                 input.cluster_view.keys.candidate(&input.config.id),
-                Guard::Unchanged(input.membership.revision),
+                Guard::Unchanged(input.candidate_key.revision),
             );
     }
     let (event_type, message) = match state {

@@ -61,7 +61,7 @@ pub(super) fn plan_close(
         return;
     }
     let expires_at = subject.node.silent_since + input.cluster_view.heartbeat_valid_ms(name);
-    if input.cluster_view.alive.contains_key(name) && input.now.raw < expires_at {
+    if input.cluster_view.alive.contains_key(name) && input.now.monotonic_raw < expires_at {
         plan.wake_at(input, expires_at, "the heartbeat of the previous boot or process has expired");
         let message = "Waiting for the heartbeat of the previous boot or process to expire before the new process is registered";
         plan.add_wait(Kind::Node, name, Reason::Registering, message);
@@ -139,7 +139,7 @@ fn refuse_clone(input: &PlanInput<'_>, name: &str, report: &Versioned<NodeReport
                 .get(other.as_str())
                 .is_some_and(|alive| alive.value.epoch == fence.value.epoch)
             && cluster_view.observations.get(other.as_str()).is_some_and(|observed| {
-                input.now.raw < observed.since + cluster_view.heartbeat_valid_ms(other)
+                input.now.monotonic_raw < observed.since + cluster_view.heartbeat_valid_ms(other)
             })
     });
     let Some((other, _)) = other else { return false };
@@ -282,8 +282,8 @@ fn admit(
         proof: None,
         proof_revision: None,
         off_revision: None,
-        on_silence: false,
-        armed_wait_ms: None,
+        on_missed_heartbeats: false,
+        armed_fencing_delay_ms: None,
         hold: None,
         device: None,
         // The request was made after the last device had ended, so the machine is on.

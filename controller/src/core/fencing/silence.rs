@@ -27,7 +27,7 @@ pub(super) fn plan(
     plan: &mut Plan,
 ) {
     let (name, node) = (subject.name, subject.node);
-    if input.now.raw < node.late_at {
+    if input.now.monotonic_raw < node.late_at {
         plan.timely_nodes.push(name.to_owned());
         return;
     }
@@ -47,7 +47,7 @@ pub(super) fn plan(
         );
         return;
     }
-    if !input.commits.is_current(input.now.raw, valid_ms / 2) {
+    if !input.commits.is_current(input.now.monotonic_raw, valid_ms / 2) {
         wait(plan, Reason::FailureDetectionReset, Reason::FailureDetectionReset.sentence().to_owned());
         return;
     }
@@ -67,9 +67,9 @@ pub(super) fn plan(
         candidates::wait_for_older_controller(input, name, plan);
         return;
     }
-    if node.silence_fencing_delay.is_err() && !node.has_device {
+    if node.missed_heartbeat_fencing_delay.is_err() && !node.has_device {
         let services: Vec<&str> = node.active.iter().map(ResourceName::as_str).collect();
-        let (reason, wake_reason) = match node.silence_fencing_delay {
+        let (reason, wake_reason) = match node.missed_heartbeat_fencing_delay {
             Err(reason @ (Reason::WatchdogFailed | Reason::SleepUnprotected)) => {
                 (reason, format!("Node is unreachable and cannot be fenced: {}", reason.sentence()))
             }

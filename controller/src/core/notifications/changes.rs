@@ -13,7 +13,7 @@ use ha_api_types::notification::{NotificationItem, NotificationKind, Notificatio
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Fence, FenceState, Proof, SentFacts};
 use ha_api_types::resource::{ResourceStatus, ServiceState};
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use std::collections::BTreeMap;
 
 /// Maximum number of reported resources in the record, which stays small even if many resources fail at the same time.
@@ -194,7 +194,7 @@ fn unconfirmed(
         if reported == Some(epoch) {
             continue;
         }
-        if input.now.raw < late_at {
+        if input.now.monotonic_raw < late_at {
             plan.wake_at(input, late_at, "the confirmation of fencing is late enough to be reported");
             continue;
         }
@@ -220,7 +220,7 @@ fn proof_missing(
     name: &NodeName,
     fence: &Versioned<Fence>,
     plan: &Plan,
-) -> Option<(Mono, Reason, String)> {
+) -> Option<(MonotonicTime, Reason, String)> {
     let node = nodes.get(name)?;
     let waits = |reasons: &[Reason]| {
         plan.waits_of(Kind::Node, name).find(|waiting| reasons.contains(&waiting.reason))
@@ -238,7 +238,9 @@ fn proof_missing(
             Some((node.late_at + UNCONFIRMED_MS, waiting.reason, waiting.message.clone()))
         }
         FenceState::Fencing => {
-            let proof_at = node.silence_fencing_delay.map_or(fence.seen, |wait_ms| node.observed + wait_ms);
+            let proof_at = node
+                .missed_heartbeat_fencing_delay
+                .map_or(fence.seen, |fencing_delay_ms| node.observed + fencing_delay_ms);
             let message = waits(&[Reason::Fencing])
                 .map_or_else(|| Reason::Fencing.sentence().to_owned(), |waiting| waiting.message.clone());
             Some((proof_at.max(fence.seen) + UNCONFIRMED_MS, Reason::Fencing, message))

@@ -5,7 +5,7 @@ use ha_api_types::cluster::Target;
 use ha_api_types::id::OperationName;
 use ha_api_types::notification::Notification;
 use ha_api_types::record::Notified;
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Identifies a delivery attempt; assigned by the core in ascending order.
@@ -92,8 +92,8 @@ struct Failures {
     /// Id of the notification.
     id: String,
     count: u32,
-    since: Mono,
-    retry_at: Mono,
+    since: MonotonicTime,
+    retry_at: MonotonicTime,
 }
 
 /// Deliveries of this process in its current term. State that must outlive the process is in etcd.
@@ -106,7 +106,7 @@ pub struct Deliveries {
     ended: BTreeSet<(String, String)>,
     /// Test outcomes: by operation, then by target; `None` while a delivery is in progress.
     tests: BTreeMap<OperationName, BTreeMap<String, Option<DeliveryOutcome>>>,
-    unreported_since: Option<Mono>,
+    unreported_since: Option<MonotonicTime>,
 }
 
 impl Deliveries {
@@ -118,7 +118,7 @@ impl Deliveries {
 
     /// Returns the time since which a change that must be reported has not been queued; `None` if there is no such
     /// change.
-    pub(super) fn unreported_since(&self) -> Option<Mono> {
+    pub(super) fn unreported_since(&self) -> Option<MonotonicTime> {
         self.unreported_since
     }
 
@@ -133,7 +133,7 @@ impl Deliveries {
     }
 
     /// Returns the time of the next attempt.
-    pub(super) fn retry_at(&self, target: &str, id: &str) -> Option<Mono> {
+    pub(super) fn retry_at(&self, target: &str, id: &str) -> Option<MonotonicTime> {
         self.failures.get(target).filter(|known| known.id == id).map(|known| known.retry_at)
     }
 
@@ -172,7 +172,7 @@ impl Deliveries {
         &mut self,
         unreported: bool,
         deliveries: Vec<Delivery>,
-        now: Mono,
+        now: MonotonicTime,
     ) -> Vec<Delivery> {
         self.unreported_since = unreported.then(|| self.unreported_since.unwrap_or(now));
         let mut started = deliveries;
@@ -193,7 +193,7 @@ impl Deliveries {
         &mut self,
         id: DeliveryId,
         outcome: DeliveryOutcome,
-        now: Mono,
+        now: MonotonicTime,
     ) -> Option<EndedAttempt> {
         let Delivery { target, notification, operation, .. } = self.running.remove(&id)?;
         let key = target.key();
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
     use ha_api_types::cluster::WebhookSpec;
 
-    fn attempt(deliveries: &mut Deliveries, at: Mono) -> Delivery {
+    fn attempt(deliveries: &mut Deliveries, at: MonotonicTime) -> Delivery {
         let target =
             Target::Webhook(WebhookSpec { url: "https://a.example".to_owned(), ..WebhookSpec::default() });
         let notification = Notification { id: "n".to_owned(), ..Notification::default() };
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn delivery_backoff_ends_after_a_day() {
         let mut deliveries = Deliveries::default();
-        let mut at = Mono(7);
+        let mut at = MonotonicTime(7);
         let mut pauses = Vec::new();
         loop {
             let id = attempt(&mut deliveries, at).id;
@@ -286,9 +286,9 @@ mod tests {
     #[test]
     fn deliveries_of_an_earlier_term_are_ignored() {
         let mut deliveries = Deliveries::default();
-        let id = attempt(&mut deliveries, Mono(0)).id;
+        let id = attempt(&mut deliveries, MonotonicTime(0)).id;
         let mut next = deliveries.for_next_term();
-        assert_eq!(next.record_end(id, DeliveryOutcome::Delivered("204".to_owned()), Mono(1)), None);
-        assert!(attempt(&mut next, Mono(2)).id > id, "numbers are not used again");
+        assert_eq!(next.record_end(id, DeliveryOutcome::Delivered("204".to_owned()), MonotonicTime(1)), None);
+        assert!(attempt(&mut next, MonotonicTime(2)).id > id, "numbers are not used again");
     }
 }

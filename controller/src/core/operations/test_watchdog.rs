@@ -41,7 +41,7 @@ pub(super) fn plan(
             if has_reported_since && !report.watchdog.problem.is_empty() {
                 let message = format!("{name}: {}", report.watchdog.problem);
                 new_status(OperationPhase::Failed, Reason::WatchdogFailed, message)
-            } else if input.now.raw >= over_at {
+            } else if input.now.monotonic_raw >= over_at {
                 let message = format!("{name} was not reset: check the log of its agent");
                 new_status(OperationPhase::Failed, Reason::TimedOut, message)
             } else {

@@ -10,7 +10,7 @@ use ha_api_types::operation::OperationStatus;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Assignment, Fence, Tombstone};
 use ha_api_types::resource::{RequestedState, ResourceStatus, ServiceState};
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use ha_store::{Guard, Transaction};
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub(super) struct ServiceDraft {
     pub(super) reason: Option<Reason>,
     pub(super) message: String,
     pub(super) waiting: Vec<(Reason, String)>,
-    pub(super) wake: Option<(Mono, &'static str)>,
+    pub(super) wake: Option<(MonotonicTime, &'static str)>,
     /// Nodes that could not be probed for the service.
     pub(super) not_probed: Vec<String>,
     /// New status of the operation on this service; `None` if it has not changed.
@@ -172,7 +172,7 @@ impl ServiceDraft {
     }
 
     /// Sets a wake-up at `since` plus a duration.
-    pub(super) fn wake_after(&mut self, since: Mono, duration_ms: Millis, why: &'static str) {
+    pub(super) fn wake_after(&mut self, since: MonotonicTime, duration_ms: Millis, why: &'static str) {
         let at = since + duration_ms;
         if self.wake.is_none_or(|(known, _)| at < known) {
             self.wake = Some((at, why));

@@ -82,7 +82,7 @@ pub(super) fn source_end(input: &PlanInput<'_>, service: &Service<'_>, assignmen
 /// Returns `true` if an arriving service runs on the target without its permit, so that only evidence from after the
 /// source's end counts.
 fn is_ungated(assignment: &Assignment) -> bool {
-    assignment.definition.exclusive && !assignment.definition.driver.is_gated()
+    assignment.definition.exclusive && !assignment.definition.driver.waits_for_resume_permit()
 }
 
 /// Returns `true` if the copy that the target has received never runs, because the source has not handed over: the copy

@@ -66,7 +66,7 @@ pub(super) fn restart_blocker(
     let input = planner.input;
     let cluster_view = input.cluster_view;
     let stop = cluster_view.service_report(service.name, node).filter(|report| {
-        report.value.reason == Reason::LeaseLost && input.now.raw < report.seen + STOP_REPORT_MS
+        report.value.reason == Reason::LeaseLost && input.now.monotonic_raw < report.seen + STOP_REPORT_MS
     });
     let Some(stop) = stop else { return start_blocker(planner, service) };
     let dependent_stop_warning = |dependency: &&ResourceName| {

@@ -51,8 +51,8 @@ fn is_unregistered(fence: &Fence) -> bool {
 pub(super) fn is_unreachable(planner: &Planner<'_>, node: &NodeName) -> bool {
     let input = &planner.input;
     let valid_ms = input.cluster_view.heartbeat_valid_ms(node);
-    planner.nodes.get(node).is_some_and(|known| input.now.raw >= known.late_at)
-        && input.commits.is_current(input.now.raw, valid_ms / 2)
+    planner.nodes.get(node).is_some_and(|known| input.now.monotonic_raw >= known.late_at)
+        && input.commits.is_current(input.now.monotonic_raw, valid_ms / 2)
 }
 
 fn answer(

@@ -139,7 +139,7 @@ fn imbalanced_long_enough(
 ) -> BTreeMap<NodeName, bool> {
     let input = planner.input;
     let hold_ms = u64::from(planner.view.settings.auto_rebalance.hold_seconds) * 1000;
-    let now = input.now.raw;
+    let now = input.now.monotonic_raw;
     let mut imbalanced: BTreeMap<NodeName, bool> = BTreeMap::new();
     for (node, above) in sides {
         let key = (measure, node.clone());
@@ -160,7 +160,8 @@ fn imbalanced_long_enough(
 fn is_cluster_stable(planner: &Planner<'_>) -> bool {
     let input = planner.input;
     let writes = input.busy.iter().any(|subject| matches!(subject, Subject::Service(_)));
-    let nodes_incomplete = nodes_incomplete_until(&input).is_some_and(|until| input.now.raw < until);
+    let nodes_incomplete =
+        nodes_incomplete_until(&input).is_some_and(|until| input.now.monotonic_raw < until);
     let nodes_stable = planner.nodes.values().all(|node| match node.health {
         Health::Unregistered | Health::Online | Health::Down(_) => true,
         Health::Registering
@@ -186,7 +187,7 @@ fn is_service_stable(planner: &Planner<'_>, name: &ResourceName, facts: &Service
                 SchedulerMode::Basic | SchedulerMode::Static => true,
                 SchedulerMode::Dynamic => facts.measured.cpu.is_some() && facts.measured.memory.is_some(),
             };
-            is_measured || planner.input.now.raw >= status.seen + MEASURED_AFTER_MS
+            is_measured || planner.input.now.monotonic_raw >= status.seen + MEASURED_AFTER_MS
         }
         // A service in these states may wait for a long time, and uses no node.
         ServiceState::Queued

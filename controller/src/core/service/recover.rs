@@ -12,7 +12,7 @@ use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FenceState, Leave, Mode, Phase, Proof};
 use ha_api_types::resource::{RequestedState, ServiceState};
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 
 /// Handles a closed epoch of the service's node: waits for the proof or for the node's return, or recovers the
 /// service.
@@ -188,7 +188,7 @@ pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
                 | Health::Down(_),
             )
             | None => match return_deadline(&input, assignment, ReturnWaiter::Frozen) {
-                Some(until) if until.is_none_or(|at| input.now.raw < at) => {
+                Some(until) if until.is_none_or(|at| input.now.monotonic_raw < at) => {
                     if let Some(at) = until {
                         draft.wake_after(at, 0, "a node that left has not returned");
                     }
@@ -233,7 +233,7 @@ pub(super) fn wait_for_registration(planner: &Planner<'_>, draft: &mut ServiceDr
             });
             let valid_ms = cluster_view.heartbeat_valid_ms(&node);
             let closed = cluster_view.fences.get(&node).map(|fence| fence.seen).filter(|_| asks);
-            let waits = closed.filter(|seen| planner.input.now.raw < *seen + valid_ms);
+            let waits = closed.filter(|seen| planner.input.now.monotonic_raw < *seen + valid_ms);
             if let Some(seen) = waits {
                 draft.wake_after(seen, valid_ms, "a node that asked to register again was not registered");
             }
@@ -343,7 +343,8 @@ pub(super) fn waits_for_node_return(
     assignment: &Assignment,
     waiter: ReturnWaiter,
 ) -> bool {
-    return_deadline(input, assignment, waiter).is_some_and(|until| until.is_none_or(|at| input.now.raw < at))
+    return_deadline(input, assignment, waiter)
+        .is_some_and(|until| until.is_none_or(|at| input.now.monotonic_raw < at))
 }
 
 /// Returns for how long services wait for a node that left cleanly, under its shutdown policy; `None` for an unlimited
@@ -382,7 +383,7 @@ fn return_deadline(
     input: &PlanInput<'_>,
     assignment: &Assignment,
     waiter: ReturnWaiter,
-) -> Option<Option<Mono>> {
+) -> Option<Option<MonotonicTime>> {
     let fence = input.cluster_view.fences.get(&assignment.node)?;
     if fence.value.state != FenceState::Fenced {
         return None;

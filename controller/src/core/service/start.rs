@@ -11,7 +11,7 @@ use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use ha_scheduler::NodeFacts;
 
 /// Schedules a service that runs nowhere and is requested to run.
@@ -222,7 +222,7 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
                 error::stop_failed(planner, service, draft, report);
                 return;
             }
-            Phase::Running => clear_failures_if_stable(service, draft, answer.seen, input.now.raw),
+            Phase::Running => clear_failures_if_stable(service, draft, answer.seen, input.now.monotonic_raw),
             Phase::Starting => draft.set_message(Reason::Restarted, format!("Starting again on {node}")),
             Phase::Stopping => draft.set_message(Reason::Stopping, format!("Stopping on {node}")),
             Phase::ProbedRunning
@@ -289,7 +289,12 @@ pub(super) fn multiple_active_message(name: &ResourceName, first: &str, second: 
 
 /// Ends a series of failures after the service has run for `stableSeconds`. A crash before that time counts as a failed
 /// start, so a crash loop over several nodes ends in Error.
-fn clear_failures_if_stable(service: &Service<'_>, draft: &mut ServiceDraft, since: Mono, now: Mono) {
+fn clear_failures_if_stable(
+    service: &Service<'_>,
+    draft: &mut ServiceDraft,
+    since: MonotonicTime,
+    now: MonotonicTime,
+) {
     if draft.status.failed_nodes.is_empty() && draft.status.relocations == 0 {
         return;
     }

@@ -33,7 +33,7 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
         let next_write_at = stored_status.seen + WAITING_WRITE_INTERVAL_MS;
         if only_waiting == stored_status.value
             && status != stored_status.value
-            && input.now.raw < next_write_at
+            && input.now.monotonic_raw < next_write_at
         {
             plan.wake_at(input, next_write_at, "the list of waiting actions has changed");
             return;

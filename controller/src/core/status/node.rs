@@ -16,7 +16,7 @@ use ha_api_types::node::{NodeState, NodeStatus, WatchdogStatus};
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::reason::{Reason, capitalized};
 use ha_api_types::record::{Action, FenceState, Mode, NodeReport, Proof, SleepProtection, WatchdogKind};
-use ha_api_types::time::{Millis, Seconds, Timestamp};
+use ha_api_types::time::{DecimalSeconds, Millis, Timestamp};
 use std::collections::BTreeMap;
 
 /// Minimum interval between writes of `lastHeartbeatTime`, in seconds. It is not written for each heartbeat.
@@ -54,7 +54,7 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
         }
         let removed_at = stored_status.seen + GONE_RETENTION_MS;
         plan.wake_at(input, removed_at, "the status of a deleted node is removed");
-        if input.now.raw >= removed_at {
+        if input.now.monotonic_raw >= removed_at {
             plan.actions.retain(|action| {
                 action.subject != crate::core::plan::Subject::Status(Kind::Node, name.to_string())
             });
@@ -208,7 +208,7 @@ fn update_last_heartbeat_time(
     else {
         return;
     };
-    let age_ms = input.now.raw.since(observed.since);
+    let age_ms = input.now.monotonic_raw.since(observed.since);
     let exact = Timestamp::from_unix_ms(input.now.wall_unix_ms - i128::from(age_ms));
     // The two clocks are not read at the same moment, so a difference of one second is ignored.
     let is_newer = stored_seconds.zip(exact.unix_seconds()).is_none_or(|(stored, exact)| exact > stored + 1);
@@ -265,7 +265,7 @@ fn copy_report(status: &mut NodeStatus, report: &NodeReport) {
     status.version.clone_from(&report.version);
     status.drivers.clone_from(&report.drivers);
     status.policy.clone_from(&report.policy);
-    status.fencing_delay_seconds = Some(Seconds(report.wait_ms()));
+    status.fencing_delay_seconds = Some(DecimalSeconds(report.fencing_delay_ms()));
     status.timing = Some(report.timings.into());
     status.sleep_protection =
         report.sleep_protection.map_or_else(String::new, |protection| protection.name().to_owned());
@@ -274,7 +274,7 @@ fn copy_report(status: &mut NodeStatus, report: &NodeReport) {
         kind: watchdog.kind.name().to_owned(),
         identity: watchdog.identity.clone(),
         device: watchdog.device.clone(),
-        timeout_seconds: Seconds(watchdog.timeout_ms),
+        timeout_seconds: DecimalSeconds(watchdog.timeout_ms),
         armed: report.armed,
         failed: report.watchdog_failed,
         sliding: watchdog.sliding,

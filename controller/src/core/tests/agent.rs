@@ -13,7 +13,7 @@ use ha_api_types::record::{
     ServiceReport, SleepProtection, WatchdogKind, WatchdogReport, WatchdogTest,
 };
 use ha_api_types::resource::{RequestedState, Resource};
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use ha_api_types::timing::Timings;
 use ha_store::memory_state::MemoryState;
 use ha_store::{Entry, Guard, LeaseId, Outcome, Transaction};
@@ -74,8 +74,8 @@ pub(super) struct Agent {
     lease: Option<LeaseId>,
     request: Option<Revision>,
     sequence: u64,
-    last_heartbeat_at: Mono,
-    last_contact_at: Mono,
+    last_heartbeat_at: MonotonicTime,
+    last_contact_at: MonotonicTime,
     /// Services that were probed since the last `probe_again`.
     probed: BTreeSet<ResourceName>,
 }
@@ -127,8 +127,8 @@ impl Agent {
             lease: None,
             request: None,
             sequence: 0,
-            last_heartbeat_at: Mono::default(),
-            last_contact_at: Mono::default(),
+            last_heartbeat_at: MonotonicTime::default(),
+            last_contact_at: MonotonicTime::default(),
             probed: BTreeSet::new(),
         }
     }
@@ -217,7 +217,7 @@ impl Agent {
     }
 
     /// Advances the agent by one step of 100 ms.
-    pub(super) fn step(&mut self, state: &mut MemoryState, keys: &Keys, now: Mono) {
+    pub(super) fn step(&mut self, state: &mut MemoryState, keys: &Keys, now: MonotonicTime) {
         if !self.power {
             return;
         }
@@ -278,7 +278,13 @@ impl Agent {
         }
     }
 
-    fn send_heartbeat(&mut self, state: &mut MemoryState, keys: &Keys, fence: &Read<Fence>, now: Mono) {
+    fn send_heartbeat(
+        &mut self,
+        state: &mut MemoryState,
+        keys: &Keys,
+        fence: &Read<Fence>,
+        now: MonotonicTime,
+    ) {
         let alive_key = keys.alive(&self.name);
         let report_key = keys.node_report(&self.name);
         let alive: Option<Read<Alive>> = read(state, &alive_key);
@@ -504,7 +510,7 @@ impl Agent {
     }
 
     /// Returns W, in milliseconds: the time after which the watchdog has reset this node.
-    pub(super) fn wait_ms(&self) -> Millis {
-        self.report(Epoch(1), Mode::Active).wait_ms()
+    pub(super) fn fencing_delay_ms(&self) -> Millis {
+        self.report(Epoch(1), Mode::Active).fencing_delay_ms()
     }
 }

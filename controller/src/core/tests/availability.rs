@@ -13,7 +13,7 @@ fn unavailable_seconds(lab: &Lab) -> (i64, i64) {
     let of = |what: fn(&ha_api_types::availability::Span) -> u32| -> i64 {
         record.spans.iter().map(|span| i64::from(what(span))).sum()
     };
-    (of(|span| span.down_seconds), of(|span| span.not_wanted_seconds))
+    (of(|span| span.down_seconds), of(|span| span.not_desired_seconds))
 }
 
 fn availability_state(lab: &Lab) -> AvailabilityState {
@@ -26,13 +26,13 @@ fn a_failover_counts_from_the_last_heartbeat_to_the_start_elsewhere() {
     lab.run(60_000);
     assert_eq!(availability_state(&lab), AvailabilityState::Up);
     let before = unavailable_seconds(&lab).0;
-    let failed_at = lab.now.raw;
+    let failed_at = lab.now.monotonic_raw;
     lab.agent(&node).power_off();
     lab.run_until(60_000, "runs elsewhere", |lab| {
         lab.is_in_state("web", ServiceState::Started)
             && lab.running_nodes("web").iter().any(|place| *place != node)
     });
-    let took = i64::try_from(lab.now.raw.since(failed_at)).unwrap() / 1000;
+    let took = i64::try_from(lab.now.monotonic_raw.since(failed_at)).unwrap() / 1000;
     lab.run(1_000);
     assert_eq!(availability_state(&lab), AvailabilityState::Up);
     let down = unavailable_seconds(&lab).0 - before;

@@ -52,8 +52,8 @@ fn restarted_controller_fences_nodes_known_to_predecessor() {
     lab.run(2_000);
     restart(&mut lab, 1, "c0", "3");
     assert_eq!(created(&lab, "c0"), before, "the key stays");
-    let wait_ms = lab.agent(&node).wait_ms();
-    lab.run_until(wait_ms + 3_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    let fencing_delay_ms = lab.agent(&node).fencing_delay_ms();
+    lab.run_until(fencing_delay_ms + 3_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
 }
 
 #[test]

@@ -73,10 +73,10 @@ fn proof_b_a_fence_device_replaces_the_rest_of_w() {
     lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![pdu()]);
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.run(1_000);
-    let failed_at = lab.now.raw;
+    let failed_at = lab.now.monotonic_raw;
     lab.agent(&node).power_off();
     lab.run_until(TH + 1_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
-    assert!(lab.now.raw.since(failed_at) < TH + 500);
+    assert!(lab.now.monotonic_raw.since(failed_at) < TH + 500);
     assert_eq!(lab.fence(&node).proof, Some(Proof::Device { name: "pdu".to_owned() }));
     lab.run_until(1_000, "runs elsewhere", |lab| lab.running_nodes("web").len() == 1);
     let actions: Vec<_> = lab.members[0].runs.iter().map(|run| run.action).collect();
@@ -131,14 +131,14 @@ fn a_recorded_device_intent_keeps_the_epoch_closed_until_it_has_passed() {
     lab.run(1_000);
     lab.agent(&node).power_off();
     lab.run_until(TH + 2_000, "device intended", |lab| lab.fence(&node).device.is_some());
-    let intended = lab.now.raw;
+    let intended = lab.now.monotonic_raw;
     // The leader and the answer of its device are lost; the machine boots again automatically.
     lab.members[0].running = false;
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.add_controller("c9", "1");
     lab.agent(&node).boot_again();
     lab.run_until(60_000, "admitted", |lab| lab.fence(&node).state == FenceState::Open);
-    assert!(lab.now.raw.since(intended) >= 20_000, "{}", lab.now.raw.since(intended));
+    assert!(lab.now.monotonic_raw.since(intended) >= 20_000, "{}", lab.now.monotonic_raw.since(intended));
 }
 
 #[test]
@@ -226,14 +226,14 @@ fn fence_operation_needs_device_and_unfenced_node() {
 #[test]
 fn next_leader_switches_node_on_again() {
     let (mut lab, node) = released_while_device_runs(pdu());
-    let released = lab.now.raw;
+    let released = lab.now.monotonic_raw;
     lab.members[0].running = false;
     lab.agent(&node).power_off();
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.add_controller("c9", "1");
     lab.run_until(60_000, "switched on", |lab| ordered_actions(lab, 1) == [FencerAction::On]);
     assert!(
-        lab.now.raw.since(released) >= DURATION_MS,
+        lab.now.monotonic_raw.since(released) >= DURATION_MS,
         "no process starts the first device after the release"
     );
     lab.run(1_000);

@@ -38,17 +38,22 @@ fn a_node_registers_and_its_object_is_created_with_its_first_epoch() {
 #[test]
 fn proof_a_silent_armed_node_fenced_after_w() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    let failed_at = lab.now.raw;
+    let failed_at = lab.now.monotonic_raw;
     lab.agent(&node).power_off();
-    let wait_ms = lab.agent(&node).wait_ms();
+    let fencing_delay_ms = lab.agent(&node).fencing_delay_ms();
     lab.run_until(TH + 2_000, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
-    assert!(lab.now.raw.since(failed_at) >= TH - 1_000);
+    assert!(lab.now.monotonic_raw.since(failed_at) >= TH - 1_000);
     lab.run_until(2_000, "in Fence", |lab| {
         lab.is_in_state("web", ServiceState::Fence) && lab.node_is(&node, NodeState::Fence)
     });
-    lab.run_until(wait_ms, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
-    assert!(matches!(lab.fence(&node).proof, Some(Proof::Silence { waited_ms }) if waited_ms >= wait_ms));
-    assert!(lab.now.raw.since(failed_at) <= wait_ms + 300, "W after the last heartbeat, and not later");
+    lab.run_until(fencing_delay_ms, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    assert!(
+        matches!(lab.fence(&node).proof, Some(Proof::Silence { waited_ms }) if waited_ms >= fencing_delay_ms)
+    );
+    assert!(
+        lab.now.monotonic_raw.since(failed_at) <= fencing_delay_ms + 300,
+        "W after the last heartbeat, and not later"
+    );
     lab.run_until(1_000, "runs elsewhere", |lab| lab.running_nodes("web").iter().any(|place| *place != node));
     assert_eq!(lab.fence(&node).epoch, Epoch(2));
 }
@@ -107,9 +112,12 @@ fn without_a_possible_proof_a_silent_node_is_unknown_with_a_reason() {
     lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.trust_watchdog_on_virtual_machine = true);
     lab.run_until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     // R5.31: the proof is still the wait of W.
-    let wait_ms = lab.agent(&node).wait_ms();
+    let fencing_delay_ms = lab.agent(&node).fencing_delay_ms();
     let proof = lab.fence(&node).proof;
-    assert!(matches!(proof, Some(Proof::Silence { waited_ms }) if waited_ms >= wait_ms), "{proof:?}");
+    assert!(
+        matches!(proof, Some(Proof::Silence { waited_ms }) if waited_ms >= fencing_delay_ms),
+        "{proof:?}"
+    );
 }
 
 /// R5.3: a heartbeat key that is deleted, such as by the expiry of its etcd lease, does not show a failure.
@@ -121,12 +129,12 @@ fn a_deleted_heartbeat_counts_only_as_silence() {
     lab.run(1_000);
     let key = lab.keys.alive(&node);
     let guard = ha_store::Guard::Unchanged(lab.state.get(&key).entries[0].mod_revision);
-    let deleted_at = lab.now.raw;
+    let deleted_at = lab.now.monotonic_raw;
     lab.state.commit(&ha_store::Transaction::new().delete(key, guard));
     lab.run(TH - 2_500);
     assert_eq!(lab.fence(&node).state, FenceState::Open, "not closed before Th");
     lab.run_until(TH, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
-    assert!(lab.now.raw.since(deleted_at) >= TH - 2_500);
+    assert!(lab.now.monotonic_raw.since(deleted_at) >= TH - 2_500);
 }
 
 /// R5.15 and R6.15: a later leader releases the assignment of an older epoch after the node is open again.
@@ -491,8 +499,8 @@ fn a_new_leader_waits_in_full_and_fences_once() {
     lab.run(1_000);
     lab.agent(&node).power_off();
     lab.members[0].running = false;
-    let wait_ms = lab.agent(&node).wait_ms();
-    lab.run_until(wait_ms + 6_000, "recovered", |lab| lab.running_nodes("web").len() == 1);
+    let fencing_delay_ms = lab.agent(&node).fencing_delay_ms();
+    lab.run_until(fencing_delay_ms + 6_000, "recovered", |lab| lab.running_nodes("web").len() == 1);
     assert_eq!(lab.fence(&node).epoch, Epoch(2));
 }
 

@@ -90,17 +90,17 @@ fn a_controller_does_not_grant_while_declaring() {
 #[test]
 fn a_grant_is_an_observation() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    let wait_ms = lab.agent(&node).wait_ms();
+    let fencing_delay_ms = lab.agent(&node).fencing_delay_ms();
     let hold_request = request(&lab, &node);
     lab.agent(&node).power_off();
     lab.store_unreachable = true;
     lab.run(8_000);
     assert!(request_hold(&mut lab, 0, &node, &hold_request).granted);
-    let granted = lab.now.raw;
+    let granted = lab.now.monotonic_raw;
     lab.store_unreachable = false;
-    lab.run_until(3 * wait_ms, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.run_until(3 * fencing_delay_ms, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     assert!(matches!(lab.fence(&node).proof, Some(Proof::Silence { .. })));
-    assert!(lab.now.raw.since(granted) + 200 >= wait_ms, "W counts from the grant");
+    assert!(lab.now.monotonic_raw.since(granted) + 200 >= fencing_delay_ms, "W counts from the grant");
 }
 
 /// Returns a node with Hold that has read one candidate key, after another controller has joined and become leader.

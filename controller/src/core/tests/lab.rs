@@ -5,7 +5,7 @@ use super::agent::Agent;
 use crate::core::metric_event::MetricEvent;
 use crate::core::notifications::deliveries::DeliveryOutcome;
 use crate::core::replica::Replica;
-use crate::core::{Config, Effect, FencerAction, FencerOutcome, FencerRun, Input, RefreshId};
+use crate::core::{Config, Effect, FencerAction, FencerOutcome, FencerRun, FullReadId, Input};
 use ha_api_types::driver::{DriverSpec, SimulatedDriver};
 use ha_api_types::event::Event;
 use ha_api_types::id::{NodeName, ResourceName, Revision, Term};
@@ -17,7 +17,7 @@ use ha_api_types::object::{Object, Spec};
 use ha_api_types::operation::{Operation, OperationAction, OperationSpec, OperationStatus};
 use ha_api_types::record::{Assignment, Fence, HoldAnswer};
 use ha_api_types::resource::{RequestedState, Resource, ResourceSpec, ResourceStatus, ServiceState};
-use ha_api_types::time::{Millis, Mono, Now};
+use ha_api_types::time::{Millis, MonotonicTime, Now};
 use ha_store::memory_state::MemoryState;
 use ha_store::{Change, Entry, Guard, Outcome, StoreError, Transaction};
 use serde::de::DeserializeOwned;
@@ -39,7 +39,7 @@ pub(super) struct Member {
     seen: Revision,
     answers: VecDeque<Input>,
     /// Reads that were requested while the store was unreachable.
-    refreshes: Vec<RefreshId>,
+    refreshes: Vec<FullReadId>,
     /// Answers to hold requests of agents.
     pub(super) hold_answers: Vec<HoldAnswer>,
     /// Changes how this member reads entries, to simulate a version that cannot read every word.
@@ -92,7 +92,11 @@ impl Lab {
         let mut lab = Lab {
             state: MemoryState::default(),
             keys: Keys::new("lab"),
-            now: Now { raw: Mono(1_000_000), boot: Mono(1_000_000), wall_unix_ms: 1_700_000_000_000 },
+            now: Now {
+                monotonic_raw: MonotonicTime(1_000_000),
+                boottime: MonotonicTime(1_000_000),
+                wall_unix_ms: 1_700_000_000_000,
+            },
             members: Vec::new(),
             agents: nodes.iter().map(|name| ((*name).into(), Agent::new(name))).collect(),
             events: Vec::new(),
@@ -147,10 +151,10 @@ impl Lab {
 
     /// Advances the time until a condition holds; fails after `within`.
     pub(super) fn run_until(&mut self, within: Millis, description: &str, holds: impl Fn(&Lab) -> bool) {
-        let start = self.now.raw;
+        let start = self.now.monotonic_raw;
         while !holds(self) {
             assert!(
-                self.now.raw.since(start) < within,
+                self.now.monotonic_raw.since(start) < within,
                 "not within {within} ms: {description}\n{}",
                 self.show()
             );
@@ -159,13 +163,13 @@ impl Lab {
     }
 
     pub(super) fn step(&mut self) {
-        self.now.raw = self.now.raw + STEP_MS;
-        self.now.boot = self.now.boot + STEP_MS;
+        self.now.monotonic_raw = self.now.monotonic_raw + STEP_MS;
+        self.now.boottime = self.now.boottime + STEP_MS;
         self.now.wall_unix_ms += i128::from(STEP_MS);
         if !self.store_unreachable {
-            self.state.expire(self.now.raw);
+            self.state.expire(self.now.monotonic_raw);
             for agent in self.agents.values_mut() {
-                agent.step(&mut self.state, &self.keys, self.now.raw);
+                agent.step(&mut self.state, &self.keys, self.now.monotonic_raw);
             }
         }
         for at in 0..self.members.len() {
@@ -194,7 +198,7 @@ impl Lab {
         self.answer_readings(at);
         for _ in 0..200 {
             let member = &mut self.members[at];
-            let due = member.core.deadline().is_some_and(|(deadline, _)| deadline <= self.now.raw);
+            let due = member.core.deadline().is_some_and(|(deadline, _)| deadline <= self.now.monotonic_raw);
             if due {
                 member.core.handle(&self.now, Input::Tick);
             }
@@ -227,7 +231,7 @@ impl Lab {
             if idle && answered && member.answers.is_empty() && has_seen {
                 let next = member.core.deadline();
                 assert!(
-                    next.is_none_or(|(at, _)| at > self.now.raw),
+                    next.is_none_or(|(at, _)| at > self.now.monotonic_raw),
                     "the core repeats its deadline {next:?}"
                 );
                 return;
@@ -311,11 +315,11 @@ impl Lab {
                 let entries = member.reads(reading.entries);
                 Some(Input::Synced { entries, revision: reading.revision, answers: id })
             }
-            Effect::GrantLease { ttl_seconds } => {
-                Some(Input::LeaseGranted { result: Ok(self.state.grant_lease(self.now.raw, ttl_seconds)) })
-            }
+            Effect::GrantLease { ttl_seconds } => Some(Input::LeaseGranted {
+                result: Ok(self.state.grant_lease(self.now.monotonic_raw, ttl_seconds)),
+            }),
             Effect::KeepAlive { lease } => {
-                Some(Input::LeaseKept { lease, result: self.state.keep_alive(self.now.raw, lease) })
+                Some(Input::LeaseKept { lease, result: self.state.keep_alive(self.now.monotonic_raw, lease) })
             }
             Effect::Revoke { lease } => {
                 let _ = self.state.revoke_lease(lease);
@@ -518,7 +522,7 @@ impl Lab {
 
     /// Returns the complete state, for messages of failed tests.
     pub(super) fn show(&self) -> String {
-        let mut lines = vec![format!("at {:?}", self.now.raw)];
+        let mut lines = vec![format!("at {:?}", self.now.monotonic_raw)];
         for entry in self.state.list(self.keys.root()).entries {
             let key = entry.key.strip_prefix(self.keys.root()).unwrap_or(&entry.key);
             let value: String = String::from_utf8_lossy(&entry.value).chars().take(400).collect();

@@ -62,7 +62,7 @@ fn down_seconds(lab: &Lab) -> f64 {
 #[test]
 fn failover_is_counted_once_with_phase_durations() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    let wait_ms = lab.agent(&node).wait_ms();
+    let fencing_delay_ms = lab.agent(&node).fencing_delay_ms();
     lab.agent(&node).power_off();
     lab.run_until(60_000, "runs elsewhere", |lab| {
         lab.is_in_state("web", ServiceState::Started)
@@ -74,7 +74,7 @@ fn failover_is_counted_once_with_phase_durations() {
     assert_eq!((detect.len(), fence.len()), (1, 1), "{:?}", lab.metric_events);
     assert!(detect[0] >= TH, "{detect:?}");
     let both = detect[0] + fence[0];
-    assert!((wait_ms..wait_ms + 500).contains(&both), "{both} ms of {wait_ms}");
+    assert!((fencing_delay_ms..fencing_delay_ms + 500).contains(&both), "{both} ms of {fencing_delay_ms}");
     for phase in [FailoverPhase::Place, FailoverPhase::Start] {
         let took = phase_durations(&lab, phase);
         assert!(took.len() == 1 && took[0] < 2_000, "{phase:?}: {took:?}");

@@ -377,7 +377,8 @@ fn lab_in_ungated_cutover() -> (super::lab::Lab, NodeName, NodeName) {
     });
     lab.operate("restart", operation(OperationAction::Restart, None));
     lab.run_until(5_000, "started with the edited driver", |lab| {
-        lab.assignment("web").is_some_and(|assignment| !assignment.definition.driver.is_gated())
+        lab.assignment("web")
+            .is_some_and(|assignment| !assignment.definition.driver.waits_for_resume_permit())
             && lab.is_in_state("web", ServiceState::Started)
     });
     let target = other(&lab, &source);

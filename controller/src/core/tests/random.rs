@@ -9,7 +9,7 @@ use ha_api_types::node::NodeSpec;
 use ha_api_types::operation::{OperationAction, OperationSpec};
 use ha_api_types::record::{FailureClass, Fence};
 use ha_api_types::resource::{RequestedState, Resource, ServiceState};
-use ha_api_types::time::{Mono, Now};
+use ha_api_types::time::{MonotonicTime, Now};
 use ha_store::{Change, Entry, Outcome, StoreError};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -303,7 +303,7 @@ fn input() -> impl Strategy<Value = Input> {
     ];
     prop_oneof![
         3 => (proptest::collection::vec(entry(), 0..12), revision(), 0..9_u64)
-            .prop_map(|(entries, revision, answers)| Input::Synced { entries, revision, answers: crate::core::RefreshId(answers) }),
+            .prop_map(|(entries, revision, answers)| Input::Synced { entries, revision, answers: crate::core::FullReadId(answers) }),
         4 => (proptest::collection::vec(change, 0..6), revision())
             .prop_map(|(changes, revision)| Input::Changed { changes, revision }),
         1 => revision().prop_map(Input::Progress),
@@ -328,9 +328,9 @@ proptest! {
             cluster: "lab".to_owned(), id: "c0".to_owned(), instance: "c0-1".to_owned(), ..Config::default()
         });
         let keys = ha_api_types::keys::Keys::new("lab");
-        let mut now = Now { raw: Mono(1_000), boot: Mono(1_000), wall_unix_ms: 0 };
+        let mut now = Now { monotonic_raw: MonotonicTime(1_000), boottime: MonotonicTime(1_000), wall_unix_ms: 0 };
         for (input, pause) in inputs {
-            now.raw = now.raw + pause;
+            now.monotonic_raw = now.monotonic_raw + pause;
             now.wall_unix_ms += i128::from(pause);
             core.handle(&now, input);
             let mut effects = 0;

@@ -14,7 +14,7 @@ const MOVES: [OperationAction; 2] = [OperationAction::Migrate, OperationAction::
 /// Requests an operation, and compares the reason and message of its refusal.
 fn check(lab: &mut Lab, spec: OperationSpec, reason: Reason, message: &str) {
     let action = spec.action;
-    let name = format!("{action:?}-{}", lab.now.raw.0).to_lowercase();
+    let name = format!("{action:?}-{}", lab.now.monotonic_raw.0).to_lowercase();
     lab.operate(&name, spec);
     lab.run(300);
     let status = lab.operation(&name);

@@ -3,7 +3,7 @@
 use super::lab::Lab;
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Incarnation, REVISION_RAISE, Restored, keys_deleted_by_restore};
+use ha_api_types::record::{Incarnation, MIN_REVISION_RAISE, RestoreMarker, keys_deleted_by_restore};
 
 #[test]
 fn operations_from_before_a_restore_are_discarded() {
@@ -15,9 +15,14 @@ fn operations_from_before_a_restore_are_discarded() {
         ..OperationSpec::default()
     };
     lab.operate("old", spec);
-    let marker = serde_json::to_vec(&Restored::default()).unwrap();
+    let marker = serde_json::to_vec(&RestoreMarker::default()).unwrap();
     let marker = (lab.keys.restored(), marker);
-    lab.state = lab.state.restored(lab.now.raw, REVISION_RAISE, &keys_deleted_by_restore(&lab.keys), marker);
+    lab.state = lab.state.restored(
+        lab.now.monotonic_raw,
+        MIN_REVISION_RAISE,
+        &keys_deleted_by_restore(&lab.keys),
+        marker,
+    );
     lab.replace_controller(0, "new", None);
     lab.run_until(20_000, "ended", |lab| lab.operation("old").phase.is_final());
     let status = lab.operation("old");

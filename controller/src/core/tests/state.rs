@@ -12,7 +12,10 @@ fn core_state_shows_leader_and_silent_nodes() {
     assert_eq!(states.iter().filter(|state| state.term.is_some()).count(), 1, "{states:?}");
     for state in &states {
         assert!(state.is_candidate && state.refused.is_none(), "{state:?}");
-        assert!(state.silent_ms["node2"] >= 2_000 && state.silent_ms["node1"] < 2_000, "{state:?}");
+        assert!(
+            state.heartbeat_age_ms["node2"] >= 2_000 && state.heartbeat_age_ms["node1"] < 2_000,
+            "{state:?}"
+        );
     }
     let leader = states.iter().find(|state| state.term.is_some()).expect("one leads");
     assert!(leader.plans > 0 && leader.next.is_some(), "{leader:?}");

@@ -15,10 +15,10 @@ use ha_api_types::operation::{Operation, OperationStatus};
 use ha_api_types::placement::AffinityRule;
 use ha_api_types::record::{
     Alive, Assignment, Candidate, DoctorReport, Fence, HoldAnswer, HoldRequest, Incarnation, Leader,
-    NodeReport, Notified, Refresh, Restored, ServiceReport, Tombstone, UsageReport,
+    NodeReport, Notified, Refresh, RestoreMarker, ServiceReport, Tombstone, UsageReport,
 };
 use ha_api_types::resource::{Resource, ResourceStatus};
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use ha_store::Entry;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -62,7 +62,7 @@ fn samples() -> Vec<Sample> {
             keys.notified(),
             json!({"told": {}, "queue": [{"notification": {"kind": "NodeFenced", "severity": "Warning"}}]}),
         ),
-        sample::<Restored>(keys.restored(), json!({"at": "now", "backupRevision": 3})),
+        sample::<RestoreMarker>(keys.restored(), json!({"at": "now", "backupRevision": 3})),
         sample::<Incarnation>(keys.incarnation(), json!({"id": "a"})),
         sample::<DoctorReport>(keys.doctor_report(&"n1".into()), json!({"bootId": "b"})),
         sample::<UsageReport>(keys.usage_report(&"n1".into()), json!({"epoch": 2, "bootId": "b"})),
@@ -252,7 +252,7 @@ fn is_noticed(key: &str, value: &Value) -> bool {
         mod_revision: Revision(1),
         lease: ha_store::LeaseId::NONE,
     };
-    cluster_view.replace(vec![entry], Revision(1), Mono(0));
+    cluster_view.replace(vec![entry], Revision(1), MonotonicTime(0));
     cluster_view.unreadable.contains_key(key)
 }
 

@@ -14,7 +14,7 @@ use ha_api_types::protocol::Protocol;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::FenceState;
 use ha_api_types::resource::ServiceState;
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use ha_store::Entry;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -107,7 +107,7 @@ pub(super) fn strings(value: &Value, prefix: &str, found: &mut Vec<String>) {
 
 fn is_readable(keys: &Keys, entry: &Entry) -> bool {
     let mut cluster_view = ClusterView::new(keys.clone());
-    cluster_view.replace(vec![entry.clone()], entry.mod_revision, Mono(0));
+    cluster_view.replace(vec![entry.clone()], entry.mod_revision, MonotonicTime(0));
     cluster_view.unreadable.is_empty()
 }
 

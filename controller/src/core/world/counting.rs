@@ -10,7 +10,7 @@ use ha_api_types::operation::OperationPhase;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FenceState, Proof};
 use ha_api_types::resource::ServiceState;
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use std::collections::BTreeMap;
 
 /// Events that were not taken yet, and phases in progress.
@@ -18,9 +18,9 @@ use std::collections::BTreeMap;
 pub(super) struct Counting {
     events: Vec<MetricEvent>,
     /// Time of the close, by node that is being fenced.
-    closed_at: BTreeMap<NodeName, Mono>,
+    closed_at: BTreeMap<NodeName, MonotonicTime>,
     /// Time of the assignment to another node, by service whose node failed.
-    placed_at: BTreeMap<ResourceName, Mono>,
+    placed_at: BTreeMap<ResourceName, MonotonicTime>,
 }
 
 /// Previous state of a service.
@@ -46,7 +46,12 @@ impl ClusterView {
     }
 
     /// Counts a change of a service's status.
-    pub(super) fn count_service(&mut self, name: &ResourceName, before: Option<ServiceBefore>, now: Mono) {
+    pub(super) fn count_service(
+        &mut self,
+        name: &ResourceName,
+        before: Option<ServiceBefore>,
+        now: MonotonicTime,
+    ) {
         let (Some(counting), Some(before)) = (&mut self.counting, before) else { return };
         let Some(status) = self.resource_statuses.get(name).map(|known| &known.value) else { return };
         let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
@@ -109,7 +114,7 @@ impl ClusterView {
     }
 
     /// Counts a change of a node's fence, given its previous state.
-    pub(super) fn count_fence(&mut self, node: &NodeName, before: Option<FenceState>, now: Mono) {
+    pub(super) fn count_fence(&mut self, node: &NodeName, before: Option<FenceState>, now: MonotonicTime) {
         let (Some(counting), Some(before)) = (&mut self.counting, before) else { return };
         let Some(fence) = self.fences.get(node).map(|known| &known.value) else { return };
         let proof = fence.proof.as_ref().filter(|proof| !matches!(proof, Proof::CleanLeave { .. }));

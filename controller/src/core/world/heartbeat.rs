@@ -6,7 +6,7 @@ use super::tables::put_record;
 use ha_api_types::id::NodeName;
 use ha_api_types::lenient::Partial;
 use ha_api_types::record::Alive;
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use ha_store::Entry;
 
 /// Applies a heartbeat; `before` is the text of the heartbeat in the table.
@@ -15,7 +15,7 @@ pub(super) fn put(
     name: &NodeName,
     before: Option<&[u8]>,
     entry: &Entry,
-    now: Mono,
+    now: MonotonicTime,
 ) -> Result<(), Partial<()>> {
     if let Some(known) = table.get_mut(name)
         && known.modified != entry.mod_revision
@@ -67,10 +67,15 @@ mod tests {
             lease: ha_store::LeaseId::NONE,
         };
         let mut table = Table::new();
-        put_record(&mut table, &"n".into(), &entry(before, Revision(1)), Mono(1))
+        put_record(&mut table, &"n".into(), &entry(before, Revision(1)), MonotonicTime(1))
             .expect("the first can be read");
-        let result =
-            put(&mut table, &"n".into(), Some(before.as_bytes()), &entry(after, Revision(2)), Mono(2));
+        let result = put(
+            &mut table,
+            &"n".into(),
+            Some(before.as_bytes()),
+            &entry(after, Revision(2)),
+            MonotonicTime(2),
+        );
         (result, table.remove("n"))
     }
 
@@ -91,7 +96,11 @@ mod tests {
             let (result, known) = read(first, after);
             assert_eq!(result, Ok(()), "{after}");
             let known = known.expect("it is known");
-            assert_eq!((known.value, known.modified, known.seen), (alone, Revision(2), Mono(2)), "{after}");
+            assert_eq!(
+                (known.value, known.modified, known.seen),
+                (alone, Revision(2), MonotonicTime(2)),
+                "{after}"
+            );
         }
     }
 

@@ -3,14 +3,14 @@
 use super::ClusterView;
 use ha_api_types::id::{Epoch, NodeName, Revision};
 use ha_api_types::record::FenceState;
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 
 /// Observation of a node's heartbeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
     /// `o` of FENCING, section 5: time of the last observed change of `alive`, or of the first observation of the
     /// node.
-    pub since: Mono,
+    pub since: MonotonicTime,
     /// Revision of that change; `None` if no heartbeat was seen.
     pub revision: Option<Revision>,
     /// `true` if this process saw a heartbeat change; otherwise the node's last heartbeat may be of any age.
@@ -23,7 +23,7 @@ pub struct Observation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefreshObservation {
     /// Time of the last observed change of the candidate's keys, or of their first observation.
-    pub since: Mono,
+    pub since: MonotonicTime,
     /// `true` if a change was seen; otherwise the keys may be of any age.
     pub has_changed: bool,
 }
@@ -31,14 +31,19 @@ pub struct RefreshObservation {
 impl ClusterView {
     /// Observes a new revision of a candidate or refresh key. Versions without `refresh/<id>` put the candidate key
     /// every Ki.
-    pub(super) fn observe_refresh(&mut self, id: &str, is_change: bool, now: Mono) {
+    pub(super) fn observe_refresh(&mut self, id: &str, is_change: bool, now: MonotonicTime) {
         let known = self.refreshed.get(id).is_some_and(|known| known.has_changed);
         self.refreshed
             .insert(id.to_owned(), RefreshObservation { since: now, has_changed: known || is_change });
     }
 
     /// Observes a heartbeat. Returns `true` if it was so late that the node may have counted as silent.
-    pub(super) fn observe_heartbeat(&mut self, node: &NodeName, revision: Revision, now: Mono) -> bool {
+    pub(super) fn observe_heartbeat(
+        &mut self,
+        node: &NodeName,
+        revision: Revision,
+        now: MonotonicTime,
+    ) -> bool {
         let valid_ms = self.heartbeat_valid_ms(node);
         match self.observations.get_mut(node) {
             Some(known) if known.revision == Some(revision) => false,
@@ -59,7 +64,7 @@ impl ClusterView {
     }
 
     /// Records that this process granted hold to a node's agent, which counts as a heartbeat at this time.
-    pub(in crate::core) fn observe_hold(&mut self, node: &NodeName, now: Mono) {
+    pub(in crate::core) fn observe_hold(&mut self, node: &NodeName, now: MonotonicTime) {
         if let Some(observation) = self.observations.get_mut(node) {
             observation.since = now;
         }
@@ -89,7 +94,7 @@ impl ClusterView {
     }
 
     /// Observes a fence. The time in which a newly admitted node must send its first heartbeat begins now.
-    pub(super) fn observe_fence(&mut self, node: &NodeName, now: Mono) {
+    pub(super) fn observe_fence(&mut self, node: &NodeName, now: MonotonicTime) {
         let Some(fence) = self.fences.get(node) else { return };
         let open =
             (fence.value.state == FenceState::Open).then_some((fence.value.epoch, fence.value.request));

@@ -3,7 +3,7 @@
 use super::{Table, Versioned};
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::lenient::{self, Partial};
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use ha_store::Entry;
 use serde::de::DeserializeOwned;
 
@@ -12,7 +12,7 @@ pub(super) fn put<K: Ord + Clone, T: DeserializeOwned>(
     table: &mut Table<K, T>,
     name: &K,
     entry: &Entry,
-    now: Mono,
+    now: MonotonicTime,
 ) -> Result<(), String> {
     let value = serde_json::from_slice(&entry.value).map_err(|error| error.to_string())?;
     let seen = match table.get(name) {
@@ -32,7 +32,7 @@ pub(super) fn put_record<K: Ord + Clone, T: DeserializeOwned + Default>(
     table: &mut Table<K, T>,
     name: &K,
     entry: &Entry,
-    now: Mono,
+    now: MonotonicTime,
 ) -> Result<(), Partial<()>> {
     let (value, result) = read_leniently(entry);
     let seen = match table.get(name) {
@@ -51,7 +51,7 @@ pub(super) fn put_single<T: DeserializeOwned + Default>(
     slot: &mut Option<Versioned<T>>,
     name: &str,
     entry: &Entry,
-    now: Mono,
+    now: MonotonicTime,
 ) -> Result<(), Partial<()>> {
     if name != CLUSTER_NAME {
         return Ok(());

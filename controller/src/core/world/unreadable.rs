@@ -11,7 +11,7 @@ use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::lenient::Partial;
 use ha_api_types::record::{Action, Assignment, FenceState, HoldTerms, Mode, Phase, ServiceReport};
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use ha_api_types::timing::{Profile, Timings};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -209,7 +209,7 @@ impl ClusterView {
             let fence = &mut fence.value;
             fence.state = FenceState::Fencing;
             fence.proof = None;
-            fence.armed_wait_ms = None;
+            fence.armed_fencing_delay_ms = None;
             fence.hold = Some(HoldTerms { candidate_generation: Revision(0) });
         }
         Err(partial.error)
@@ -304,7 +304,7 @@ impl ClusterView {
 
     /// Activates the settings in the Cluster's status while the Cluster object is unreadable, even in a process that
     /// has never read the object. Without such a status, the last settings that this process could read stay active.
-    pub(super) fn restore_active_settings(&mut self, now: Mono) {
+    pub(super) fn restore_active_settings(&mut self, now: MonotonicTime) {
         let is_unreadable = self.unreadable.contains_key(&self.keys.spec(Kind::Cluster, CLUSTER_NAME));
         let stored = self.cluster_status.as_ref().filter(|_| is_unreadable).map(|status| &status.value);
         if let Some((status, active)) = stored.and_then(|status| Some((status, status.active.clone()?))) {

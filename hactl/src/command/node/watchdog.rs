@@ -7,7 +7,7 @@ use crate::session::Session;
 use crate::terminal::Style;
 use clap::Args;
 use ha_api_types::node::WatchdogStatus;
-use ha_api_types::time::Seconds;
+use ha_api_types::time::DecimalSeconds;
 
 #[derive(Args, Debug)]
 pub(super) struct Watchdog {
@@ -99,7 +99,7 @@ fn rows(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn seconds(duration: Seconds) -> f64 {
+fn seconds(duration: DecimalSeconds) -> f64 {
     duration.ms() as f64 / 1000.0
 }
 

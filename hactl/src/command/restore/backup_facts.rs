@@ -16,7 +16,7 @@ pub(super) struct BackupFacts {
     pub(super) controllers: BTreeSet<String>,
     pub(super) nodes: BTreeSet<NodeName>,
     /// Longest W in the nodes' reports; `None` if no report exists.
-    pub(super) longest_wait_ms: Option<Millis>,
+    pub(super) longest_fencing_delay_ms: Option<Millis>,
     pub(super) incarnation: Option<Incarnation>,
 }
 
@@ -33,7 +33,8 @@ impl BackupFacts {
                     // Timings that cannot be read are covered by the longest wait of the profiles.
                     let report: NodeReport =
                         lenient::read(value.as_bytes()).unwrap_or_else(|partial| partial.value);
-                    facts.longest_wait_ms = facts.longest_wait_ms.max(Some(report.wait_ms()));
+                    facts.longest_fencing_delay_ms =
+                        facts.longest_fencing_delay_ms.max(Some(report.fencing_delay_ms()));
                 }
                 Some(Key::Incarnation) => facts.incarnation = serde_json::from_str(value).ok(),
                 Some(_) | None => {}
@@ -103,7 +104,7 @@ mod tests {
         ];
         let values = values.map(|(key, value)| (key, value.to_owned()));
         let facts = BackupFacts::collect(&keys, &values);
-        assert!(facts.longest_wait_ms >= Some(600_000), "{facts:?}");
+        assert!(facts.longest_fencing_delay_ms >= Some(600_000), "{facts:?}");
         assert_eq!(facts.incarnation.as_ref().map(|found| found.value.as_str()), Some("a"));
         let questions = facts.questions("lab", false);
         assert_eq!(questions.len(), 4);

@@ -12,8 +12,8 @@ impl World {
             self.observed = (alive, self.now_ms);
         }
         let Some(report) = self.value::<NodeReport>(&self.keys.node_report(&own_node())) else { return };
-        let silent_ms = self.now_ms - self.observed.1;
-        if !report.armed || silent_ms < report.wait_ms() || self.reset {
+        let heartbeat_age_ms = self.now_ms - self.observed.1;
+        if !report.armed || heartbeat_age_ms < report.fencing_delay_ms() || self.reset {
             return;
         }
         for (name, copy) in &self.copies {
@@ -21,7 +21,7 @@ impl World {
                 self.core.services.get(name.as_str()).is_none_or(|service| service.definition.exclusive);
             assert!(
                 !copy.running || !exclusive,
-                "{name} runs {silent_ms} ms after the last heartbeat: {:?} {:#?}",
+                "{name} runs {heartbeat_age_ms} ms after the last heartbeat: {:?} {:#?}",
                 self.daemon.status(),
                 self.logs
             );

@@ -22,7 +22,7 @@ impl World {
         }
         self.readings += 1;
         let sample = |(cpu, memory): (u64, u64)| Sample {
-            at: Mono(self.now_ms),
+            at: MonotonicTime(self.now_ms),
             cpu: Some(Meter::Rate(cpu * 1000)),
             memory: Some(memory << 20),
             ..Sample::default()

@@ -5,7 +5,7 @@ use crate::driver::Sample;
 use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -276,7 +276,7 @@ impl Answer {
     }
 
     /// Interprets the answer to `measure`.
-    pub(super) fn sample(self, at: Mono) -> Option<Sample> {
+    pub(super) fn sample(self, at: MonotonicTime) -> Option<Sample> {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -448,16 +448,17 @@ mod tests {
 
     #[test]
     fn usage_samples_and_events_are_parsed() {
-        let sample = answer(r#"{"result": "done", "cpuSeconds": 1.5, "memoryBytes": 4096}"#).sample(Mono(7));
+        let sample =
+            answer(r#"{"result": "done", "cpuSeconds": 1.5, "memoryBytes": 4096}"#).sample(MonotonicTime(7));
         let expected = Sample {
-            at: Mono(7),
+            at: MonotonicTime(7),
             cpu: Some(Meter::Total(1_500_000)),
             memory: Some(4096),
             disk: None,
             network: None,
         };
         assert_eq!(sample, Some(expected));
-        assert_eq!(answer(r#"{"result": "failed"}"#).sample(Mono(7)), None);
+        assert_eq!(answer(r#"{"result": "failed"}"#).sample(MonotonicTime(7)), None);
         let exited = Event::Exited { message: "exit status 1".to_owned(), by_hand: true };
         assert_eq!(
             Event::parse(r#"{"event": "exited", "message": "exit status 1", "byHand": true}"#),

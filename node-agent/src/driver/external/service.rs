@@ -12,7 +12,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::schema;
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
@@ -252,7 +252,7 @@ impl Context {
     pub(super) async fn measure(
         self: &Arc<Context>,
         service: &ServiceDefinition,
-        at: Mono,
+        at: MonotonicTime,
     ) -> Option<Sample> {
         let spec = external_spec(service).ok()?;
         if self.description(&spec.name).await.ok()?.supports(Action::Measure) {

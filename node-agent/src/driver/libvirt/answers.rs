@@ -3,7 +3,7 @@
 use crate::core::Meter;
 use crate::driver::Sample;
 use ha_api_types::quantity::{Amounts, Quantity};
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use std::fmt;
 
 /// A domain in a list of libvirt.
@@ -158,7 +158,7 @@ pub(super) fn info(printed: &str) -> Info {
 }
 
 /// Parses the output of `domstats`.
-pub(super) fn sample(printed: &str, at: Mono) -> Sample {
+pub(super) fn sample(printed: &str, at: MonotonicTime) -> Sample {
     let fields = || printed.lines().filter_map(|line| line.trim().split_once('='));
     let number = |name: &str| fields().find(|(key, _)| *key == name)?.1.parse::<u64>().ok();
     let sum = |prefix: &str, suffixes: [&str; 2]| {
@@ -237,14 +237,14 @@ mod tests {
         let printed = "Domain: 'g1'\n  cpu.time=2800000000\n  cpu.user=1\n  balloon.rss=1000\n  net.count=2\n\
             \x20 net.0.rx.bytes=5\n  net.0.tx.bytes=6\n  net.1.rx.bytes=7\n  block.count=1\n  block.0.rd.bytes=10\n\
             \x20 block.0.rd.times=99\n  block.0.wr.bytes=20\n";
-        let read_figures = sample(printed, Mono(7));
+        let read_figures = sample(printed, MonotonicTime(7));
         assert_eq!(read_figures.cpu, Some(Meter::Total(2_800_000)));
         assert_eq!(read_figures.memory, Some(1_024_000));
         assert_eq!(
             (read_figures.disk, read_figures.network),
             (Some(Meter::Total(30)), Some(Meter::Total(18)))
         );
-        let without_figures = sample("Domain: 'g1'\n", Mono(7));
+        let without_figures = sample("Domain: 'g1'\n", MonotonicTime(7));
         assert_eq!((without_figures.cpu, without_figures.memory, without_figures.disk), (None, None, None));
     }
 }

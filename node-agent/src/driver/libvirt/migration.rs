@@ -305,7 +305,7 @@ fn failed(message: String) -> DriverFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ha_api_types::time::Seconds;
+    use ha_api_types::time::DecimalSeconds;
 
     fn check(migration: &LibvirtMigration, expected: &str) {
         assert_eq!(
@@ -321,7 +321,7 @@ mod tests {
             uri: Some("qemu+tcp://{node}.example.com/system".to_owned()),
             data_uri: Some("tcp://{node}".to_owned()),
             bandwidth_mebibytes_per_second: Some(8),
-            max_downtime_seconds: Some(Seconds(100)),
+            max_downtime_seconds: Some(DecimalSeconds(100)),
             downtime_milliseconds: None,
             post_copy_after_seconds: Some(30),
         };

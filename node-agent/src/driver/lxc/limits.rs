@@ -6,7 +6,7 @@ use crate::driver::Sample;
 use crate::driver::program::measure;
 use crate::driver::systemd::group::CgroupHierarchies;
 use ha_api_types::driver::Limits;
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use std::fs;
 use std::path::Path;
 
@@ -42,7 +42,7 @@ pub(super) fn is_v2() -> bool {
 }
 
 /// Returns the usage of a container, by the pid of its first process.
-pub(super) fn usage(groups: &CgroupHierarchies, init: i32, at: Mono) -> Option<Sample> {
+pub(super) fn usage(groups: &CgroupHierarchies, init: i32, at: MonotonicTime) -> Option<Sample> {
     let group = group_of(init)?;
     let directory = groups.usage_directory(&group)?;
     let mut sample = measure::of_group(&directory, || groups.members(&group).ok(), at)?;

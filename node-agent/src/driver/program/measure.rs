@@ -6,7 +6,7 @@ use super::cgroup::ServiceCgroup;
 use crate::core::Meter;
 use crate::driver::Sample;
 use ha_api_types::resource::ServiceDefinition;
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use std::fs;
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use std::path::Path;
 pub(in crate::driver) fn of_service(
     programs: &Programs,
     service: &ServiceDefinition,
-    at: Mono,
+    at: MonotonicTime,
 ) -> Option<Sample> {
     let search = programs.search(service);
     // The last group is the one recorded at the launch, which contains the processes.
@@ -30,7 +30,7 @@ pub(in crate::driver) fn of_service(
 ///
 /// CPU time is counted in every group. Memory and disk I/O are counted only if their controllers are enabled.
 /// Otherwise, memory is the anonymous memory of the processes, and disk I/O is omitted.
-fn sample(cgroup: &ServiceCgroup, at: Mono) -> Option<Sample> {
+fn sample(cgroup: &ServiceCgroup, at: MonotonicTime) -> Option<Sample> {
     of_group(&cgroup.counters(), || cgroup.members().ok(), at)
 }
 
@@ -38,7 +38,7 @@ fn sample(cgroup: &ServiceCgroup, at: Mono) -> Option<Sample> {
 pub(in crate::driver) fn of_group(
     directory: &Path,
     members: impl FnOnce() -> Option<Vec<i32>>,
-    at: Mono,
+    at: MonotonicTime,
 ) -> Option<Sample> {
     let cpu = field(&fs::read_to_string(directory.join("cpu.stat")).ok()?, "usage_usec")?;
     let own_memory =
@@ -61,7 +61,7 @@ const TICK_US: u64 = 10_000;
 /// Returns `None` if there are no descendants, or if the kernel does not list children (`CONFIG_PROC_CHILDREN`).
 /// Orphaned processes become children of the supervisor, so they are included. The CPU time of an ended process is
 /// added to that of its parent. If the sum still decreases, it counts as a counter that was reset.
-fn of_processes(proc: &Path, supervisor: i32, at: Mono) -> Option<Sample> {
+fn of_processes(proc: &Path, supervisor: i32, at: MonotonicTime) -> Option<Sample> {
     let mut pids = children(proc, supervisor)?;
     let (mut ticks, mut memory) = (times(proc, supervisor)?.1, 0);
     let mut next = 0;
@@ -148,14 +148,15 @@ mod tests {
         for (name, text) in files {
             fs::write(cgroup.counters().join(name), text).expect("written");
         }
-        assert_eq!(sample(&cgroup, Mono(5)), expected, "{files:?}");
+        assert_eq!(sample(&cgroup, MonotonicTime(5)), expected, "{files:?}");
     }
 
     #[test]
     fn control_group_counters_are_parsed() {
         check(&[], None);
         let cpu = ("cpu.stat", "usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\n");
-        let cpu_only = Sample { at: Mono(5), cpu: Some(Meter::Total(1_500_000)), ..Sample::default() };
+        let cpu_only =
+            Sample { at: MonotonicTime(5), cpu: Some(Meter::Total(1_500_000)), ..Sample::default() };
         check(&[cpu, ("cgroup.procs", "")], Some(Sample { memory: Some(0), ..cpu_only }));
         let memory = ("memory.current", "5000000\n");
         check(&[cpu, memory], Some(Sample { memory: Some(5_000_000), ..cpu_only }));
@@ -181,7 +182,7 @@ mod tests {
             fs::write(path.join("stat"), stat).expect("written");
             fs::write(path.join("status"), status).expect("written");
         };
-        let read = || of_processes(directory.path(), 10, Mono(5));
+        let read = || of_processes(directory.path(), 10, MonotonicTime(5));
         assert_eq!(read(), None);
         let stat =
             |name: &str, times: &str| format!("1 ({name}) S 1 1 1 0 -1 0 0 0 0 0 {times} 20 0 1 0 9 9 9\n");
@@ -197,7 +198,7 @@ mod tests {
         process(30, &[(30, "")], &stat("worker", "100 200 0 0"), "RssAnon: 10 kB\n");
         // Process 31 has ended in the meantime: it is not counted, but the others are.
         let expected = Sample {
-            at: Mono(5),
+            at: MonotonicTime(5),
             cpu: Some(Meter::Total(340 * TICK_US)),
             memory: Some(111 * 1024),
             ..Sample::default()

@@ -113,7 +113,7 @@ impl World {
             // the target does not cover the service.
             .filter(|present| {
                 let driver = &present.definition.driver;
-                driver.is_gated() || !driver.can_migrate()
+                driver.waits_for_resume_permit() || !driver.can_migrate()
             })
             .filter(|present| self.is_guarded(node, &present.definition.name, &present.definition.uid))
             .map(|present| present.definition.name.clone())

@@ -6,7 +6,7 @@ use ha_api_types::id::Revision;
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::WatchdogStatus;
-use ha_api_types::time::Mono;
+use ha_api_types::time::MonotonicTime;
 use ha_api_types::view::{ControllerOverview, StoreMember};
 use ha_store::Entry;
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ fn cluster_view_with(specs: &[(Kind, &str, Value)]) -> ClusterView {
     };
     let entries = specs.iter().map(entry).collect();
     let mut cluster_view = ClusterView::new(keys.clone());
-    cluster_view.replace(entries, Revision(1), Mono(0));
+    cluster_view.replace(entries, Revision(1), MonotonicTime(0));
     assert!(cluster_view.unreadable.is_empty(), "{:?}", cluster_view.unreadable);
     cluster_view
 }
@@ -192,7 +192,7 @@ fn nodes_with_equal_machine_ids_are_named() {
             mod_revision: Revision(1),
             lease: ha_store::LeaseId::NONE,
         };
-        cluster_view.replace(machines.iter().enumerate().map(entry).collect(), Revision(1), Mono(0));
+        cluster_view.replace(machines.iter().enumerate().map(entry).collect(), Revision(1), MonotonicTime(0));
         check_verdict(&cluster_view, &healthy_overview(), "machine-ids", verdict, seen);
     };
     check([("a", Some("p")), ("b", Some("p"))], Ok, "its own machine ID");

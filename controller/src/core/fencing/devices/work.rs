@@ -6,7 +6,7 @@ use crate::core::world::Versioned;
 use ha_api_types::id::Revision;
 use ha_api_types::node::FenceDevice;
 use ha_api_types::record::{DeviceIntent, Fence};
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use std::collections::BTreeMap;
 
 /// State of the device work on one node, in this process.
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub struct DeviceWork {
     /// Intent that this process recorded: the time at which it sent the commit, and the revision at which the fence
     /// now holds the intent. The duration counts from the sending, so it ends no later than other processes assume.
-    pub intended: Option<(Mono, Revision)>,
+    pub intended: Option<(MonotonicTime, Revision)>,
     /// Revision at which that intent was recorded. Later writes of the fence keep the intent.
     pub recorded: Revision,
     /// The run in progress.
@@ -26,17 +26,17 @@ pub struct DeviceWork {
     /// Device of the last run.
     pub device: String,
     /// Time and error of the last failed Off of each device that has not confirmed Off since.
-    pub failed_off: BTreeMap<String, (Mono, String)>,
+    pub failed_off: BTreeMap<String, (MonotonicTime, String)>,
     /// Number of consecutive failed runs of the last action. The number selects the next device, and the pause before
     /// it.
     pub failures: u32,
     /// Time at which the last run ended.
-    pub ended: Mono,
+    pub ended: MonotonicTime,
 }
 
 impl DeviceWork {
     /// Records an intent of this process: the time of sending, and the revision at which it was applied.
-    pub(in crate::core) fn record_intent(&mut self, sent: Mono, revision: Revision) {
+    pub(in crate::core) fn record_intent(&mut self, sent: MonotonicTime, revision: Revision) {
         self.intended = Some((sent, revision));
         self.recorded = revision;
         self.running = None;
@@ -67,7 +67,7 @@ impl DeviceWork {
     }
 
     /// Records the end of a run. The outcome of a run that is no longer awaited is ignored.
-    pub(in crate::core) fn record_end(&mut self, id: RunId, outcome: FencerOutcome, now: Mono) {
+    pub(in crate::core) fn record_end(&mut self, id: RunId, outcome: FencerOutcome, now: MonotonicTime) {
         if self.running != Some(id) {
             return;
         }
@@ -95,7 +95,7 @@ impl DeviceWork {
     }
 
     /// Returns the earliest time of the next run of this action: 2 s after a first failure, then 4 s, up to a minute.
-    pub(super) fn retry_at(&self, action: FencerAction) -> Option<Mono> {
+    pub(super) fn retry_at(&self, action: FencerAction) -> Option<MonotonicTime> {
         let failures = self.failures_of(action);
         (failures > 0).then(|| self.ended + (1_000_u64 << failures.min(6)).min(60_000))
     }
@@ -111,7 +111,7 @@ pub fn duration_ms(device: &FenceDevice) -> Millis {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum IntentStage<'a> {
     /// Recorded by this process and not started; the device may start until `ends_at`.
-    ToStart { device: &'a FenceDevice, ends_at: Mono },
+    ToStart { device: &'a FenceDevice, ends_at: MonotonicTime },
     /// Recorded by this process, and in progress.
     Running,
     /// Recorded by this process, and ended with this outcome.
@@ -120,7 +120,7 @@ pub(super) enum IntentStage<'a> {
     /// longer declared.
     Over,
     /// Recorded by another process, which may run the device until `over_at`.
-    OtherProcess { over_at: Mono },
+    OtherProcess { over_at: MonotonicTime },
 }
 
 impl<'a> IntentStage<'a> {
@@ -131,7 +131,7 @@ impl<'a> IntentStage<'a> {
         devices: &[&'a FenceDevice],
         work: &DeviceWork,
     ) -> IntentStage<'a> {
-        let now = input.now.raw;
+        let now = input.now.monotonic_raw;
         let Some(sent) = sent_by_us(input, fence, work) else {
             let over_at = fence.seen + intent.duration_ms;
             return if now < over_at { IntentStage::OtherProcess { over_at } } else { IntentStage::Over };
@@ -150,7 +150,11 @@ impl<'a> IntentStage<'a> {
 }
 
 /// Returns the time at which this process sent the intent that the fence holds now.
-pub(super) fn sent_by_us(input: &PlanInput<'_>, fence: &Versioned<Fence>, work: &DeviceWork) -> Option<Mono> {
+pub(super) fn sent_by_us(
+    input: &PlanInput<'_>,
+    fence: &Versioned<Fence>,
+    work: &DeviceWork,
+) -> Option<MonotonicTime> {
     let intent = fence.value.device.as_ref()?;
     let (sent, revision) = work.intended?;
     (intent.term == input.term && revision == fence.modified).then_some(sent)

@@ -2,34 +2,34 @@
 //! (R9.10 to R9.19).
 
 use super::leadership::candidate_of;
-use super::{Election, Membership, ReadTracker, RefreshId, Step, WriteKind};
+use super::{CandidateKey, Election, FullReadId, ReadTracker, Step, WriteKind};
 use crate::transaction::{Entry, Guard, Outcome, Transaction};
 use ha_api_types::id::Revision;
 use ha_api_types::record::Refresh;
-use ha_api_types::time::{Mono, Now};
+use ha_api_types::time::{MonotonicTime, Now};
 
 /// State of the candidate key from the view of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CandidateState {
     /// The key must first be read, by this read or a later one. Until then, `own` is its last known state.
-    Unread { reading: RefreshId, own: Option<Membership> },
+    Unread { reading: FullReadId, own: Option<CandidateKey> },
     /// The key is to be put: over the key of an earlier process that cannot be alive (`kept`), or because the key is
     /// absent.
-    Unjoined { kept: Option<(Revision, Revision)>, due: Mono },
+    Unjoined { kept: Option<(Revision, Revision)>, due: MonotonicTime },
     /// The put is in progress.
     Joining { kept: Option<(Revision, Revision)> },
     /// The key belongs to this process; the next refresh is due at `due`.
-    Own { own: Membership, due: Mono },
+    Own { own: CandidateKey, due: MonotonicTime },
     /// A refresh is in progress.
-    Refreshing { own: Membership },
+    Refreshing { own: CandidateKey },
     /// Another process wrote the key. This process deletes the key once it has not changed for Th.
-    Foreign { machine: String, revisions: (Revision, Revision), since: Mono, is_refreshed: bool },
+    Foreign { machine: String, revisions: (Revision, Revision), since: MonotonicTime, is_refreshed: bool },
     /// The keys of the other process are being deleted.
     Removing,
 }
 
 impl CandidateState {
-    pub(super) fn own(&self) -> Option<Membership> {
+    pub(super) fn own(&self) -> Option<CandidateKey> {
         match self {
             CandidateState::Unread { own, .. } => *own,
             CandidateState::Own { own, .. } | CandidateState::Refreshing { own } => Some(*own),
@@ -61,13 +61,13 @@ impl CandidateState {
 
 impl Election {
     /// Processes the candidate key of a newer view.
-    pub(super) fn observe_membership(&mut self, now: &Now, read_tracker: &ReadTracker) {
+    pub(super) fn observe_candidate_key(&mut self, now: &Now, read_tracker: &ReadTracker) {
         if self.view.revision >= self.refreshed {
             self.refreshed = self.view.refresh.as_ref().map_or(Revision(0), |entry| entry.mod_revision);
         }
         let seen_revision = self.view.candidate.as_ref().map(|entry| entry.mod_revision);
         let is_other =
-            |own: &Membership| self.view.revision >= own.revision && seen_revision != Some(own.revision);
+            |own: &CandidateKey| self.view.revision >= own.revision && seen_revision != Some(own.revision);
         match &mut self.candidate_state {
             CandidateState::Own { own, .. }
             | CandidateState::Refreshing { own }
@@ -80,15 +80,17 @@ impl Election {
                 self.candidate_state = self.resolve_candidate_state(now);
             }
             CandidateState::Unread { reading, own: Some(own) } if read_tracker.is_complete(*reading) => {
-                self.candidate_state = CandidateState::Own { own: *own, due: now.raw };
+                self.candidate_state = CandidateState::Own { own: *own, due: now.monotonic_raw };
             }
             CandidateState::Foreign { revisions, since, is_refreshed, .. } => {
                 let candidate_revisions =
                     self.view.candidate.as_ref().map(|entry| (entry.mod_revision, self.refreshed));
                 match candidate_revisions {
-                    None => self.candidate_state = CandidateState::Unjoined { kept: None, due: now.raw },
+                    None => {
+                        self.candidate_state = CandidateState::Unjoined { kept: None, due: now.monotonic_raw }
+                    }
                     Some(candidate_revisions) if *revisions != candidate_revisions => {
-                        (*revisions, *since, *is_refreshed) = (candidate_revisions, now.raw, true);
+                        (*revisions, *since, *is_refreshed) = (candidate_revisions, now.monotonic_raw, true);
                     }
                     Some(_) => {}
                 }
@@ -105,25 +107,25 @@ impl Election {
     /// Returns the state of the candidate key in the view.
     fn resolve_candidate_state(&mut self, now: &Now) -> CandidateState {
         let Some(entry) = &self.view.candidate else {
-            return CandidateState::Unjoined { kept: None, due: now.raw };
+            return CandidateState::Unjoined { kept: None, due: now.monotonic_raw };
         };
         let stored_candidate = candidate_of(entry);
         if stored_candidate.instance == self.candidate.instance {
             self.may_keep = false;
-            return CandidateState::Own { own: membership_of(entry), due: now.raw };
+            return CandidateState::Own { own: candidate_key_of(entry), due: now.monotonic_raw };
         }
         let is_own = stored_candidate.url == self.candidate.url
             && stored_candidate.machine == self.candidate.machine
             && !stored_candidate.machine.is_empty();
         if is_own && self.may_keep {
             let kept = Some((entry.create_revision, entry.mod_revision));
-            return CandidateState::Unjoined { kept, due: now.raw };
+            return CandidateState::Unjoined { kept, due: now.monotonic_raw };
         }
         let revisions = (entry.mod_revision, self.refreshed);
         CandidateState::Foreign {
             machine: stored_candidate.machine,
             revisions,
-            since: now.raw,
+            since: now.monotonic_raw,
             is_refreshed: false,
         }
     }
@@ -139,11 +141,11 @@ impl Election {
             Outcome::Applied(revision) => {
                 self.may_keep = false;
                 let joined = kept.map_or(*revision, |(created, _)| created);
-                let own = Membership { joined, revision: *revision };
-                CandidateState::Own { own, due: now.raw }
+                let own = CandidateKey { joined, revision: *revision };
+                CandidateState::Own { own, due: now.monotonic_raw }
             }
             Outcome::Refused(_) | Outcome::LeaseNotFound => {
-                CandidateState::Unjoined { kept, due: now.raw + self.interval_ms }
+                CandidateState::Unjoined { kept, due: now.monotonic_raw + self.interval_ms }
             }
             Outcome::Conflict(_) | Outcome::Unknown(_) => {
                 CandidateState::Unread { reading: read_tracker.request(), own: None }
@@ -163,7 +165,7 @@ impl Election {
         let CandidateState::Refreshing { own } = self.candidate_state else { return };
         self.candidate_state = match outcome {
             Outcome::Applied(_) | Outcome::Refused(_) | Outcome::LeaseNotFound => {
-                CandidateState::Own { own, due: now.raw + self.interval_ms }
+                CandidateState::Own { own, due: now.monotonic_raw + self.interval_ms }
             }
             Outcome::Conflict(_) | Outcome::Unknown(_) => {
                 CandidateState::Unread { reading: read_tracker.request(), own: Some(own) }
@@ -181,7 +183,7 @@ impl Election {
             return;
         }
         self.candidate_state = match outcome {
-            Outcome::Applied(_) => CandidateState::Unjoined { kept: None, due: now.raw },
+            Outcome::Applied(_) => CandidateState::Unjoined { kept: None, due: now.monotonic_raw },
             Outcome::Conflict(_) | Outcome::Unknown(_) | Outcome::Refused(_) | Outcome::LeaseNotFound => {
                 CandidateState::Unread { reading: read_tracker.request(), own: None }
             }
@@ -189,17 +191,17 @@ impl Election {
     }
 
     /// Returns the next write of the candidate or refresh key.
-    pub(super) fn poll_membership(&mut self, now: &Now) -> Option<Step> {
+    pub(super) fn poll_candidate_key(&mut self, now: &Now) -> Option<Step> {
         let candidate = self.keys.candidate(&self.candidate.id);
         let refresh = self.keys.refresh(&self.candidate.id);
         match &self.candidate_state {
-            CandidateState::Unjoined { kept, due } if now.raw >= *due => {
+            CandidateState::Unjoined { kept, due } if now.monotonic_raw >= *due => {
                 let guard = kept.map_or(Guard::Absent, |(_, modified)| Guard::Unchanged(modified));
                 let value = serde_json::to_vec(&self.candidate).unwrap_or_default();
                 self.candidate_state = CandidateState::Joining { kept: *kept };
                 Some(Step::Commit(WriteKind::Candidate, Transaction::new().put(candidate, guard, value)))
             }
-            CandidateState::Own { own, due } if now.raw >= *due => {
+            CandidateState::Own { own, due } if now.monotonic_raw >= *due => {
                 let own = *own;
                 self.candidate.sequence += 1;
                 let value =
@@ -212,7 +214,7 @@ impl Election {
                 Some(Step::Commit(WriteKind::Refresh, transaction))
             }
             CandidateState::Foreign { revisions: (modified, _), since, .. }
-                if now.raw >= *since + self.valid_ms =>
+                if now.monotonic_raw >= *since + self.valid_ms =>
             {
                 let removal = Transaction::new().delete(candidate, Guard::Unchanged(*modified));
                 let transaction = match self.refresh_guard() {
@@ -236,7 +238,7 @@ impl Election {
         if self.refreshed == Revision(0) { Guard::Absent } else { Guard::Unchanged(self.refreshed) }
     }
 
-    pub(super) fn membership_deadline(&self) -> Option<(Mono, &'static str)> {
+    pub(super) fn candidate_key_deadline(&self) -> Option<(MonotonicTime, &'static str)> {
         match &self.candidate_state {
             CandidateState::Own { due, .. } => Some((*due, "refresh the candidate")),
             CandidateState::Foreign { since, .. } => {
@@ -251,6 +253,6 @@ impl Election {
     }
 }
 
-fn membership_of(entry: &Entry) -> Membership {
-    Membership { joined: entry.create_revision, revision: entry.mod_revision }
+fn candidate_key_of(entry: &Entry) -> CandidateKey {
+    CandidateKey { joined: entry.create_revision, revision: entry.mod_revision }
 }
