@@ -39,7 +39,9 @@ pub(crate) fn violations(root: &Path) -> Result<Vec<String>> {
             }
         }
     }
-    for mutant in mutants(root)? {
+    let mutants = mutants(root)?;
+    found.extend(repeated_numbers(&mutants));
+    for mutant in mutants {
         let text = fs::read_to_string(root.join(&mutant)).with_context(|| mutant.clone())?;
         found.extend(mutant_problems(&mutant, &text, &rules, &rows));
         found.extend(placement_problem(root, &mutant)?);
@@ -165,6 +167,16 @@ fn mutants(root: &Path) -> Result<Vec<String>> {
     let relative = |file: &PathBuf| file.strip_prefix(root).map(|path| path.display().to_string());
     let patches = files.iter().filter(|file| file.extension().is_some_and(|end| end == "patch"));
     patches.map(relative).collect::<Result<_, _>>().context("a mutant outside of the tree")
+}
+
+/// Checks that each number belongs to one mutant. The paths are sorted, so mutants of one number are adjacent.
+fn repeated_numbers(mutants: &[String]) -> Vec<String> {
+    let number = |path: &str| path.split_once('-').map(|(number, _)| number.to_owned());
+    let pairs = mutants.iter().zip(mutants.iter().skip(1));
+    pairs
+        .filter(|(one, next)| number(one) == number(next))
+        .map(|(one, next)| format!("{next}: {one} has the same number"))
+        .collect()
 }
 
 /// Checks that a mutant begins with `# R3.22, R3.23: what is broken`, and that the map names the mutant.
@@ -306,6 +318,14 @@ mod tests {
         assert_eq!(mutant_problems(path, "# R1.1, R1.2: broken", &rules, &rows).len(), 1);
         assert_eq!(mutant_problems(path, "# FENCING", &rules, &rows).len(), 1);
         assert_eq!(mutant_problems(path, "# R1.1: broken", &rules, &[]).len(), 1);
+    }
+
+    #[test]
+    fn each_mutant_has_its_own_number() {
+        let repeated =
+            |names: [&str; 3]| repeated_numbers(&names.map(|name| format!("mutants/{name}"))).len();
+        assert_eq!(repeated(["10-a.patch", "100-a.patch", "11-a.patch"]), 0);
+        assert_eq!(repeated(["10-a.patch", "10-b.patch", "11-a.patch"]), 1);
     }
 
     #[test]
