@@ -22,7 +22,8 @@ pub struct UsageReport {
     pub boot_id: BootId,
     /// Usage of the whole machine.
     pub node: Usage,
-    /// Usage of the measurable services, by resource name.
+    /// Usage of the running services, by resource name. A service without figures could not be measured, but `node`
+    /// contains its usage.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub services: BTreeMap<ResourceName, ServiceUsage>,
     /// Time of the report.

@@ -5,14 +5,15 @@ use super::placement::used_nodes;
 use super::resource_requests::requests;
 use super::stored_view::status_of;
 use super::world::ClusterView;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::record::{FenceState, UsageReport};
 use ha_api_types::resource::{Resource, ResourceStatus};
 use ha_api_types::usage::Usage;
 use ha_api_types::view::{NodeUsage, ResourceUsage, UsageOverview};
+use ha_scheduler::services::NodeUse;
 use ha_scheduler::{NodeFacts, Services};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the usage that was measured on a node under its open epoch. Figures of a closed epoch do not count, because
 /// its services have ended or are in an unknown state.
@@ -32,7 +33,7 @@ pub fn service_usage<'a>(
 ) -> Option<&'a Usage> {
     let node = status.node.as_ref().filter(|node| used_nodes(status).contains(*node))?;
     let measured = node_usage(cluster_view, node)?.services.get(resource.metadata.name.as_str())?;
-    (measured.uid == resource.metadata.uid).then_some(&measured.usage)
+    (measured.uid == resource.metadata.uid && !measured.usage.is_empty()).then_some(&measured.usage)
 }
 
 /// Returns the measured usage together with the capacity of nodes and the requests of services. Every controller can
@@ -65,8 +66,8 @@ pub fn overview(cluster_view: &ClusterView) -> UsageOverview {
 /// Computes the usage outside hactl of nodes without a declared one: the measured usage of the whole machine minus that
 /// of its services. A service that could not be measured counts with its requests.
 ///
-/// The usage of a service that has left since the report is subtracted too. The machine's figure still contains it, and
-/// would otherwise prevent the return of the service.
+/// A service in the report that has left since is subtracted too, measured or not. The machine's figure still contains
+/// it, and would otherwise prevent the start of another service.
 pub(super) fn add_outside_usage(
     cluster_view: &ClusterView,
     nodes: &mut BTreeMap<NodeName, NodeFacts>,
@@ -75,22 +76,16 @@ pub(super) fn add_outside_usage(
     if cluster_view.usage_reports.is_empty() {
         return;
     }
-    let mut service_usage_by_node: BTreeMap<&NodeName, Amounts> = BTreeMap::new();
-    for (name, facts) in services {
-        for node in &facts.uses {
-            let Some(report) = node_usage(cluster_view, node) else { continue };
-            let reported_usage = report.services.get(name).map(|service| service.usage).unwrap_or_default();
-            let sum = service_usage_by_node.entry(node).or_default();
-            sum.cpu = add(sum.cpu, facts.requests.cpu.filter(|_| reported_usage.cpu.is_none()));
-            sum.memory = add(sum.memory, facts.requests.memory.filter(|_| reported_usage.memory.is_none()));
-        }
-    }
     for (name, facts) in nodes {
         let Some(report) = node_usage(cluster_view, name) else { continue };
-        let mut sum = service_usage_by_node.get(name).copied().unwrap_or_default();
-        for service in report.services.values() {
-            sum.cpu = add(sum.cpu, service.usage.cpu);
-            sum.memory = add(sum.memory, service.usage.memory);
+        let users = services.on(name).into_iter().flat_map(NodeUse::users);
+        let contained: BTreeSet<&ResourceName> = users.chain(report.services.keys()).collect();
+        let mut sum = Amounts::default();
+        for service in contained {
+            let usage = report.services.get(service).map(|service| service.usage).unwrap_or_default();
+            let requests = services.get(service).map(|facts| facts.requests).unwrap_or_default();
+            sum.cpu = add(sum.cpu, usage.cpu.or(requests.cpu));
+            sum.memory = add(sum.memory, usage.memory.or(requests.memory));
         }
         let usage_outside = |measured: Option<Quantity>, services: Option<Quantity>| {
             let outside_milli = measured?.milli().saturating_sub(services.unwrap_or_default().milli());
@@ -246,9 +241,10 @@ mod tests {
         check_outside(gib(1), gib(3), &["n1"], gib(1));
         // The machine's figure may already contain an arriving service.
         check_outside(None, None, &["n2", "n1"], gib(4));
-        check_outside(None, None, &["n2"], gib(8));
         // The machine's figure contains a service that has left since.
         check_outside(None, gib(3), &[], gib(5));
         check_outside(None, gib(3), &["n2"], gib(5));
+        check_outside(None, None, &[], gib(4));
+        check_outside(None, None, &["n2"], gib(4));
     }
 }

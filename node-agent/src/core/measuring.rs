@@ -7,7 +7,7 @@
 use super::commits::Purpose;
 use super::effect::{CommitId, CommitUrgency, Effect, MeasureId};
 use super::service::Presence;
-use super::usage::{History, Sample, has_changed_enough};
+use super::usage::{History, RATE_WINDOW_MS, Sample, has_changed_enough};
 use super::{AgentCore, Now};
 use ha_api_types::id::ResourceName;
 use ha_api_types::record::{ServiceUsage, UsageReport};
@@ -32,8 +32,10 @@ pub(super) struct Measuring {
     pending: Option<PendingReading>,
     requested_at: Option<MonotonicTime>,
     machine: History,
-    /// Readings by resource, each with the uid that was read.
+    /// Readings by resource, each with the uid that was read. The running services that could not be read have none.
     services: BTreeMap<ResourceName, (String, History)>,
+    /// Time of the first reading with the present set of running services.
+    services_changed_at: Option<MonotonicTime>,
     write: Option<CommitId>,
     written_at: Option<MonotonicTime>,
     /// Time before which a write that was not applied is not tried again.
@@ -65,12 +67,20 @@ impl AgentCore {
             Some(sample) => self.measuring.machine.push(sample),
             None => self.measuring.machine = History::default(),
         }
+        let known_uids = self.measuring.services.iter().map(|(name, (uid, _))| (name, uid));
+        if !known_uids.eq(&pending.uids) {
+            self.measuring.services_changed_at = Some(now.monotonic_raw);
+        }
         let mut previous_services = std::mem::take(&mut self.measuring.services);
-        for (name, sample) in measured.services {
-            let Some(uid) = pending.uids.get(&name) else { continue };
-            let known = previous_services.remove(&name).filter(|(known, _)| known == uid);
-            let (uid, mut history) = known.unwrap_or_else(|| (uid.clone(), History::default()));
-            history.push(sample);
+        let mut samples = measured.services;
+        for (name, uid) in pending.uids {
+            let known = previous_services.remove(&name).filter(|(known, _)| *known == uid);
+            // The history of a service that could not be read is empty.
+            let mut history = History::default();
+            if let Some(sample) = samples.remove(&name) {
+                history = known.map(|(_, known)| known).unwrap_or_default();
+                history.push(sample);
+            }
             self.measuring.services.insert(name, (uid, history));
         }
         self.due_usage_report(now).is_some()
@@ -126,12 +136,15 @@ impl AgentCore {
             stored_report.epoch == epoch && stored_report.boot_id == self.config.boot_id
         });
         let reported = of_this_registration.unwrap_or(&empty);
+        let node = self.measuring.machine.usage();
         let of_service = |(name, (uid, history)): (&ResourceName, &(String, History))| {
+            // The machine's figures include every running service, so the leader must know their names.
             let usage = history.usage();
-            (!usage.is_empty()).then(|| (name.clone(), ServiceUsage { uid: uid.clone(), usage }))
+            (!usage.is_empty() || !node.is_empty())
+                .then(|| (name.clone(), ServiceUsage { uid: uid.clone(), usage }))
         };
         let measured = UsageReport {
-            node: self.measuring.machine.usage(),
+            node,
             services: self.measuring.services.iter().filter_map(of_service).collect(),
             at: reported.at.clone(),
             ..empty.clone()
@@ -142,7 +155,12 @@ impl AgentCore {
         let since_write_ms = self.measuring.written_at.map(|at| now.monotonic_raw.since(at));
         let written_recently =
             since_write_ms.is_some_and(|since_write_ms| since_write_ms < MIN_WRITE_INTERVAL_MS);
-        let is_overdue = since_write_ms.is_some_and(|since_write_ms| since_write_ms >= MAX_WRITE_INTERVAL_MS);
+        // The machine's rates include a service that has ended, until their window begins after its end.
+        let max_age_ms = match (self.measuring.written_at, self.measuring.services_changed_at) {
+            (Some(written), Some(changed)) if written.since(changed) < RATE_WINDOW_MS => RATE_WINDOW_MS,
+            _ => MAX_WRITE_INTERVAL_MS,
+        };
+        let is_overdue = since_write_ms.is_some_and(|since_write_ms| since_write_ms >= max_age_ms);
         let should_write = reported_figures(reported) != reported_figures(&measured)
             || (!written_recently && (is_overdue || any_figure_changed_enough(reported, &measured)));
         should_write.then(|| UsageReport { at: now.timestamp(), ..measured })

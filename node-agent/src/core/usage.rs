@@ -6,7 +6,7 @@ use ha_api_types::usage::Usage;
 use std::collections::VecDeque;
 
 /// Longest window of a rate.
-const RATE_WINDOW_MS: Millis = 60_000;
+pub(super) const RATE_WINDOW_MS: Millis = 60_000;
 /// Shortest interval between two samples that makes a rate.
 const MIN_RATE_INTERVAL_MS: Millis = 1_000;
 /// A figure is written again if it has changed by more than the written value divided by this number, and also by more

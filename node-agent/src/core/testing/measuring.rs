@@ -87,6 +87,7 @@ fn usage_is_written_once_per_interval() {
 #[test]
 fn old_usage_reports_include_small_changes() {
     let mut world = World::running();
+    world.advance(80_000);
     world.load("web", 2000, 4096);
     world.advance(16_000);
     world.load("web", 2100, 4096);
@@ -105,6 +106,39 @@ fn usage_of_stopped_service_is_not_reported() {
     world.assign("web", Action::Stop { timeout_ms: Some(0) });
     world.advance(16_000);
     assert_eq!(world.cpu_of("web"), None, "the end of a service is reported immediately");
+}
+
+#[test]
+fn end_of_an_unmeasured_service_is_reported() {
+    let mut world = World::running();
+    world.resource("db");
+    world.assign("db", Action::Start);
+    world.load("web", 2000, 4096);
+    world.advance(16_000);
+    let reported_services =
+        |world: &World| world.usage().expect("written").services.into_keys().collect::<Vec<_>>();
+    assert_eq!(reported_services(&world), ["db", "web"], "the machine's figures include both services");
+    assert_eq!(world.cpu_of("db"), None);
+    world.assign("db", Action::Stop { timeout_ms: Some(0) });
+    world.advance(16_000);
+    assert_eq!(reported_services(&world), ["web"], "the machine's figures no longer include db");
+}
+
+#[test]
+fn usage_is_written_again_once_rates_exclude_an_ended_service() {
+    let mut world = World::running();
+    world.resource("db");
+    world.assign("db", Action::Start);
+    world.load("web", 2000, 4096);
+    world.advance(80_000);
+    world.assign("db", Action::Stop { timeout_ms: Some(0) });
+    world.advance(16_000);
+    world.load("web", 1900, 4096);
+    world.advance(75_000);
+    assert_eq!(world.cpu_of("web"), Some(1900), "a small change is written after the window of the rates");
+    world.load("web", 2000, 4096);
+    world.advance(300_000);
+    assert_eq!(world.cpu_of("web"), Some(1900), "later, a small change is not written soon");
 }
 
 #[test]
