@@ -141,8 +141,7 @@ async fn poll_until_reached(
             }
         }
         *missing_steps = find_missing_steps(&overview, goal);
-        let current_waits: BTreeSet<String> =
-            missing_steps.iter().filter(|line| line.contains("waits for")).cloned().collect();
+        let current_waits: BTreeSet<String> = find_waits(&overview).cloned().collect();
         for line in current_waits.difference(&shown_waits) {
             session.terminal().notice(line);
         }
@@ -156,13 +155,26 @@ async fn poll_until_reached(
 
 /// Returns the reasons why the cluster has not reached the goal.
 fn find_missing_steps(overview: &Overview, goal: &str) -> Vec<String> {
-    let sentences = overview.waiting_for.iter().filter(|sentence| sentence.starts_with("cluster "));
     let nodes = overview
         .nodes
         .iter()
         .filter(|node| !node.arming.is_empty() && node.arming != goal)
         .map(|node| format!("{}: {}, {:?}", node.name, node.arming, node.state));
-    sentences.cloned().chain(nodes).collect()
+    find_waits(overview).cloned().chain(nodes).collect()
+}
+
+/// Returns what the cluster waits for, and the reasons why the services named there are not ready.
+fn find_waits(overview: &Overview) -> impl Iterator<Item = &String> {
+    let of_cluster = |sentence: &&String| sentence.starts_with("cluster ");
+    let delays_cluster = move |sentence: &&String| {
+        let resource = sentence.strip_prefix("resource ").and_then(|rest| rest.split_once(": "));
+        resource.is_some_and(|(name, _)| {
+            let named = format!(" {name} (");
+            overview.waiting_for.iter().filter(of_cluster).any(|sentence| sentence.contains(&named))
+        })
+    };
+    let delaying = overview.waiting_for.iter().filter(delays_cluster);
+    overview.waiting_for.iter().filter(of_cluster).chain(delaying)
 }
 
 #[cfg(test)]
@@ -183,13 +195,18 @@ mod tests {
             nodes: vec![node("node1", "Disarmed"), node("node2", "Disarming"), node("off", "")],
             waiting_for: vec![
                 "cluster default: Disarming waits for web (Migrate)".to_owned(),
-                "resource web: it moves".to_owned(),
+                "resource other: Waiting for a node".to_owned(),
+                "resource web: Cannot remove the received copy from node2".to_owned(),
             ],
             ..Overview::default()
         };
         assert_eq!(
             find_missing_steps(&overview, "Disarmed"),
-            ["cluster default: Disarming waits for web (Migrate)", "node2: Disarming, Online"]
+            [
+                "cluster default: Disarming waits for web (Migrate)",
+                "resource web: Cannot remove the received copy from node2",
+                "node2: Disarming, Online"
+            ]
         );
     }
 }

@@ -458,8 +458,14 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             cancel_migration(planner, service, draft, &source, source_epoch_status, &failure_text);
         }
         (_, SideState::Unclear) if target_phase == Some(Phase::StopFailed) => {
+            // A clean shutdown of the target waits for the stop that fails.
+            let remedy = if planner.nodes.get(target).is_some_and(|node| node.has_device) {
+                format!("run \"hactl node fence {target}\"")
+            } else {
+                format!("power {target} off and on")
+            };
             let message = format!(
-                "Cleanup of the received copy failed on {target}, retrying. A fencing or reboot of {target} ends the move: {failure_text}"
+                "Cannot remove the received copy from {target}, retrying ({failure_text}). To end the move, {remedy}"
             );
             draft.add_wait(Reason::StopFailed, message);
         }
