@@ -4,7 +4,7 @@ mod notifications;
 
 pub use notifications::{NotificationsSpec, Recipients, SmtpSpec, SmtpTls, Target, Webhook, WebhookSpec};
 
-use crate::id::{Epoch, NodeName, Term};
+use crate::id::{ControllerId, Epoch, NodeName, Term};
 use crate::kind::Kind;
 use crate::meta::Condition;
 use crate::object::{Object, Spec};
@@ -312,7 +312,7 @@ pub struct ClusterStatus {
     pub observed_generation: i64,
     /// Id of the leader. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub leader: Option<String>,
+    pub leader: Option<ControllerId>,
     /// Term of the leader: the create revision of its key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub term: Option<Term>,

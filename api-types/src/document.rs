@@ -1,6 +1,6 @@
 //! JSON documents, with a report of duplicate fields.
 
-use crate::problem::{element, member};
+use crate::problem::{element_path, field_path};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use std::cell::RefCell;
@@ -90,7 +90,7 @@ impl<'de> Visitor<'de> for Duplicates<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
         while let Some(part) = parts
-            .next_element_seed(Duplicates { path: element(&self.path, list.len()), found: self.found })?
+            .next_element_seed(Duplicates { path: element_path(&self.path, list.len()), found: self.found })?
         {
             list.push(part);
         }
@@ -99,7 +99,7 @@ impl<'de> Visitor<'de> for Duplicates<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut parts: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
         while let Some(name) = parts.next_key::<String>()? {
-            let path = member(&self.path, &name);
+            let path = field_path(&self.path, &name);
             let part = parts.next_value_seed(Duplicates { path: path.clone(), found: self.found })?;
             if map.insert(name, part).is_some() {
                 self.found.borrow_mut().push(path);

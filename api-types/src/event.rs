@@ -1,7 +1,7 @@
 //! Events: records of changes of an object and their reasons. Each event has a lease in etcd, so that etcd deletes old
 //! events.
 
-use crate::id::{ActionUid, Epoch, NodeName, OperationName};
+use crate::id::{ActionUid, Epoch, NodeName, ObjectUid, OperationName};
 use crate::kind::Kind;
 use crate::reason::Reason;
 use crate::time::Timestamp;
@@ -28,7 +28,7 @@ pub struct Event {
     pub name: String,
     /// Uid of the object, if known.
     #[serde(default)]
-    pub uid: String,
+    pub uid: ObjectUid,
     /// Severity: Normal or Warning.
     #[serde(rename = "type")]
     pub event_type: EventType,

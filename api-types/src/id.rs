@@ -335,6 +335,18 @@ texts! {
     /// Unique id of one request to an agent, as in an assignment. The agent begins each request at most once, and its
     /// answer contains this id.
     ActionUid;
+    /// Unique id of one object. An object that is deleted and created again gets another uid.
+    ObjectUid;
+    /// Unique id of one replacement of a secondary.
+    ReplacementUid;
+    /// Id of a machine's installation, from `/etc/machine-id`. A cloned disk has the id of its original.
+    MachineId;
+    /// Product id of a machine's hardware.
+    ProductId;
+    /// Id of a controller, stable over restarts.
+    ControllerId;
+    /// Id of one process of an agent or of a controller. A restart changes it.
+    ProcessInstance;
 }
 
 impl Term {

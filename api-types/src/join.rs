@@ -2,7 +2,7 @@
 //!
 //! A join token has 256 random bits, so its plain SHA-256 hash in etcd reveals nothing about it.
 
-use crate::id::NodeName;
+use crate::id::{ControllerId, NodeName};
 use crate::names::{MAX_NODE_NAME_LENGTH, invalid_reason};
 use crate::time::Timestamp;
 use crate::token::{TokenHash, parse_digits};
@@ -192,7 +192,7 @@ pub struct IssuedCertificate {
     /// End of the validity.
     pub not_after: Timestamp,
     /// Id of the controller that issued the certificate.
-    pub controller: String,
+    pub controller: ControllerId,
 }
 
 /// Certificates of a node that controllers issued and that have not expired.

@@ -3,7 +3,7 @@
 //! Keys are `/hactl/<cluster>/v1/…`. Each prefix has one writer, so that etcd's own RBAC enforces the permissions. Prefixes
 //! end in `/`, so that a prefix for node1 does not match node10.
 
-use crate::id::{NodeName, ResourceName};
+use crate::id::{ControllerId, NodeName, ResourceName};
 use crate::kind::Kind;
 
 /// The keys of one cluster, to be built and parsed.
@@ -46,9 +46,9 @@ pub enum Key<'a> {
     /// `leader`.
     Leader,
     /// `candidate/<id>`.
-    Candidate(&'a str),
+    Candidate(ControllerId),
     /// `refresh/<id>`.
-    Refresh(&'a str),
+    Refresh(ControllerId),
     /// `alive/<node>`.
     Alive(NodeName),
     /// `report/<node>/node`.
@@ -154,12 +154,12 @@ impl Keys {
     }
 
     /// Returns the key for the state of notifications.
-    pub fn notified(&self) -> String {
+    pub fn notification_record(&self) -> String {
         format!("{}notified", self.root)
     }
 
     /// Returns the key for the marker of a restore from a backup.
-    pub fn restored(&self) -> String {
+    pub fn restore_marker(&self) -> String {
         format!("{}restored", self.root)
     }
 
@@ -174,7 +174,7 @@ impl Keys {
     }
 
     /// Returns the key of a controller.
-    pub fn candidate(&self, id: &str) -> String {
+    pub fn candidate(&self, id: &ControllerId) -> String {
         format!("{}candidate/{id}", self.root)
     }
 
@@ -184,7 +184,7 @@ impl Keys {
     }
 
     /// Returns the key that a controller refreshes to show that it can still commit.
-    pub fn refresh(&self, id: &str) -> String {
+    pub fn refresh(&self, id: &ControllerId) -> String {
         format!("{}refresh/{id}", self.root)
     }
 
@@ -292,8 +292,8 @@ impl Keys {
             ("restored", None, None, None) => Key::Restored,
             ("incarnation", None, None, None) => Key::Incarnation,
             ("leader", None, None, None) => Key::Leader,
-            ("candidate", Some(id), None, None) => Key::Candidate(id),
-            ("refresh", Some(id), None, None) => Key::Refresh(id),
+            ("candidate", Some(id), None, None) => Key::Candidate(id.into()),
+            ("refresh", Some(id), None, None) => Key::Refresh(id.into()),
             ("alive", Some(node), None, None) => Key::Alive(node.into()),
             ("report", Some(node), Some("node"), None) => Key::NodeReport(node.into()),
             ("report", Some(node), Some("doctor"), None) => Key::DoctorReport(node.into()),
@@ -332,12 +332,12 @@ mod tests {
         check(keys.assignment(&"web".into()), Key::Assignment("web".into()));
         check(keys.tombstone(&"web".into()), Key::Tombstone("web".into()));
         check(keys.fence(&"node1".into()), Key::Fence("node1".into()));
-        check(keys.notified(), Key::Notified);
-        check(keys.restored(), Key::Restored);
+        check(keys.notification_record(), Key::Notified);
+        check(keys.restore_marker(), Key::Restored);
         check(keys.incarnation(), Key::Incarnation);
         check(keys.leader(), Key::Leader);
-        check(keys.candidate("c1"), Key::Candidate("c1"));
-        check(keys.refresh("c1"), Key::Refresh("c1"));
+        check(keys.candidate(&"c1".into()), Key::Candidate("c1".into()));
+        check(keys.refresh(&"c1".into()), Key::Refresh("c1".into()));
         check(keys.alive(&"node1".into()), Key::Alive("node1".into()));
         check(keys.node_report(&"node1".into()), Key::NodeReport("node1".into()));
         check(keys.doctor_report(&"node1".into()), Key::DoctorReport("node1".into()));

@@ -1,5 +1,6 @@
 //! The metadata of every object, and conditions, following the Kubernetes conventions.
 
+use crate::id::ObjectUid;
 use crate::reason::Reason;
 use crate::time::Timestamp;
 use schemars::JsonSchema;
@@ -20,8 +21,8 @@ pub struct ObjectMeta {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
     /// Unique id of the object, different from that of an earlier object with the same name.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub uid: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub uid: ObjectUid,
     /// Number of the spec's version, which grows by one with each change of the spec.
     #[serde(skip_serializing_if = "is_zero")]
     pub generation: i64,

@@ -10,7 +10,7 @@ pub const MAX_NAME_LENGTH: usize = 63;
 pub const MAX_NODE_NAME_LENGTH: usize = 253;
 
 /// Returns a number with its noun, in the plural if needed: `1 move`, `2 moves`, `2 copies`.
-pub fn counted<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+pub fn count_with_noun<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
     match noun.strip_suffix('y') {
         _ if number == N::from(1) => format!("1 {noun}"),
         Some(stem) => format!("{number} {stem}ies"),

@@ -1,7 +1,7 @@
 //! Nodes and node groups.
 
 use crate::check::Check;
-use crate::id::{BootId, Epoch, NodeName, OperationName};
+use crate::id::{BootId, Epoch, MachineId, NodeName, OperationName};
 use crate::kind::Kind;
 use crate::meta::Condition;
 use crate::node_policy::NodePolicy;
@@ -247,8 +247,8 @@ pub struct NodeStatus {
     pub boot_id: BootId,
     /// Machine id of the node, from `/etc/machine-id`. Unchanged while another machine registers under the node's
     /// name.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub machine_id: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub machine_id: MachineId,
     /// Watchdog of the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watchdog: Option<WatchdogStatus>,

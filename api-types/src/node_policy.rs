@@ -59,13 +59,13 @@ impl NodePolicy {
     ///
     /// Paths are compared as written, and a path with `..` is refused. [`NodePolicy::refusal_on_node`] resolves paths.
     pub fn refusal(&self, driver: &DriverSpec) -> Option<String> {
-        Decision { policy: self, resolve: &str::to_owned }.refusal(driver)
+        PolicyEvaluator { policy: self, resolve: &str::to_owned }.refusal(driver)
     }
 
     /// Returns the same as [`NodePolicy::refusal`], with all paths resolved by this function. A symbolic link in an
     /// allowed directory then allows nothing outside of it.
     pub fn refusal_on_node(&self, driver: &DriverSpec, resolve: &dyn Fn(&str) -> String) -> Option<String> {
-        self.refusal(driver).or_else(|| Decision { policy: self, resolve }.refusal(driver))
+        self.refusal(driver).or_else(|| PolicyEvaluator { policy: self, resolve }.refusal(driver))
     }
 
     /// Returns what the policy allows, in one line.
@@ -106,12 +106,12 @@ impl NodePolicy {
 const FIELDS: [&str; 6] = ["drivers", "allowRoot", "users", "paths", "mounts", "ocfProviders"];
 
 /// A policy, and the way in which its paths are compared.
-struct Decision<'a> {
+struct PolicyEvaluator<'a> {
     policy: &'a NodePolicy,
     resolve: &'a dyn Fn(&str) -> String,
 }
 
-impl Decision<'_> {
+impl PolicyEvaluator<'_> {
     fn refusal(&self, driver: &DriverSpec) -> Option<String> {
         let kind = driver.kind()?;
         let name = driver.external.as_ref().map_or(kind.name(), |external| external.name.as_str());
@@ -142,14 +142,14 @@ impl Decision<'_> {
             .or_else(|| self.refusal_of_program(&unit.command))
     }
 
-    fn refusal_of_user(&self, what: &str, user: Option<&str>) -> Option<String> {
+    fn refusal_of_user(&self, subject: &str, user: Option<&str>) -> Option<String> {
         let user = user.unwrap_or("root");
         if is_root(user) {
-            return (!self.policy.allow_root).then(|| format!("node does not run {what} as root"));
+            return (!self.policy.allow_root).then(|| format!("node does not run {subject} as root"));
         }
         let allowed =
             self.policy.users.as_ref().is_none_or(|users| users.iter().any(|allowed| allowed == user));
-        (!allowed).then(|| format!("node does not run {what} as user {user}"))
+        (!allowed).then(|| format!("node does not run {subject} as user {user}"))
     }
 
     fn refusal_of_program(&self, program: &[String]) -> Option<String> {
@@ -179,13 +179,13 @@ impl Decision<'_> {
         (!allowed).then(|| format!("node does not give {path} to containers and virtual machines"))
     }
 
-    fn refusal_of_file(&self, what: &str, path: &str) -> Option<String> {
+    fn refusal_of_file(&self, subject: &str, path: &str) -> Option<String> {
         let allowed = match &self.policy.paths {
             _ if path.is_empty() => true,
             Some(paths) => self.is_below(path, paths),
             None => self.policy.allow_root,
         };
-        (!allowed).then(|| format!("node uses no {what} outside its allowed paths: {path}"))
+        (!allowed).then(|| format!("node uses no {subject} outside its allowed paths: {path}"))
     }
 
     fn refusal_of_domain(&self, domain: &LibvirtDriver) -> Option<String> {

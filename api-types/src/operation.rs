@@ -159,8 +159,8 @@ pub struct OperationStatus {
     /// Explanation, as a sentence.
     pub message: String,
     /// Services that move together with the resource.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub together: Vec<ResourceName>,
+    #[serde(rename = "together", skip_serializing_if = "Vec::is_empty")]
+    pub companions: Vec<ResourceName>,
     /// Services that block the operation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub blocked_by: Vec<ResourceName>,

@@ -67,7 +67,7 @@ impl fmt::Display for Problem {
 }
 
 /// Returns the path of a member: plain names after a dot, others in brackets.
-pub fn member(path: &str, name: &str) -> String {
+pub fn field_path(path: &str, name: &str) -> String {
     let plain = !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
     match (plain, path.is_empty()) {
@@ -78,7 +78,7 @@ pub fn member(path: &str, name: &str) -> String {
 }
 
 /// Returns the path of a list element.
-pub fn element(path: &str, index: usize) -> String {
+pub fn element_path(path: &str, index: usize) -> String {
     format!("{path}[{index}]")
 }
 
@@ -88,8 +88,8 @@ mod tests {
 
     #[test]
     fn field_paths_use_the_kubernetes_format() {
-        assert_eq!(member(&member("", "spec"), "maxRestart"), "spec.maxRestart");
-        assert_eq!(member("metadata.labels", "a.b/c"), "metadata.labels[a.b/c]");
-        assert_eq!(element("spec.parts", 2), "spec.parts[2]");
+        assert_eq!(field_path(&field_path("", "spec"), "maxRestart"), "spec.maxRestart");
+        assert_eq!(field_path("metadata.labels", "a.b/c"), "metadata.labels[a.b/c]");
+        assert_eq!(element_path("spec.parts", 2), "spec.parts[2]");
     }
 }

@@ -10,7 +10,7 @@ mod incarnation;
 mod log;
 mod machine_ids;
 mod node_report;
-mod notified;
+mod notification_record;
 mod replacement;
 mod restore_marker;
 mod service_report;
@@ -33,7 +33,7 @@ pub use machine_ids::{MachineComparison, MachineIds};
 pub use node_report::{
     Mode, NodeReport, NotStopped, SOFTDOG_IDENTITY, SleepProtection, WatchdogKind, WatchdogReport,
 };
-pub use notified::{Notified, QueuedNotification, SentFacts};
+pub use notification_record::{NotificationRecord, QueuedNotification, SentFacts};
 pub use replacement::{Replacement, ReplacementPhase, ReplacementReport};
 pub use restore_marker::{
     MIN_REVISION_RAISE, RestoreMarker, keys_deleted_by_restore, quiet_period_ms, revision_raise,

@@ -2,7 +2,7 @@
 
 use crate::availability::Availability;
 use crate::driver::{DriverSpec, Identity};
-use crate::id::{ActionUid, BootId, Epoch, NodeName, OperationName, ResourceName};
+use crate::id::{ActionUid, BootId, Epoch, NodeName, ObjectUid, OperationName, ReplacementUid, ResourceName};
 use crate::kind::Kind;
 use crate::meta::Condition;
 use crate::names;
@@ -270,7 +270,7 @@ pub struct ResourceStatus {
     /// Generation of the object from which this status was computed.
     pub observed_generation: i64,
     /// Uid of the object that this status belongs to.
-    pub uid: String,
+    pub uid: ObjectUid,
     /// State of the service.
     pub state: ServiceState,
     /// Node on which the service runs or is being started.
@@ -386,7 +386,7 @@ impl ServiceCopy {
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplacementStatus {
     /// Unique id of the replacement.
-    pub uid: String,
+    pub uid: ReplacementUid,
     /// Node that becomes the secondary.
     pub node: NodeName,
 }
@@ -420,7 +420,7 @@ pub struct ServiceDefinition {
     /// Name of the resource.
     pub name: ResourceName,
     /// Uid of the resource.
-    pub uid: String,
+    pub uid: ObjectUid,
     /// Driver that runs the service.
     pub driver: DriverSpec,
     /// Maximum durations of driver commands, and the time after which a start counts as stable.
@@ -442,7 +442,7 @@ impl Default for ServiceDefinition {
     fn default() -> ServiceDefinition {
         ServiceDefinition {
             name: ResourceName::default(),
-            uid: String::new(),
+            uid: ObjectUid::default(),
             driver: DriverSpec::default(),
             timeouts: TimeoutsSpec::default(),
             max_restart: 0,

@@ -12,14 +12,14 @@
 //! direction.
 
 mod failover;
+mod fencing_delay;
 mod problems;
-mod wait;
 
 pub use failover::{
     ATTEMPT_MS, ATTEMPTS, FailoverParts, StoreTimes, UNANSWERED_REQUEST_MS, failover_bound_ms, failover_parts,
 };
+pub use fencing_delay::{FencingDelayParts, fencing_delay_ms, fencing_delay_parts, watchdog_worst_ms};
 pub use problems::problems;
-pub use wait::{WaitParts, fencing_delay_ms, wait_parts, watchdog_worst_ms};
 
 use crate::time::{DecimalSeconds, Millis};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

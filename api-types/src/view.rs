@@ -10,12 +10,12 @@ mod usage_overview;
 
 pub use explanation::{Explanation, Verdict, VerdictCause};
 pub use overview::{
-    ControllerOverview, ControllerState, Health, LeaderOverview, NodeOverview, Overview, Problem, Severity,
-    StoreMember, StoreOverview,
+    ControllerOverview, ControllerState, EtcdMember, EtcdOverview, Health, LeaderOverview, NodeOverview,
+    Overview, Problem, Severity,
 };
 pub use plan::{Deletion, EffectKind, Plan, PlanRequest, PlannedEffect};
 pub use reservation::{
-    FailureReport, ReservationLack, ReservationMove, ReservationReport, ReservationVerdict, WithoutPlace,
+    FailureReport, ReservationLack, ReservationMove, ReservationReport, ReservationVerdict, UnplacedService,
 };
 pub use state_dump::{NextDeadline, StateDump, StoredKey};
 pub use usage_overview::{NodeUsage, ResourceUsage, UsageOverview};

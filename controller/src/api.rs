@@ -54,12 +54,13 @@ use axum::{Json, Router};
 pub use certificates::JoinOptions;
 use error::ApiError;
 use futures::future::BoxFuture;
+use ha_api_types::id::ControllerId;
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_api_types::record::LOG_LEASE_SECONDS;
 use ha_api_types::time::Timestamp;
-use ha_api_types::view::StoreMember;
+use ha_api_types::view::EtcdMember;
 use ha_runtime::clock::wall_unix_ms;
 use ha_runtime::http::admin::ReadState;
 use ha_store::{ShortLease, Store};
@@ -84,7 +85,7 @@ const JOIN_REQUESTS_MAX: usize = 4;
 #[derive(Clone)]
 pub struct ApiOptions {
     /// Id of this controller, as in its candidate key.
-    pub id: String,
+    pub id: ControllerId,
     /// Name of the cluster.
     pub cluster: String,
     /// Maximum number of open watches; more are refused with 429.
@@ -113,13 +114,13 @@ pub struct ApiOptions {
 }
 
 /// Function that reads the health of each etcd member.
-pub type StoreMembers = Arc<dyn Fn() -> BoxFuture<'static, Vec<StoreMember>> + Send + Sync>;
+pub type StoreMembers = Arc<dyn Fn() -> BoxFuture<'static, Vec<EtcdMember>> + Send + Sync>;
 
 impl ApiOptions {
     /// Returns the default options: 1000 watches, no metrics, and no connection to etcd members or the core.
-    pub fn new(id: &str, cluster: &str) -> ApiOptions {
+    pub fn new(id: impl Into<ControllerId>, cluster: &str) -> ApiOptions {
         ApiOptions {
-            id: id.to_owned(),
+            id: id.into(),
             cluster: cluster.to_owned(),
             watches: 1000,
             store_members: None,
@@ -137,7 +138,7 @@ impl ApiOptions {
 }
 
 impl ApiOptions {
-    async fn members(&self) -> Vec<StoreMember> {
+    async fn members(&self) -> Vec<EtcdMember> {
         match &self.store_members {
             Some(ask) => ask().await,
             None => Vec::new(),

@@ -6,7 +6,7 @@ use crate::api::spec_of;
 use ha_api_types::cluster::{ClusterSpec, SmtpSpec, WebhookSpec};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{FencePart, NodeSpec};
-use ha_api_types::problem::{Problem, element, member};
+use ha_api_types::problem::{Problem, element_path, field_path};
 use ha_api_types::yaml;
 use ipnet::IpNet;
 use serde::Deserialize;
@@ -86,7 +86,7 @@ impl ControllerPolicy {
             let message = format!(
                 "{name} can name a file or a program of the controller: set it in attributesFile on the controllers"
             );
-            problems.push((member("attributes", name), message));
+            problems.push((field_path("attributes", name), message));
         }
         if let Some(file) = &part.attributes_file
             && let Err(message) = self.check_file("attributesFile", file)
@@ -266,12 +266,13 @@ impl ControllerPolicy {
     fn problems_of_node(&self, spec: &NodeSpec) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (at, device) in spec.fencing.devices.iter().enumerate() {
-            let parts = member(&element("spec.fencing.devices", at), "parts");
+            let parts = field_path(&element_path("spec.fencing.devices", at), "parts");
             for (index, part) in device.parts.iter().enumerate() {
-                let path = element(&parts, index);
+                let path = element_path(&parts, index);
                 let found = self.check_part(part).into_iter();
-                problems
-                    .extend(found.map(|(field, message)| Problem::forbidden(member(&path, &field), message)));
+                problems.extend(
+                    found.map(|(field, message)| Problem::forbidden(field_path(&path, &field), message)),
+                );
             }
         }
         problems
@@ -280,9 +281,9 @@ impl ControllerPolicy {
     fn problems_of_cluster(&self, spec: &ClusterSpec) -> Vec<Problem> {
         let Some(notifications) = &spec.notifications else { return Vec::new() };
         let mut problems = Vec::new();
-        let webhooks = member("spec.notifications", "webhooks");
+        let webhooks = field_path("spec.notifications", "webhooks");
         for (index, webhook) in notifications.webhooks.iter().enumerate() {
-            let path = element(&webhooks, index);
+            let path = element_path(&webhooks, index);
             let WebhookSpec { url, bearer_token_file, hmac_key_file, ca_file } = webhook.settings();
             let files =
                 [("bearerTokenFile", bearer_token_file), ("hmacKeyFile", hmac_key_file), ("caFile", ca_file)];
@@ -313,7 +314,7 @@ impl ControllerPolicy {
             if let Some(file) = file
                 && let Err(message) = self.check_file(field, file)
             {
-                problems.push(Problem::forbidden(member(path, field), message));
+                problems.push(Problem::forbidden(field_path(path, field), message));
             }
         }
     }

@@ -24,7 +24,7 @@ use effects::Effects;
 use election::ElectionTask;
 use futures::{FutureExt, StreamExt};
 use ha_api_types::keys::Keys;
-use ha_api_types::view::StoreMember;
+use ha_api_types::view::EtcdMember;
 use ha_runtime::certificate::Certificates;
 use ha_runtime::clock::{Clock, SystemClock};
 use ha_runtime::http::admin::{self, Checks, ReadState};
@@ -112,7 +112,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         id: options.id(),
         url: options.advertised(servers.iter().find_map(Server::address)),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        instance: uuid::Uuid::new_v4().to_string(),
+        instance: uuid::Uuid::new_v4().to_string().into(),
         machine: options.machine(),
         is_only_process: lock.is_some(),
     };
@@ -138,7 +138,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let core_metrics = CoreMetrics::new(&metrics, &core, &controller_metrics, move || clock.now())?;
     let mut measured_controller = MeasuredController::new(core, &metrics)?;
     let ready = Checks::new(&["store"]);
-    let mut api_options = ApiOptions::new(&config.id, &config.cluster);
+    let mut api_options = ApiOptions::new(config.id.clone(), &config.cluster);
     api_options.metrics = Some(api::ApiMetrics::new(&metrics)?);
     // Without TLS, no client has a certificate, and the mode has no effect.
     api_options.authorization =
@@ -224,14 +224,14 @@ async fn run(options: Options) -> anyhow::Result<()> {
 }
 
 /// Asks every etcd member for its status, as the overview shows it.
-async fn store_members(store: EtcdStore) -> Vec<StoreMember> {
+async fn store_members(store: EtcdStore) -> Vec<EtcdMember> {
     let statuses = store.status().await;
     statuses
         .into_iter()
         .map(|status| {
             let mut problems: Vec<String> = status.problem.into_iter().collect();
             problems.extend(status.alarms.iter().map(|alarm| format!("alarm {alarm}")));
-            StoreMember {
+            EtcdMember {
                 name: status.endpoint.clone(),
                 url: status.endpoint,
                 healthy: status.reachable,

@@ -411,7 +411,7 @@ async fn watch_from_before_restore_is_expired() {
     let mut seen = backup.revision();
     let mut running = api.watch(&format!("groups?watch=1&resourceVersion={version}")).await;
     for at_us in [1_767_225_600_000_000, 1_767_225_601_000_000] {
-        let marker = (api.keys.restored(), b"{}".to_vec());
+        let marker = (api.keys.restore_marker(), b"{}".to_vec());
         let restored = backup.restored(
             MonotonicTime(0),
             revision_raise(at_us),
@@ -564,7 +564,8 @@ async fn the_overview_lists_problems() {
     assert_eq!(empty.at("/problems/0/about"), "leader");
     api.write(&api.keys.leader(), &json!({"id": "c1", "url": "http://c1", "since": "2026-01-01T00:00:00Z"}))
         .await;
-    api.write(&api.keys.candidate("c1"), &json!({"id": "c1", "url": "http://c1", "version": "1"})).await;
+    api.write(&api.keys.candidate(&"c1".into()), &json!({"id": "c1", "url": "http://c1", "version": "1"}))
+        .await;
     node(&api, "node1", "Online").await;
     node(&api, "node2", "Unknown").await;
     for name in ["web", "db"] {

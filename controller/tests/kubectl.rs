@@ -340,7 +340,7 @@ fn describe_explain_events_and_access_work() {
     let event = Event {
         kind: Kind::Resource,
         name: "web".to_owned(),
-        uid,
+        uid: uid.into(),
         event_type: EventType::Warning,
         reason: Reason::Unschedulable,
         message: "No eligible node: node1 is in maintenance".to_owned(),

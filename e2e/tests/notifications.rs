@@ -5,7 +5,7 @@ use std::fs;
 
 use anyhow::{Context, Result};
 use ha_api_types::notification::{Notification, NotificationKind};
-use ha_api_types::record::Notified;
+use ha_api_types::record::NotificationRecord;
 use ha_e2e::certificates::Authority;
 use ha_e2e::command::output_text;
 use ha_e2e::plan::Plan;
@@ -36,8 +36,9 @@ fn mails_with_subject(sinks: &Sinks, subject: &str) -> Result<Vec<Value>> {
 }
 
 fn queue_length(scenario: &Scenario) -> Result<usize> {
-    let entry = scenario.cluster.etcdctl().get(&scenario.cluster.keys().notified())?;
-    let notified: Notified = serde_json::from_value(entry.context("no notification is stored")?.value)?;
+    let entry = scenario.cluster.etcdctl().get(&scenario.cluster.keys().notification_record())?;
+    let notified: NotificationRecord =
+        serde_json::from_value(entry.context("no notification is stored")?.value)?;
     Ok(notified.queue.len())
 }
 

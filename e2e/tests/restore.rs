@@ -83,7 +83,7 @@ fn cluster_continues_from_an_outdated_backup() -> Result<()> {
     wait_until("the service to be adopted", STEP_TIMEOUT, || scenario.state(WITNESS) == "Started")?;
     assert_eq!(scenario.wait_until_started(WITNESS)?, active_node);
     assert_eq!(process(&scenario, WITNESS, &active_node)?, before, "the service was restarted");
-    assert_eq!(scenario.cluster.etcdctl().get(&scenario.cluster.keys().restored())?, None);
+    assert_eq!(scenario.cluster.etcdctl().get(&scenario.cluster.keys().restore_marker())?, None);
 
     // The service that is not in the backup keeps running unmanaged. When it is declared again, it is found on its node.
     assert!(scenario.object("resources", LATER_SERVICE).is_none());

@@ -11,6 +11,7 @@ pub(crate) use watch::{Change, Watcher};
 use crate::failure::{Exit, Failure};
 use crate::names::{Target, name_of};
 use crate::object::TypedObject;
+use ha_api_types::id::{ControllerId, ObjectUid};
 use ha_api_types::join::{IssuedCertificates, JoinTokenAnswer, JoinTokenRequest};
 use ha_api_types::kind::Kind;
 use ha_api_types::kubernetes::{
@@ -317,7 +318,7 @@ impl Client {
         &self,
         kind: Kind,
         name: &str,
-        uid: &str,
+        uid: &ObjectUid,
         write_mode: WriteMode,
     ) -> Result<bool, ApiError> {
         let mut options = serde_json::json!({"apiVersion": "v1", "kind": "DeleteOptions"});
@@ -336,7 +337,11 @@ impl Client {
     }
 
     /// Deletes the key of a controller. Returns `false` if it did not exist.
-    pub(crate) async fn delete_controller(&self, id: &str, write_mode: WriteMode) -> Result<bool, ApiError> {
+    pub(crate) async fn delete_controller(
+        &self,
+        id: &ControllerId,
+        write_mode: WriteMode,
+    ) -> Result<bool, ApiError> {
         let mut call = Call::new(Method::DELETE, hactl_api_path(&["controllers", id]));
         if write_mode == WriteMode::DryRun {
             call = call.query("dryRun", "All");

@@ -145,10 +145,10 @@ pub trait Driver: Send + Sync {
     fn replace_secondary<'a>(
         &'a self,
         service: &'a ServiceDefinition,
-        present: Option<&'a NodeName>,
+        current_secondary: Option<&'a NodeName>,
         node: &'a NodeName,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
-        let _ = (service, present, node);
+        let _ = (service, current_secondary, node);
         Box::pin(async {
             Err(DriverFailure {
                 class: FailureClass::RetryHere,

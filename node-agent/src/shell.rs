@@ -95,9 +95,10 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let config = Config {
         keys: keys.clone(),
         node: options.node.clone(),
-        instance: uuid::Uuid::new_v4().to_string(),
+        instance: uuid::Uuid::new_v4().to_string().into(),
         machine_id: identity::read_id(&options.machine_id_file, "--machine-id-file")
-            .map_err(invalid_settings)?,
+            .map_err(invalid_settings)?
+            .into(),
         product_id: identity::product_id(&options.product_id_file),
         boot_id,
         is_virtual: options.machine_is_virtual(),
@@ -148,7 +149,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         watchdog: watchdog_link::spawn(options.watchdog_socket.clone(), inputs.clone()),
         events: writer.clone(),
         // The process id distinguishes these events from those of an earlier process of this node.
-        process,
+        process: process.to_string(),
         event_number: 0,
         metrics: agent_metrics,
         exit: Arc::clone(&exit),

@@ -4,7 +4,7 @@ use crate::scenario::Scenario;
 use crate::vocabulary::why;
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::driver::DriverKind;
-use ha_api_types::id::{NodeName, ResourceName, Revision};
+use ha_api_types::id::{ControllerId, NodeName, ResourceName, Revision};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::node::NodeState;
@@ -33,7 +33,7 @@ pub struct Dump {
     /// Time of the dump, in milliseconds since 1970.
     pub(crate) wall_ms: i128,
     /// Node on which each controller is simulated, by the id of the controller.
-    controllers: BTreeMap<String, String>,
+    controllers: BTreeMap<ControllerId, NodeName>,
     /// Time since the last heartbeat of each node, where it is known.
     heartbeat_age_ms: BTreeMap<NodeName, Millis>,
 }
@@ -52,7 +52,7 @@ impl Dump {
         for stored in dump.keys {
             let key = format!("{}{}", keys.root(), stored.key);
             match keys.parse(&key) {
-                Some(Key::Candidate(id)) => controllers.push(id.to_owned()),
+                Some(Key::Candidate(id)) => controllers.push(id),
                 Some(Key::Alive(node)) => {
                     heartbeat_age_ms.extend(
                         stored.heartbeat_age_ms.map(|heartbeat_age_ms| (node.clone(), heartbeat_age_ms)),
@@ -84,30 +84,32 @@ impl Dump {
 
     /// Returns the node on which each controller is simulated. A controller whose id is the name of a node runs on that
     /// node if the node is on. The other controllers run on the remaining nodes, in order.
-    fn place_controllers(&self, ids: Vec<String>) -> BTreeMap<String, String> {
-        let is_node = |id: &String| self.stored.nodes.contains_key(id.as_str());
-        let (node_ids, other_ids): (Vec<String>, Vec<String>) = ids.into_iter().partition(is_node);
+    fn place_controllers(&self, ids: Vec<ControllerId>) -> BTreeMap<ControllerId, NodeName> {
+        let is_node = |id: &ControllerId| self.stored.nodes.contains_key(id.as_str());
+        let (node_ids, other_ids): (Vec<ControllerId>, Vec<ControllerId>) =
+            ids.into_iter().partition(is_node);
         let running_nodes: Vec<&NodeName> =
             self.stored.nodes.keys().filter(|node| self.is_on(node)).collect();
         let free_nodes = running_nodes
             .iter()
-            .filter(|node| !node_ids.iter().any(|id| ***node == *id))
-            .map(ToString::to_string);
-        let mut placements: BTreeMap<String, String> = other_ids.into_iter().zip(free_nodes).collect();
+            .filter(|node| !node_ids.iter().any(|id| ***node == **id))
+            .map(|node| (*node).clone());
+        let mut placements: BTreeMap<ControllerId, NodeName> =
+            other_ids.into_iter().zip(free_nodes).collect();
         placements.extend(
             node_ids
                 .into_iter()
-                .filter(|id| running_nodes.iter().any(|node| **node == *id))
-                .map(|id| (id.clone(), id)),
+                .filter(|id| running_nodes.iter().any(|node| ***node == **id))
+                .map(|id| (id.clone(), NodeName::from(id.as_str()))),
         );
         placements
     }
 
     /// Returns the node of a controller, even if the node is off. `None` for a controller without a node: the
     /// simulation omits this controller.
-    fn simulated_node<'a>(&'a self, id: &'a str) -> Option<&'a str> {
-        let is_off = self.stored.nodes.contains_key(id);
-        self.controllers.get(id).map(String::as_str).or(is_off.then_some(id))
+    fn simulated_node(&self, id: &ControllerId) -> Option<&NodeName> {
+        let node_of_this_name = || self.stored.nodes.get_key_value(id.as_str()).map(|(node, _)| node);
+        self.controllers.get(id).or_else(node_of_this_name)
     }
 
     /// Returns an entry in the form with which the simulation begins. The leader key is omitted, because its process
@@ -118,15 +120,15 @@ impl Dump {
         let key = match keys.parse(&entry.key) {
             Some(Key::Leader) => return None,
             Some(Key::Candidate(id)) => {
-                let node = self.simulated_node(id)?;
+                let node = self.simulated_node(&id)?;
                 let mut candidate: Value = serde_json::from_slice(&entry.value).ok()?;
                 candidate["id"] = json!(node);
-                candidate["url"] = json!(crate::world::controller_url(&node.into()));
-                candidate["machine"] = json!(crate::world::machine_id(&node.into(), 0));
+                candidate["url"] = json!(crate::world::controller_url(node));
+                candidate["machine"] = json!(crate::world::machine_id(node, 0));
                 entry.value = candidate.to_string().into_bytes().into();
-                Some(keys.candidate(node))
+                Some(keys.candidate(&node.as_str().into()))
             }
-            Some(Key::Refresh(id)) => Some(keys.refresh(self.simulated_node(id)?)),
+            Some(Key::Refresh(id)) => Some(keys.refresh(&self.simulated_node(&id)?.as_str().into())),
             Some(_) | None => None,
         };
         entry.key = key.unwrap_or(entry.key);
@@ -223,8 +225,8 @@ fn simulated_ids(keys: &Keys, stored: &[StoredKey]) -> BTreeMap<String, String> 
         let Some(Key::NodeReport(node)) = keys.parse(&key) else { continue };
         for (field, simulated) in [
             ("bootId", crate::world::boot_id(&node, 1).to_string()),
-            ("machineId", crate::world::machine_id(&node, 0)),
-            ("productId", crate::world::product_id(&node, 0, 0)),
+            ("machineId", crate::world::machine_id(&node, 0).to_string()),
+            ("productId", crate::world::product_id(&node, 0, 0).to_string()),
         ] {
             if let Some(id) = stored.value.get(field).and_then(Value::as_str).filter(|id| !id.is_empty()) {
                 ids.insert(id.to_owned(), simulated);

@@ -41,7 +41,7 @@ use crate::scenario::action::{FenceDeviceCondition, PetBehavior};
 use crate::scenario::{Power, Scenario};
 use crate::vocabulary::Vocabulary;
 use event::Event;
-use ha_api_types::id::{Epoch, NodeName, ResourceName};
+use ha_api_types::id::{ControllerId, Epoch, NodeName, ResourceName};
 use ha_api_types::keys::Keys;
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
@@ -199,7 +199,7 @@ pub struct World {
     /// Time at which each node's last heartbeat was applied.
     last_heartbeat_at: BTreeMap<NodeName, Millis>,
     /// Time of the last change of each controller's keys.
-    refreshed_at: BTreeMap<String, Millis>,
+    refreshed_at: BTreeMap<ControllerId, Millis>,
     /// Time of each node's last report about a service.
     last_report_at: BTreeMap<NodeName, Millis>,
     /// Time at which a start of a service on a node was last permitted.

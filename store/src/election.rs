@@ -17,7 +17,7 @@ pub use read_tracker::{FullReadId, ReadTracker};
 
 use crate::transaction::{Guard, LeaseId, Outcome, Transaction};
 use candidate_key::CandidateState;
-use ha_api_types::id::{Revision, Term};
+use ha_api_types::id::{MachineId, Revision, Term};
 use ha_api_types::keys::Keys;
 use ha_api_types::record::{Candidate, Leader};
 use ha_api_types::time::{Millis, MonotonicTime, Now};
@@ -192,7 +192,7 @@ impl Election {
 
     /// Returns the machine of another process that refreshes this candidate's key. This process then only serves the
     /// API.
-    pub fn duplicate(&self) -> Option<&str> {
+    pub fn duplicate(&self) -> Option<&MachineId> {
         self.candidate_state.duplicate()
     }
 

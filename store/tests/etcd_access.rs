@@ -232,7 +232,7 @@ async fn etcd_role_limits_agent_to_its_keys() {
         keys.fence(&"node1".into()),
         keys.assignment(&"web".into()),
         keys.leader(),
-        keys.candidate("c1"),
+        keys.candidate(&"c1".into()),
         keys.event("agent-node10", "1"),
         keys.log_request(&"node1".into(), "2"),
         keys.log_answer(&"node10".into(), "1"),

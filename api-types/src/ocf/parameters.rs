@@ -1,7 +1,7 @@
 //! Checks of the parameters in a resource against the meta-data of its agent.
 
 use super::{AgentMetadata, AgentName, Parameter, ParameterType};
-use crate::problem::{Problem, ProblemKind, member};
+use crate::problem::{Problem, ProblemKind, field_path};
 use crate::schema::suggestion;
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub fn check(
                 );
                 let message = format!("{name} has no parameter {parameter}; {hint}");
                 problems.push(Problem::new(
-                    member(PARAMETERS_PATH, parameter),
+                    field_path(PARAMETERS_PATH, parameter),
                     ProblemKind::FieldValueUnknown,
                     message,
                 ));
@@ -47,7 +47,7 @@ pub fn check(
                 format!(" ({})", one_line(&parameter.short))
             };
             let message = format!("{name} requires the parameter {}{description}", parameter.name);
-            problems.push(Problem::required(member(PARAMETERS_PATH, &parameter.name), message));
+            problems.push(Problem::required(field_path(PARAMETERS_PATH, &parameter.name), message));
         }
     }
     problems
@@ -73,7 +73,11 @@ fn type_problem(parameter: &Parameter, value: &str) -> Option<Problem> {
         }
     };
     let message = format!("{requirement}, got {value:?}");
-    Some(Problem::new(member(PARAMETERS_PATH, &parameter.name), ProblemKind::FieldValueTypeInvalid, message))
+    Some(Problem::new(
+        field_path(PARAMETERS_PATH, &parameter.name),
+        ProblemKind::FieldValueTypeInvalid,
+        message,
+    ))
 }
 
 /// Returns `true` if the shell library of the resource agents accepts the text as a boolean. Case is ignored.

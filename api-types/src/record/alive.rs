@@ -1,6 +1,6 @@
 //! The heartbeat of a node.
 
-use crate::id::Epoch;
+use crate::id::{Epoch, ProcessInstance};
 use serde::{Deserialize, Serialize};
 
 /// `alive/<node>`, leased, written by the node's agent. The lease only removes the key. Evidence is only a commit of
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase", default)]
 pub struct Alive {
     /// The agent process; a different value means that another process took over.
-    pub instance: String,
+    pub instance: ProcessInstance,
     /// Epoch under which the agent acts.
     pub epoch: Epoch,
     /// Number of heartbeats of this agent process.

@@ -1,5 +1,6 @@
 //! Controllers: candidates for leadership, and the leader.
 
+use crate::id::{ControllerId, MachineId, ProcessInstance};
 use crate::protocol::Protocol;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase", default)]
 pub struct Candidate {
     /// Id of the controller, stable over restarts.
-    pub id: String,
+    pub id: ControllerId,
     /// URL of the controller's API.
     pub url: String,
     /// Version of the controller.
@@ -21,10 +22,10 @@ pub struct Candidate {
     /// Highest protocol version that the controller can read.
     pub protocol: Protocol,
     /// The controller process; a restart changes it.
-    pub instance: String,
+    pub instance: ProcessInstance,
     /// The machine of the controller; empty if unknown, as in builds without this field.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub machine: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub machine: MachineId,
     /// Number of refreshes; written only by builds without `refresh/<id>`.
     pub sequence: u64,
 }
@@ -34,7 +35,7 @@ pub struct Candidate {
 #[serde(rename_all = "camelCase", default)]
 pub struct Refresh {
     /// The controller process.
-    pub instance: String,
+    pub instance: ProcessInstance,
     /// Number of refreshes of this process.
     pub sequence: u64,
 }
@@ -44,11 +45,11 @@ pub struct Refresh {
 #[serde(rename_all = "camelCase", default)]
 pub struct Leader {
     /// Id of the candidate that is leader.
-    pub id: String,
+    pub id: ControllerId,
     /// URL of the leader's API.
     pub url: String,
     /// The controller process.
-    pub instance: String,
+    pub instance: ProcessInstance,
     /// Start of the leadership.
     pub since: Timestamp,
 }

@@ -1,7 +1,7 @@
 //! The epoch and the fencing state of a node.
 
 use super::{HoldTerms, MachineIds};
-use crate::id::{BootId, Epoch, OperationName, Revision, Term};
+use crate::id::{BootId, Epoch, MachineId, OperationName, ProductId, Revision, Term};
 use crate::reason::Reason;
 use crate::time::{Millis, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -28,10 +28,10 @@ pub struct Fence {
     /// Number of the node's incarnation; every commit of an agent guards it.
     pub epoch: Epoch,
     /// The machine that holds the epoch; while the epoch is closed, the machine that held the last one.
-    pub machine_id: String,
+    pub machine_id: MachineId,
     /// Product id of that machine's hardware; `None` if it could not be read or has not been requested yet.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub product_id: Option<String>,
+    pub product_id: Option<ProductId>,
     /// The boot that holds the epoch; while the epoch is closed, the boot that held the last one.
     pub boot_id: BootId,
     /// The registration (revision of the node's report) for which this epoch was opened.
@@ -111,7 +111,7 @@ impl Fence {
 
     /// Returns the ids of the machine.
     pub fn machine(&self) -> MachineIds<'_> {
-        MachineIds { machine_id: &self.machine_id, product_id: self.product_id.as_deref() }
+        MachineIds { machine_id: &self.machine_id, product_id: self.product_id.as_ref() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The etcd-outage hold (FENCING, section 9). An agent that cannot commit sends a request to every controller, and
 //! each controller answers.
 
-use crate::id::{BootId, Epoch, Revision};
+use crate::id::{BootId, ControllerId, Epoch, Revision};
 use serde::{Deserialize, Serialize};
 
 /// `POST /apis/hactl.io/v1/nodes/NAME/hold`: the request not to declare this node dead.
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct HoldRequest {
     /// Id of the addressed controller, as in its candidate key. Several controllers may share an address, and the grant
     /// of one controller does not count for the other controllers.
-    pub candidate: String,
+    pub candidate: ControllerId,
     /// Sequence of the newest heartbeat that was sent, regardless of its outcome.
     pub sent_sequence: u64,
     /// Boot that holds the epoch.

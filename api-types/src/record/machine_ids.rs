@@ -1,12 +1,14 @@
 //! The identity of a machine: the kernel's machine id and the product id of the hardware.
 
+use crate::id::{MachineId, ProductId};
+
 /// The ids of a machine. A cloned disk has the machine id of its original, but a different product id (FENCING R5.27).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineIds<'a> {
     /// The kernel's machine id.
-    pub machine_id: &'a str,
+    pub machine_id: &'a MachineId,
     /// Product id of the hardware; `None` if it cannot be read.
-    pub product_id: Option<&'a str>,
+    pub product_id: Option<&'a ProductId>,
 }
 
 /// The result of the comparison of two machines.
@@ -48,28 +50,22 @@ mod tests {
 
     #[test]
     fn machine_id_and_product_id_are_compared() {
-        let of = |machine_id: &'static str, product_id: Option<&'static str>| MachineIds {
-            machine_id,
-            product_id,
+        type Ids = (&'static str, Option<&'static str>);
+        let owned_ids =
+            |(machine_id, product_id): Ids| (MachineId::from(machine_id), product_id.map(ProductId::from));
+        let check = |one: Ids, other: Ids, expected: MachineComparison, is_certain: bool| {
+            for (one, other) in [(owned_ids(one), owned_ids(other)), (owned_ids(other), owned_ids(one))] {
+                let one = MachineIds { machine_id: &one.0, product_id: one.1.as_ref() };
+                let other = MachineIds { machine_id: &other.0, product_id: other.1.as_ref() };
+                let result = (one.compare(other), one.is_certainly_same(other));
+                assert_eq!(result, (expected, is_certain), "{one:?} {other:?}");
+            }
         };
-        let check =
-            |one: MachineIds<'_>, other: MachineIds<'_>, expected: MachineComparison, certain: bool| {
-                assert_eq!(
-                    (one.compare(other), one.is_certainly_same(other)),
-                    (expected, certain),
-                    "{one:?} {other:?}"
-                );
-                assert_eq!(
-                    (other.compare(one), other.is_certainly_same(one)),
-                    (expected, certain),
-                    "{other:?} {one:?}"
-                );
-            };
-        check(of("a", None), of("a", None), MachineComparison::Same, false);
-        check(of("a", Some("p")), of("a", Some("p")), MachineComparison::Same, true);
-        check(of("a", Some("p")), of("a", Some("q")), MachineComparison::Different, false);
-        check(of("a", Some("p")), of("a", None), MachineComparison::Unclear, false);
-        check(of("a", Some("p")), of("b", Some("p")), MachineComparison::Different, false);
-        check(of("a", None), of("b", None), MachineComparison::Different, false);
+        check(("a", None), ("a", None), MachineComparison::Same, false);
+        check(("a", Some("p")), ("a", Some("p")), MachineComparison::Same, true);
+        check(("a", Some("p")), ("a", Some("q")), MachineComparison::Different, false);
+        check(("a", Some("p")), ("a", None), MachineComparison::Unclear, false);
+        check(("a", Some("p")), ("b", Some("p")), MachineComparison::Different, false);
+        check(("a", None), ("b", None), MachineComparison::Different, false);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{HoldTerms, Leave, MachineIds, WatchdogTest};
 use crate::cluster::OnEtcdLoss;
-use crate::id::{BootId, Epoch, ResourceName, Revision};
+use crate::id::{BootId, Epoch, MachineId, ObjectUid, ProcessInstance, ProductId, ResourceName, Revision};
 use crate::node_policy::NodePolicy;
 use crate::protocol::Protocol;
 use crate::quantity::{Amounts, Quantity};
@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeReport {
     /// Id of the agent process.
-    pub instance: String,
+    pub instance: ProcessInstance,
     /// Machine id of the node.
-    pub machine_id: String,
+    pub machine_id: MachineId,
     /// Product id of the machine's hardware; `None` if it cannot be read, and in reports of older agents.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub product_id: Option<String>,
+    pub product_id: Option<ProductId>,
     /// Boot id of the node.
     pub boot_id: BootId,
     /// Epoch under which the agent acts; 0 during the first registration.
@@ -89,7 +89,7 @@ impl NodeReport {
 
     /// Returns the ids of the machine.
     pub fn machine(&self) -> MachineIds<'_> {
-        MachineIds { machine_id: &self.machine_id, product_id: self.product_id.as_deref() }
+        MachineIds { machine_id: &self.machine_id, product_id: self.product_id.as_ref() }
     }
 
     /// Returns W for this node in milliseconds, computed only from values that the node itself has committed.
@@ -171,7 +171,7 @@ pub struct NotStopped {
     /// Name of the resource.
     pub name: ResourceName,
     /// Uid of the resource.
-    pub uid: String,
+    pub uid: ObjectUid,
     /// Error message.
     pub message: String,
 }

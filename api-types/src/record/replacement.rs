@@ -1,6 +1,6 @@
 //! The replacement of a replicated service's secondary: the request of the leader, and the answer of the agent.
 
-use crate::id::NodeName;
+use crate::id::{NodeName, ReplacementUid};
 use crate::reason::Reason;
 use crate::resource::ServiceDefinition;
 use serde::{Deserialize, Serialize};
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase", default)]
 pub struct Replacement {
     /// Unique id of this request; the agent's answer contains it, and the agent starts the replacement at most once.
-    pub uid: String,
+    pub uid: ReplacementUid,
     /// Current secondary.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub present: Option<NodeName>,
+    #[serde(rename = "present", skip_serializing_if = "Option::is_none")]
+    pub current_secondary: Option<NodeName>,
     /// Node that becomes the secondary.
     pub node: NodeName,
     /// Definition from the current spec; a stop of the service uses the definition with which it was started.
@@ -28,7 +28,7 @@ pub struct Replacement {
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplacementReport {
     /// Id of the answered request.
-    pub uid: String,
+    pub uid: ReplacementUid,
     /// Phase of the replacement.
     pub phase: ReplacementPhase,
     /// Reason as a word.

@@ -75,20 +75,20 @@ mod tests {
         for key in [
             keys.assignment(&"web".into()),
             keys.alive(&"n1".into()),
-            keys.refresh("c1"),
+            keys.refresh(&"c1".into()),
             keys.node_report(&"n1".into()),
             keys.service_report(&"n1".into(), &"web".into()),
             keys.leader(),
         ] {
             assert!(is(&key), "{key}");
         }
-        for key in [keys.candidate("c1"), keys.incarnation()] {
+        for key in [keys.candidate(&"c1".into()), keys.incarnation()] {
             assert!(!is(&key), "{key}");
         }
         for key in [
             keys.fence(&"n1".into()),
             keys.tombstone(&"web".into()),
-            keys.restored(),
+            keys.restore_marker(),
             keys.specs(),
             keys.statuses(),
         ] {

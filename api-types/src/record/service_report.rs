@@ -2,7 +2,7 @@
 
 use super::ReplacementReport;
 use crate::driver::Identity;
-use crate::id::{ActionUid, BootId, Epoch, Revision};
+use crate::id::{ActionUid, BootId, Epoch, ObjectUid, Revision};
 use crate::quantity::Amounts;
 use crate::reason::Reason;
 use crate::resource::ServiceDefinition;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceReport {
     /// Uid of the resource.
-    pub uid: String,
+    pub uid: ObjectUid,
     /// The action that this report answers; `None` for a probe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action_uid: Option<ActionUid>,
@@ -65,8 +65,8 @@ pub struct ServiceReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacement: Option<ReplacementReport>,
     /// Amounts in the service's definition on this node, where the resource does not specify them.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub asked: Amounts,
+    #[serde(rename = "asked", skip_serializing_if = "is_nothing")]
+    pub definition_requests: Amounts,
     /// Time of the report; informational only.
     pub at: Timestamp,
 }

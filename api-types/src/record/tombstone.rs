@@ -1,6 +1,6 @@
 //! The remains of a resource that was deleted while its service ran.
 
-use crate::id::NodeName;
+use crate::id::{NodeName, ObjectUid};
 use crate::resource::ServiceCopy;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 #[serde(rename_all = "camelCase", default)]
 pub struct Tombstone {
     /// Uid of the deleted object.
-    pub uid: String,
+    pub uid: ObjectUid,
     /// Nodes on which the service may still run. A new resource of the same name waits until each of them has answered or
     /// is proven empty.
     pub nodes: BTreeSet<NodeName>,

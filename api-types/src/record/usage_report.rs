@@ -1,6 +1,6 @@
 //! The measurements of an agent.
 
-use crate::id::{BootId, Epoch, ResourceName};
+use crate::id::{BootId, Epoch, ObjectUid, ResourceName};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ pub struct UsageReport {
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceUsage {
     /// Uid of the measured resource, which distinguishes it from another one of the same name.
-    pub uid: String,
+    pub uid: ObjectUid,
     /// Measured usage.
     pub usage: Usage,
 }

@@ -1,6 +1,6 @@
 //! The check of a value against a schema: unknown fields with the nearest known name, wrong types, values out of range.
 
-use crate::problem::{Problem, ProblemKind, element, member};
+use crate::problem::{Problem, ProblemKind, element_path, field_path};
 use crate::quantity::Quantity;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -104,7 +104,7 @@ fn walk_unknown(schema: &Value, value: &Value, path: &str, problems: &mut Vec<Pr
         Value::Object(map) => {
             let schema = alternative(schema, "object");
             for (name, part) in map {
-                let path = member(path, name);
+                let path = field_path(path, name);
                 match (member_schema(schema, name), properties(schema)) {
                     (Some(schema), _) => walk_unknown(schema, part, &path, problems),
                     (None, Some(known)) => {
@@ -122,7 +122,7 @@ fn walk_unknown(schema: &Value, value: &Value, path: &str, problems: &mut Vec<Pr
         Value::Array(parts) => {
             if let Some(schema) = alternative(schema, "array").get("items") {
                 for (index, part) in parts.iter().enumerate() {
-                    walk_unknown(schema, part, &element(path, index), problems);
+                    walk_unknown(schema, part, &element_path(path, index), problems);
                 }
             }
         }
@@ -175,7 +175,7 @@ fn walk_types(schema: &Value, value: &Value, path: &str, problems: &mut Vec<Prob
         Value::Array(parts) => {
             if let Some(schema) = schema.get("items") {
                 for (index, part) in parts.iter().enumerate() {
-                    walk_types(schema, part, &element(path, index), problems);
+                    walk_types(schema, part, &element_path(path, index), problems);
                 }
             }
         }
@@ -188,7 +188,7 @@ fn walk_types(schema: &Value, value: &Value, path: &str, problems: &mut Vec<Prob
 fn walk_members(schema: &Value, map: &Map<String, Value>, path: &str, problems: &mut Vec<Problem>) {
     for (name, part) in map {
         if let Some(schema) = member_schema(schema, name) {
-            walk_types(schema, part, &member(path, name), problems);
+            walk_types(schema, part, &field_path(path, name), problems);
         }
     }
     for name in strings(schema, "required").into_iter().filter(|name| !map.contains_key(*name)) {
@@ -198,7 +198,7 @@ fn walk_members(schema: &Value, map: &Map<String, Value>, path: &str, problems: 
 
 /// Reports a missing required field. If the field is an object with required fields, reports these fields instead.
 fn missing(schema: &Value, name: &str, path: &str, problems: &mut Vec<Problem>) {
-    let path = member(path, name);
+    let path = field_path(path, name);
     let schema = member_schema(schema, name).unwrap_or(&Value::Null);
     let below = strings(schema, "required");
     for name in &below {
@@ -299,7 +299,7 @@ fn walk_drop(schema: &Value, value: &mut Value, path: &str, keep: &BTreeSet<Stri
         Value::Object(map) => {
             let closed = properties(alternative(schema, "object")).is_some();
             map.retain(|name, part| {
-                let path = member(path, name);
+                let path = field_path(path, name);
                 match member_schema(schema, name) {
                     Some(schema) => {
                         walk_drop(schema, part, &path, keep);
@@ -312,7 +312,7 @@ fn walk_drop(schema: &Value, value: &mut Value, path: &str, keep: &BTreeSet<Stri
         Value::Array(parts) => {
             if let Some(schema) = alternative(schema, "array").get("items") {
                 for (index, part) in parts.iter_mut().enumerate() {
-                    walk_drop(schema, part, &element(path, index), keep);
+                    walk_drop(schema, part, &element_path(path, index), keep);
                 }
             }
         }

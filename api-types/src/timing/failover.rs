@@ -1,6 +1,6 @@
 //! The upper bound of a failover's duration, and its parts.
 
-use super::wait::{WaitParts, wait_parts};
+use super::fencing_delay::{FencingDelayParts, fencing_delay_parts};
 use super::{Timings, WatchdogBounds};
 use crate::time::Millis;
 use schemars::JsonSchema;
@@ -34,7 +34,7 @@ pub const UNANSWERED_REQUEST_MS: Millis = ATTEMPT_MS * ATTEMPTS as Millis;
 #[serde(rename_all = "camelCase", default)]
 pub struct FailoverParts {
     /// Parts of W.
-    pub wait: WaitParts,
+    pub wait: FencingDelayParts,
     /// c: delay from the commit of the last heartbeat until the observer sees the heartbeat.
     pub observed_ms: Millis,
     /// Delay by the candidates' check. Each candidate commits every Ki, and restarts its observation if it gets no
@@ -86,7 +86,7 @@ pub fn failover_parts(
     leader_dies: bool,
 ) -> FailoverParts {
     let commit_ms = store.commit_ms;
-    let wait = wait_parts(timings, watchdog);
+    let wait = fencing_delay_parts(timings, watchdog);
     let proven_ms = wait.total_ms() + commit_ms;
     let declared_ms = timings.heartbeat_interval_ms + timings.heartbeat_valid_ms + 2 * commit_ms;
     let candidate_check_ms = declared_ms.saturating_sub(proven_ms);

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use crate::cluster::{Cluster, CountOrPercent};
-use crate::problem::member;
+use crate::problem::field_path;
 use crate::timing::{self, TimingSpec, Timings};
 
 pub(super) fn check(cluster: &Cluster, context: &mut Context) {
@@ -54,13 +54,13 @@ fn check_timing(spec: &TimingSpec, context: &mut Context) {
     for (field, value) in values {
         if value.is_some_and(|value| !(0.0..=31_536_000.0).contains(&value)) {
             negative = true;
-            context.invalid(&member(path, field), "must be between 0 and 31536000 (a year)");
+            context.invalid(&field_path(path, field), "must be between 0 and 31536000 (a year)");
         }
     }
     // The types read a negative number as zero, and the zero would cause misleading further problems.
     if !negative {
         for (field, message) in timing::problems(&Timings::from(spec)) {
-            context.invalid(&member(path, field), message);
+            context.invalid(&field_path(path, field), message);
         }
     }
 }

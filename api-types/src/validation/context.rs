@@ -3,7 +3,7 @@
 use super::{MAX_COMMENT_LENGTH, MAX_ELEMENTS};
 use crate::names;
 use crate::placement::NodePriorities;
-use crate::problem::{Problem, ProblemKind, element, member};
+use crate::problem::{Problem, ProblemKind, element_path, field_path};
 use std::collections::BTreeSet;
 
 /// The problems found so far.
@@ -57,7 +57,7 @@ impl Context {
     pub(super) fn check_resource_names(&mut self, path: &str, list: &[String]) {
         self.check_size(path, list.len());
         for (index, name) in list.iter().enumerate() {
-            self.check_resource_name(&element(path, index), name);
+            self.check_resource_name(&element_path(path, index), name);
         }
         self.check_distinct(path, list.iter().map(|text| names::without_type(text)));
     }
@@ -65,7 +65,7 @@ impl Context {
     pub(super) fn check_nodes(&mut self, path: &str, nodes: &NodePriorities) {
         self.check_size(path, nodes.0.len());
         for (name, priority) in &nodes.0 {
-            let path = member(path, name);
+            let path = field_path(path, name);
             self.check_node_name(&path, name);
             if !(-1_000_000..=1_000_000).contains(priority) {
                 self.invalid(&path, "must be between -1000000 and 1000000");
@@ -77,7 +77,7 @@ impl Context {
         let mut seen = BTreeSet::new();
         for (index, text) in list.enumerate() {
             if !seen.insert(text) {
-                let path = element(path, index);
+                let path = element_path(path, index);
                 let message = format!("{text:?} is a duplicate");
                 self.push(Problem::new(path, ProblemKind::FieldValueDuplicate, message));
             }
@@ -103,7 +103,7 @@ impl Context {
             let plain = |c: char| c.is_alphanumeric() || "-_.:/=+".contains(c);
             if tag.is_empty() || tag.len() > 128 || !tag.chars().all(plain) {
                 self.invalid(
-                    &element(path, index),
+                    &element_path(path, index),
                     format!("{tag:?} is not a valid tag: use at most 128 letters, digits and any of -_.:/=+"),
                 );
             }

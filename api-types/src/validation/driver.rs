@@ -8,7 +8,7 @@ mod systemd;
 use super::context::Context;
 use crate::driver::{DriverSpec, ExecDriver, ExternalDriver, OcfDriver};
 use crate::ocf::AgentName;
-use crate::problem::{element, member};
+use crate::problem::{element_path, field_path};
 use std::collections::BTreeMap;
 
 /// Maximum number of arguments of a command.
@@ -78,28 +78,32 @@ fn check_exec(exec: &ExecDriver, context: &mut Context) {
         (true, false) => {
             for (field, program) in [("stop", &exec.stop), ("monitor", &exec.monitor)] {
                 if program.is_empty() {
-                    context.required(&member(path, field), "start also requires stop and monitor");
+                    context.required(&field_path(path, field), "start also requires stop and monitor");
                 }
             }
         }
         (false, true) => {}
     }
     for (field, program) in commands {
-        check_arguments(&member(path, field), program, context);
+        check_arguments(&field_path(path, field), program, context);
     }
-    check_environment(&member(path, "environment"), &exec.environment, context);
-    check_working_directory(&member(path, "workingDirectory"), exec.working_directory.as_deref(), context);
-    check_user(&member(path, "user"), exec.user.as_deref(), context);
+    check_environment(&field_path(path, "environment"), &exec.environment, context);
+    check_working_directory(
+        &field_path(path, "workingDirectory"),
+        exec.working_directory.as_deref(),
+        context,
+    );
+    check_user(&field_path(path, "user"), exec.user.as_deref(), context);
 }
 
 /// Checks driver `ocf` without its agent; the checks of its parameters are in `crate::ocf`.
 fn check_ocf(ocf: &OcfDriver, context: &mut Context) {
     let path = "spec.driver.ocf";
     if let Err(error) = ocf.agent.parse::<AgentName>() {
-        context.invalid(&member(path, "agent"), error.to_string());
+        context.invalid(&field_path(path, "agent"), error.to_string());
     }
     for (name, value) in &ocf.parameters {
-        let at = member(&member(path, "parameters"), name);
+        let at = field_path(&field_path(path, "parameters"), name);
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
         if name.is_empty() || !name.bytes().all(plain) {
             context.invalid(&at, format!("{name:?} is not a valid parameter name"));
@@ -112,7 +116,7 @@ fn check_ocf(ocf: &OcfDriver, context: &mut Context) {
         && !(0.1..=86_400.0).contains(&seconds)
     {
         context.invalid(
-            &member(path, "monitorIntervalSeconds"),
+            &field_path(path, "monitorIntervalSeconds"),
             format!("must be between 0.1 and 86400, got {seconds}"),
         );
     }
@@ -132,14 +136,14 @@ fn check_external(external: &ExternalDriver, context: &mut Context) {
 /// Checks a program and its arguments.
 fn check_arguments(path: &str, program: &[String], context: &mut Context) {
     if program.first().is_some_and(String::is_empty) {
-        context.invalid(&element(path, 0), "program name must not be empty");
+        context.invalid(&element_path(path, 0), "program name must not be empty");
     }
     if program.len() > MAX_ARGUMENTS {
         context.invalid(path, format!("must have at most {MAX_ARGUMENTS} arguments"));
     }
     for (index, argument) in program.iter().enumerate() {
         if argument.contains('\0') {
-            context.invalid(&element(path, index), "must not contain a NUL character");
+            context.invalid(&element_path(path, index), "must not contain a NUL character");
         }
     }
 }
@@ -147,7 +151,7 @@ fn check_arguments(path: &str, program: &[String], context: &mut Context) {
 /// Checks environment variables.
 fn check_environment(path: &str, variables: &BTreeMap<String, String>, context: &mut Context) {
     for (name, text) in variables {
-        let path = member(path, name);
+        let path = field_path(path, name);
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         if name.is_empty() || name.as_bytes()[0].is_ascii_digit() || !name.bytes().all(plain) {
             context.invalid(&path, format!("{name:?} is not a valid environment variable name"));

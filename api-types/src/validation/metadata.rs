@@ -4,7 +4,7 @@ use super::context::Context;
 use crate::cluster::CLUSTER_NAME;
 use crate::kind::Kind;
 use crate::meta::ObjectMeta;
-use crate::problem::{element, member};
+use crate::problem::{element_path, field_path};
 use serde_json::Value;
 
 /// Maximum total size of annotations in bytes, as in Kubernetes.
@@ -49,7 +49,7 @@ pub(super) fn check(metadata: &ObjectMeta, kind: Kind, value: &Value, context: &
         context.invalid("metadata.ownerReferences", "must be empty: objects are not deleted with an owner");
     }
     for (key, text) in &metadata.labels {
-        let path = member("metadata.labels", key);
+        let path = field_path("metadata.labels", key);
         check_key(&path, key, context);
         if !is_label_value(text) {
             context.invalid(
@@ -62,7 +62,7 @@ pub(super) fn check(metadata: &ObjectMeta, kind: Kind, value: &Value, context: &
         }
     }
     for key in metadata.annotations.keys() {
-        check_key(&member("metadata.annotations", key), key, context);
+        check_key(&field_path("metadata.annotations", key), key, context);
     }
     let length: usize = metadata.annotations.iter().map(|(key, text)| key.len() + text.len()).sum();
     if length > MAX_ANNOTATIONS_LENGTH {
@@ -72,7 +72,7 @@ pub(super) fn check(metadata: &ObjectMeta, kind: Kind, value: &Value, context: &
         );
     }
     for (index, finalizer) in metadata.finalizers.iter().enumerate() {
-        let path = element("metadata.finalizers", index);
+        let path = element_path("metadata.finalizers", index);
         check_key(&path, finalizer, context);
         if !finalizer.contains('/') {
             context.invalid(&path, "must have the form domain/name");

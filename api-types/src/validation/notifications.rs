@@ -3,7 +3,7 @@
 use super::context::Context;
 use crate::cluster::{NotificationsSpec, SmtpSpec, SmtpTls, Webhook};
 use crate::notification::NotificationKind;
-use crate::problem::{element, member};
+use crate::problem::{element_path, field_path};
 
 const NOTIFICATIONS_PATH: &str = "spec.notifications";
 /// Maximum number of webhooks, and of mail addresses.
@@ -12,11 +12,11 @@ const MAX_ELEMENTS: usize = 32;
 pub(super) fn check(spec: &NotificationsSpec, context: &mut Context) {
     for (index, kind) in spec.kinds.iter().enumerate() {
         if *kind == NotificationKind::Test {
-            let path = element(&member(NOTIFICATIONS_PATH, "kinds"), index);
+            let path = element_path(&field_path(NOTIFICATIONS_PATH, "kinds"), index);
             context.invalid(&path, "not a valid kind: run \"hactl notify test\" to send a test");
         }
     }
-    let webhooks = member(NOTIFICATIONS_PATH, "webhooks");
+    let webhooks = field_path(NOTIFICATIONS_PATH, "webhooks");
     if spec.webhooks.len() > MAX_ELEMENTS {
         context.invalid(
             &webhooks,
@@ -24,10 +24,10 @@ pub(super) fn check(spec: &NotificationsSpec, context: &mut Context) {
         );
     }
     for (index, webhook) in spec.webhooks.iter().enumerate() {
-        check_webhook(&element(&webhooks, index), webhook, context);
+        check_webhook(&element_path(&webhooks, index), webhook, context);
     }
     if let Some(smtp) = &spec.smtp {
-        check_smtp(&member(NOTIFICATIONS_PATH, "smtp"), smtp, context);
+        check_smtp(&field_path(NOTIFICATIONS_PATH, "smtp"), smtp, context);
     }
 }
 
@@ -36,7 +36,7 @@ fn check_webhook(path: &str, webhook: &Webhook, context: &mut Context) {
     let url = &settings.url;
     let at = match webhook {
         Webhook::Url(_) => path.to_owned(),
-        Webhook::Settings(_) => member(path, "url"),
+        Webhook::Settings(_) => field_path(path, "url"),
     };
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     let has_host = |rest: &str| {
@@ -48,7 +48,7 @@ fn check_webhook(path: &str, webhook: &Webhook, context: &mut Context) {
     }
     if settings.bearer_token_file.is_some() && !url.starts_with("https://") {
         let message = "the token would be sent unencrypted: use an https URL, or hmacKeyFile";
-        context.invalid(&member(path, "bearerTokenFile"), message);
+        context.invalid(&field_path(path, "bearerTokenFile"), message);
     }
     check_file(path, "bearerTokenFile", settings.bearer_token_file.as_deref(), context);
     check_file(path, "hmacKeyFile", settings.hmac_key_file.as_deref(), context);
@@ -56,19 +56,19 @@ fn check_webhook(path: &str, webhook: &Webhook, context: &mut Context) {
 }
 
 fn check_smtp(path: &str, smtp: &SmtpSpec, context: &mut Context) {
-    let server = member(path, "server");
+    let server = field_path(path, "server");
     if smtp.server.is_empty() {
         context.required(&server, "required: the mail server, such as mail.example.org:587");
     } else if smtp.host_and_port().is_none() {
         context.invalid(&server, format!("{:?} is not a valid server: use host or host:port", smtp.server));
     }
-    let from = member(path, "from");
+    let from = field_path(path, "from");
     if smtp.from.is_empty() {
         context.required(&from, "required: the address of the sender");
     } else {
         check_address(&from, &smtp.from, context);
     }
-    let to = member(path, "to");
+    let to = field_path(path, "to");
     let addresses = smtp.to.addresses();
     if addresses.is_empty() {
         context.required(&to, "required: at least one recipient");
@@ -77,16 +77,17 @@ fn check_smtp(path: &str, smtp: &SmtpSpec, context: &mut Context) {
         context.invalid(&to, format!("has {} elements, at most {MAX_ELEMENTS} are allowed", addresses.len()));
     }
     for (index, text) in addresses.iter().enumerate() {
-        check_address(&element(&to, index), text, context);
+        check_address(&element_path(&to, index), text, context);
     }
     match (&smtp.user, &smtp.password_file) {
         (Some(_), None) => {
-            context.required(&member(path, "passwordFile"), "required with user: a file on the controllers");
+            context
+                .required(&field_path(path, "passwordFile"), "required with user: a file on the controllers");
         }
-        (None, Some(_)) => context.required(&member(path, "user"), "required with passwordFile"),
+        (None, Some(_)) => context.required(&field_path(path, "user"), "required with passwordFile"),
         (Some(_), Some(_)) if smtp.tls == SmtpTls::None => {
             let message = "the password would be sent unencrypted: use StartTls or Tls";
-            context.invalid(&member(path, "tls"), message);
+            context.invalid(&field_path(path, "tls"), message);
         }
         (Some(_), Some(_)) | (None, None) => {}
     }
@@ -101,7 +102,7 @@ pub(super) fn check_file(path: &str, field: &str, name: Option<&str>, context: &
     if name.is_some_and(|name| !is_valid(name)) {
         let message =
             "must be the name of a file in the secrets directory of the controllers, or an absolute path";
-        context.invalid(&member(path, field), message);
+        context.invalid(&field_path(path, field), message);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use crate::operation::{Operation, OperationAction};
-use crate::problem::{Problem, member};
+use crate::problem::{Problem, field_path};
 
 /// The use of a field by an action.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(super) fn check(operation: &Operation, context: &mut Context) {
         ("generation", spec.generation.is_some(), generation),
     ];
     for (field, given, wanted) in fields {
-        let path = member("spec", field);
+        let path = field_path("spec", field);
         match (given, wanted) {
             (false, Required) => context.required(&path, format!("required by action {:?}", spec.action)),
             (true, Unused) => {

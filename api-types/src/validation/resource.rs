@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::driver;
 use crate::names;
-use crate::problem::{element, member};
+use crate::problem::{element_path, field_path};
 use crate::resource::{Resource, StorageMode};
 
 /// Maximum time limit of a command in seconds: one day.
@@ -39,7 +39,7 @@ pub(super) fn check(resource: &Resource, context: &mut Context) {
     context.check_resource_names("spec.dependsOn", &spec.depends_on);
     for (index, other) in spec.depends_on.iter().enumerate() {
         if names::without_type(other) == resource.metadata.name {
-            context.invalid(&element("spec.dependsOn", index), "a resource cannot depend on itself");
+            context.invalid(&element_path("spec.dependsOn", index), "a resource cannot depend on itself");
         }
     }
     context.check_tags("spec.tags", &spec.tags);
@@ -53,6 +53,6 @@ pub(super) fn check(resource: &Resource, context: &mut Context) {
         ("monitorSeconds", timeouts.monitor_seconds, 0.1),
         ("stableSeconds", timeouts.stable_seconds, 0.0),
     ] {
-        context.check_seconds(&member("spec.timeouts", field), value, least, MAX_TIMEOUT_SECONDS);
+        context.check_seconds(&field_path("spec.timeouts", field), value, least, MAX_TIMEOUT_SECONDS);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::check::Check;
 use crate::cluster::RecentFence;
-use crate::id::{Epoch, NodeName, Revision, Term};
+use crate::id::{ControllerId, Epoch, NodeName, Revision, Term};
 use crate::node::{NodeState, WatchdogStatus};
 use crate::reason::Reason;
 use crate::resource::ServiceState;
@@ -22,7 +22,7 @@ pub struct Overview {
     /// Version of that controller.
     pub version: String,
     /// Members and quorum of etcd.
-    pub store: StoreOverview,
+    pub store: EtcdOverview,
     /// Current leader of the cluster. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leader: Option<LeaderOverview>,
@@ -47,19 +47,19 @@ pub struct Overview {
 /// Members and quorum of etcd.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct StoreOverview {
+pub struct EtcdOverview {
     /// Whether a linearizable read succeeded just now.
     pub quorum: bool,
     /// Revision at that read.
     pub revision: Revision,
     /// Members that etcd lists.
-    pub members: Vec<StoreMember>,
+    pub members: Vec<EtcdMember>,
 }
 
 /// A member of etcd.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct StoreMember {
+pub struct EtcdMember {
     /// Name of the member.
     pub name: String,
     /// Client URL of the member.
@@ -82,7 +82,7 @@ pub struct StoreMember {
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaderOverview {
     /// Id of the controller.
-    pub id: String,
+    pub id: ControllerId,
     /// URL of the controller's API.
     pub url: String,
     /// Term of the leader: the create revision of the leader key.
@@ -108,7 +108,7 @@ pub enum ControllerState {
 #[serde(rename_all = "camelCase", default)]
 pub struct ControllerOverview {
     /// Id of the controller.
-    pub id: String,
+    pub id: ControllerId,
     /// URL of the controller's API.
     pub url: String,
     /// Version of the controller.

@@ -50,7 +50,8 @@ pub enum ReservationVerdict {
 #[serde(rename_all = "camelCase", default)]
 pub struct FailureReport {
     /// Failed part, such as `node node1`, `group a` or `rack r1`.
-    pub what: String,
+    #[serde(rename = "what")]
+    pub failed_part: String,
     /// Nodes that fail.
     pub nodes: Vec<NodeName>,
     /// Verdict about the failure.
@@ -65,7 +66,7 @@ pub struct FailureReport {
     pub make_room: Vec<ReservationMove>,
     /// Services that could not be scheduled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub without_place: Vec<WithoutPlace>,
+    pub without_place: Vec<UnplacedService>,
 }
 
 /// Placement of one service.
@@ -83,7 +84,7 @@ pub struct ReservationMove {
 /// A service that could not be scheduled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct WithoutPlace {
+pub struct UnplacedService {
     /// Name of the resource.
     pub resource: ResourceName,
     /// Node of the service before the failure.

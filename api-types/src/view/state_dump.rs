@@ -47,12 +47,13 @@ pub struct NextDeadline {
     /// Time until the action, in milliseconds.
     pub in_ms: Millis,
     /// Reason of the action.
-    pub why: &'static str,
+    #[serde(rename = "why")]
+    pub reason: &'static str,
 }
 
 impl NextDeadline {
     /// Returns the action at a core's deadline; `None` if the core waits for events only.
     pub fn of(deadline: Option<(MonotonicTime, &'static str)>, now: &Now) -> Option<NextDeadline> {
-        deadline.map(|(at, why)| NextDeadline { in_ms: at.since(now.monotonic_raw), why })
+        deadline.map(|(at, reason)| NextDeadline { in_ms: at.since(now.monotonic_raw), reason })
     }
 }

@@ -12,6 +12,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use ha_api_types::cluster::{CLUSTER_NAME, Cluster};
 use ha_api_types::error_reason::ErrorReason;
+use ha_api_types::id::ControllerId;
 use ha_api_types::kind::Kind;
 use ha_api_types::time::Millis;
 use ha_api_types::timing::Timings;
@@ -22,7 +23,7 @@ use serde_json::json;
 /// controller, so a refresh in the meantime also causes a refusal.
 pub(crate) async fn delete<S: Store>(
     State(state): State<ApiState<S>>,
-    Path(id): Path<String>,
+    Path(id): Path<ControllerId>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let parameters = Parameters::of(request.uri())?;

@@ -8,7 +8,7 @@ use crate::core::world::ClusterView;
 use ha_api_types::id::ResourceName;
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
-use ha_api_types::problem::{Problem, ProblemKind, element};
+use ha_api_types::problem::{Problem, ProblemKind, element_path};
 use ha_api_types::resource::{Resource, ResourceSpec};
 use ha_store::Store;
 use serde_json::Value;
@@ -73,5 +73,5 @@ fn problem(order: &DependencyGraph, name: &ResourceName, after: &[String]) -> Op
     let named = dependency_cycle.get(dependency_cycle.len().checked_sub(2)?)?;
     let index = after.iter().position(|written| names::without_type(written) == named).unwrap_or_default();
     let message = format!("dependency cycle: {}", dependency_cycle.join(" → "));
-    Some(Problem::new(element("spec.dependsOn", index), ProblemKind::FieldValueInvalid, message))
+    Some(Problem::new(element_path("spec.dependsOn", index), ProblemKind::FieldValueInvalid, message))
 }

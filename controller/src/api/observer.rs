@@ -3,7 +3,7 @@
 
 use axum::http::Uri;
 use futures::StreamExt;
-use ha_api_types::id::Revision;
+use ha_api_types::id::{ControllerId, Revision};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::record::Candidate;
 use ha_api_types::time::Millis;
@@ -60,7 +60,7 @@ impl Observer {
 
     /// Returns the time since a controller refreshed its keys; `None` if no refresh was seen. Versions without
     /// `refresh/<id>` put the candidate key every Ki.
-    pub(crate) fn controller_unchanged_ms(&self, keys: &Keys, id: &str) -> Option<Millis> {
+    pub(crate) fn controller_unchanged_ms(&self, keys: &Keys, id: &ControllerId) -> Option<Millis> {
         [keys.candidate(id), keys.refresh(id)].iter().filter_map(|key| self.unchanged_ms(key)).min()
     }
 

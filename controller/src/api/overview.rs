@@ -18,7 +18,7 @@ use ha_api_types::record::Leader;
 use ha_api_types::resource::ServiceState;
 use ha_api_types::time::{DecimalSeconds, Millis};
 use ha_api_types::view::{
-    ControllerOverview, ControllerState, LeaderOverview, NodeOverview, Overview, StoreOverview,
+    ControllerOverview, ControllerState, EtcdOverview, LeaderOverview, NodeOverview, Overview,
 };
 use ha_store::Store;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,12 +31,12 @@ const LOST_AFTER_MS: Millis = 15_000;
 pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Response {
     let mut overview = Overview {
         cluster: state.options().cluster.clone(),
-        answered_by: state.options().id.clone(),
+        answered_by: state.options().id.to_string(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..Overview::default()
     };
     let (cluster_view, members) = futures::join!(facts::cluster_view(&state), state.options().members());
-    overview.store = StoreOverview { quorum: cluster_view.is_ok(), revision: Revision(0), members };
+    overview.store = EtcdOverview { quorum: cluster_view.is_ok(), revision: Revision(0), members };
     match cluster_view {
         Ok(cluster_view) => {
             fill_overview(&state, &cluster_view, &mut overview);

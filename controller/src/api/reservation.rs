@@ -69,5 +69,5 @@ fn failures(cluster_view: &ClusterView, group_by: &str) -> Vec<Failure> {
             domains.entry(format!("{group_by} {domain}")).or_default().insert(name.clone());
         }
     }
-    domains.into_iter().map(|(what, nodes)| Failure { what, nodes }).collect()
+    domains.into_iter().map(|(failed_part, nodes)| Failure { failed_part, nodes }).collect()
 }

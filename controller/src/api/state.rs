@@ -24,8 +24,8 @@ pub(crate) async fn handler<S: Store>(
     selectors.extend([
         keys.tombstones(),
         keys.refreshes(),
-        keys.notified(),
-        keys.restored(),
+        keys.notification_record(),
+        keys.restore_marker(),
         keys.incarnation(),
     ]);
     let reading = state.store().list_all(&selectors).await?;

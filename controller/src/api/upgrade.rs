@@ -81,7 +81,7 @@ mod tests {
             let report = NodeReport { protocol: Protocol(node), ..NodeReport::default() };
             let entries = vec![
                 entry(keys.status(Kind::Cluster, CLUSTER_NAME), &status),
-                entry(keys.candidate("c2"), &candidate),
+                entry(keys.candidate(&"c2".into()), &candidate),
                 entry(keys.fence(&"n3".into()), &fence),
                 entry(keys.node_report(&"n3".into()), &report),
             ];

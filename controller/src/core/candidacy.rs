@@ -6,7 +6,7 @@
 
 use super::interface::{CommitId, Config, Effect, FullReadId, Input};
 use super::world::ClusterView;
-use ha_api_types::id::Revision;
+use ha_api_types::id::{ControllerId, MachineId, Revision};
 use ha_api_types::keys::Keys;
 use ha_api_types::protocol::Protocol;
 use ha_api_types::record::Candidate;
@@ -30,7 +30,7 @@ pub struct ElectionState {
     /// Times of this process's commits.
     pub commits: CommitGaps,
     /// Machine of another process that refreshes this controller's keys; `None` if there is no such process.
-    pub duplicate: Option<String>,
+    pub duplicate: Option<MachineId>,
     /// Number of times that this process resigned in favor of an older controller.
     pub yields: u32,
     /// `true` if a shutdown was requested.
@@ -70,7 +70,7 @@ impl ElectionInputs {
 #[derive(Debug)]
 pub struct Candidacy {
     keys: Keys,
-    id: String,
+    id: ControllerId,
     now: Now,
     election: Election,
     read_tracker: ReadTracker,
@@ -204,7 +204,7 @@ impl Candidacy {
             leadership: self.election.leadership().cloned(),
             candidate_key: self.election.candidate_key(),
             commits: self.election.commits().clone(),
-            duplicate: self.election.duplicate().map(str::to_owned),
+            duplicate: self.election.duplicate().cloned(),
             yields: self.yields,
             is_ending: self.election.is_shutting_down(),
         };

@@ -8,7 +8,7 @@ use super::plan_input::PlanInput;
 use super::world::{ClusterView, RefreshObservation};
 use super::{Controller, Effect};
 use ha_api_types::event::EventType;
-use ha_api_types::id::Revision;
+use ha_api_types::id::{ControllerId, Revision};
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
@@ -70,7 +70,10 @@ fn hold_terms_excluding(cluster_view: &ClusterView, joined: Revision) -> impl It
 
 /// Returns the older controllers that may act on the silence of a node that has not read a candidate key created at
 /// `joined`.
-fn older_controllers(cluster_view: &ClusterView, joined: Revision) -> Vec<(&String, RefreshObservation)> {
+fn older_controllers(
+    cluster_view: &ClusterView,
+    joined: Revision,
+) -> Vec<(&ControllerId, RefreshObservation)> {
     let newest_known =
         hold_terms_excluding(cluster_view, joined).map(|terms| terms.candidate_generation).max();
     let Some(newest_known) = newest_known else { return Vec::new() };
@@ -79,7 +82,10 @@ fn older_controllers(cluster_view: &ClusterView, joined: Revision) -> Vec<(&Stri
         .collect()
 }
 
-fn candidates_known_to(cluster_view: &ClusterView, generation: Revision) -> impl Iterator<Item = &String> {
+fn candidates_known_to(
+    cluster_view: &ClusterView,
+    generation: Revision,
+) -> impl Iterator<Item = &ControllerId> {
     let is_known = move |created: Revision| HoldTerms { candidate_generation: generation }.include(created);
     cluster_view
         .candidate_entries
@@ -88,7 +94,7 @@ fn candidates_known_to(cluster_view: &ClusterView, generation: Revision) -> impl
         .map(|(id, _)| id)
 }
 
-fn is_refreshed(cluster_view: &ClusterView, id: &str, now: MonotonicTime) -> bool {
+fn is_refreshed(cluster_view: &ClusterView, id: &ControllerId, now: MonotonicTime) -> bool {
     let valid_ms = cluster_view.timings().heartbeat_valid_ms;
     cluster_view.refreshed.get(id).is_some_and(|known| known.has_changed && now < known.since + valid_ms)
 }
@@ -112,11 +118,10 @@ pub(super) fn wait_for_older_controller(input: &PlanInput<'_>, name: &str, plan:
     let generation =
         hold_terms(fence, report).map_or(Revision::default(), |terms| terms.candidate_generation);
     let candidate_ids: Vec<&str> =
-        candidates_known_to(cluster_view, generation).map(String::as_str).collect();
-    let present: Vec<&str> = candidate_ids
-        .iter()
-        .copied()
+        candidates_known_to(cluster_view, generation).map(ControllerId::as_str).collect();
+    let present: Vec<&str> = candidates_known_to(cluster_view, generation)
         .filter(|id| is_refreshed(cluster_view, id, input.now.monotonic_raw))
+        .map(ControllerId::as_str)
         .collect();
     let confirm_hint =
         format!("If you have confirmed that {name} is powered off, run hactl node confirm-fenced {name}");
@@ -169,14 +174,14 @@ pub(super) fn plan(input: &PlanInput<'_>, plan: &mut Plan) {
         let event = cluster_event(input, EventType::Normal, Reason::ControllerDeleted, message);
         let refresh = cluster_view.refresh_entries.get(id).map(|entry| entry.mod_revision);
         let transaction = controller_deletion(&cluster_view.keys, id, entry.mod_revision, refresh);
-        plan.add_action(Subject::Candidate(id.clone()), transaction, vec![event], OnApplied::None);
+        plan.add_action(Subject::Candidate(id.to_string()), transaction, vec![event], OnApplied::None);
     }
 }
 
 /// Returns the transaction that deletes a controller's keys, guarded by their revisions.
 pub fn controller_deletion(
     keys: &Keys,
-    id: &str,
+    id: &ControllerId,
     candidate: Revision,
     refresh: Option<Revision>,
 ) -> Transaction {

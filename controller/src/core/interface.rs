@@ -4,7 +4,7 @@ use super::candidacy::{ElectionInputs, ElectionState};
 use super::metric_event::MetricEvent;
 use super::notifications::deliveries::{Delivery, DeliveryId, DeliveryOutcome};
 use ha_api_types::event::Event;
-use ha_api_types::id::{NodeName, Revision};
+use ha_api_types::id::{ControllerId, MachineId, NodeName, ProcessInstance, Revision};
 use ha_api_types::node::FenceDevice;
 use ha_api_types::record::{HoldAnswer, HoldRequest};
 use ha_api_types::time::Millis;
@@ -56,15 +56,15 @@ pub struct Config {
     /// Name of the cluster: the keys are under `/hactl/<cluster>/v1/`.
     pub cluster: String,
     /// Id of the controller, stable over restarts.
-    pub id: String,
+    pub id: ControllerId,
     /// URL of its API.
     pub url: String,
     /// Version of the binary.
     pub version: String,
     /// Unique id of this process.
-    pub instance: String,
+    pub instance: ProcessInstance,
     /// Id of the machine; empty if unknown.
-    pub machine: String,
+    pub machine: MachineId,
     /// `true` if this process holds the exclusive lock of its state directory, so that no earlier process of this id
     /// can be alive.
     pub is_only_process: bool,

@@ -21,7 +21,7 @@ use ha_api_types::cluster::{CLUSTER_NAME, NotificationsSpec, Target};
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Notified, QueuedNotification, SentFacts};
+use ha_api_types::record::{NotificationRecord, QueuedNotification, SentFacts};
 use ha_api_types::time::Millis;
 use ha_store::{Guard, Transaction};
 
@@ -37,7 +37,7 @@ const MAX_QUEUED_BYTES: usize = 768 << 10;
 /// Plans new notifications and deliveries. This function runs last, because it reads the wait conditions in the plan.
 pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
     let cluster_view = input.cluster_view;
-    let key = cluster_view.keys.notified();
+    let key = cluster_view.keys.notification_record();
     if let Some((key, error)) = cluster_view.first_unreadable(std::slice::from_ref(&key)) {
         let message = format!("Notifications are not sent: {key} cannot be read: {error}");
         plan.add_wait(Kind::Cluster, CLUSTER_NAME, Reason::Invalid, message);
@@ -70,15 +70,15 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
 }
 
 /// Returns the initial record: current problems will be reported, past problems will not.
-fn initial_record(input: &PlanInput<'_>) -> Notified {
+fn initial_record(input: &PlanInput<'_>) -> NotificationRecord {
     let fences = input.cluster_view.cluster_status.iter().flat_map(|status| &status.value.recent_fences);
     let fences = fences.map(|fence| (fence.node.clone(), fence.epoch)).collect();
-    Notified { sent: SentFacts { fences, ..SentFacts::default() }, queue: Vec::new() }
+    NotificationRecord { sent: SentFacts { fences, ..SentFacts::default() }, queue: Vec::new() }
 }
 
 /// Removes notifications that every configured target has. A target whose URL was corrected receives the queued
 /// notifications.
-fn remove_delivered(next: &mut Notified, targets: &[Target]) {
+fn remove_delivered(next: &mut NotificationRecord, targets: &[Target]) {
     next.queue.retain(|queued| targets.iter().any(|target| !queued.done.contains(&target.key())));
 }
 
@@ -89,7 +89,7 @@ fn queue_notifications(
     nodes: &NodeTable,
     spec: &NotificationsSpec,
     targets: &[Target],
-    next: &mut Notified,
+    next: &mut NotificationRecord,
     plan: &mut Plan,
 ) -> (Vec<&'static str>, Vec<Event>) {
     let (mut items, sent_facts) = changes(input, nodes, &next.sent, plan);

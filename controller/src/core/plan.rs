@@ -5,7 +5,7 @@ use super::notifications::deliveries::Delivery;
 use super::plan_input::{Measure, PlanInput};
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::event::{Event, EventType};
-use ha_api_types::id::{NodeName, OperationName, ResourceName};
+use ha_api_types::id::{NodeName, ObjectUid, OperationName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::time::MonotonicTime;
@@ -158,7 +158,7 @@ pub fn event(
     input: &PlanInput<'_>,
     kind: Kind,
     name: &str,
-    uid: &str,
+    uid: &ObjectUid,
     event_type: EventType,
     reason: Reason,
     message: impl Into<String>,
@@ -199,8 +199,8 @@ pub fn cluster_event(
     reason: Reason,
     message: impl Into<String>,
 ) -> Event {
-    let uid = input.cluster_view.cluster.as_ref().map_or("", |known| known.value.metadata.uid.as_str());
-    event(input, Kind::Cluster, CLUSTER_NAME, uid, event_type, reason, message)
+    let uid = input.cluster_view.cluster.as_ref().map(|known| known.value.metadata.uid.clone());
+    event(input, Kind::Cluster, CLUSTER_NAME, &uid.unwrap_or_default(), event_type, reason, message)
 }
 
 /// Returns the stored form of a record or object.

@@ -30,9 +30,9 @@ fn reported_requests(cluster_view: &ClusterView, resource: &Resource) -> Amounts
         .into_iter()
         .flat_map(|by_node| by_node.values())
         .filter(|report| report.value.uid == resource.metadata.uid)
-        .filter(|report| report.value.asked != Amounts::default())
+        .filter(|report| report.value.definition_requests != Amounts::default())
         .max_by_key(|report| report.modified)
-        .map(|report| report.value.asked)
+        .map(|report| report.value.definition_requests)
         .unwrap_or_default()
 }
 
@@ -57,7 +57,7 @@ mod tests {
         let libvirt: LibvirtDriver = libvirt.expect("the fields of a virtual machine");
         let mut resource = Resource::default();
         "a".clone_into(&mut resource.metadata.name);
-        "uid-a".clone_into(&mut resource.metadata.uid);
+        resource.metadata.uid = "uid-a".into();
         resource.spec.driver = DriverSpec { libvirt: Some(libvirt), ..DriverSpec::default() };
         resource.spec.requests = specified;
         resource
@@ -66,8 +66,12 @@ mod tests {
     fn cluster_view(reports: &[(&str, &str, Revision, Amounts)]) -> ClusterView {
         let mut cluster_view = ClusterView::new(Keys::new("default"));
         let table = cluster_view.service_reports.entry("a".into()).or_default();
-        for (node, uid, modified, asked) in reports {
-            let value = ServiceReport { uid: (*uid).to_owned(), asked: *asked, ..ServiceReport::default() };
+        for (node, uid, modified, definition_requests) in reports {
+            let value = ServiceReport {
+                uid: (*uid).into(),
+                definition_requests: *definition_requests,
+                ..ServiceReport::default()
+            };
             table.insert(
                 (*node).into(),
                 Versioned { value, created: Revision(1), modified: *modified, seen: MonotonicTime(0) },

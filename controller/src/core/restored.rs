@@ -102,7 +102,7 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
         return;
     }
     let transaction =
-        Transaction::new().delete(cluster_view.keys.restored(), Guard::Unchanged(marker.modified));
+        Transaction::new().delete(cluster_view.keys.restore_marker(), Guard::Unchanged(marker.modified));
     let message =
         "Restore of etcd completed: every node has been reachable since, or is confirmed powered off";
     let event = cluster_event(input, EventType::Normal, Reason::EtcdRestored, message);

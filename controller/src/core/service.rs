@@ -41,7 +41,7 @@ use super::unverified::UnverifiedResources;
 use super::world::{Versioned, guard_of};
 use draft::{AssignmentChange, ServiceDraft};
 use ha_api_types::availability::{Availability, AvailabilityState};
-use ha_api_types::id::{ActionUid, Epoch, NodeName, ResourceName, Revision};
+use ha_api_types::id::{ActionUid, Epoch, NodeName, ObjectUid, ResourceName, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Assignment, Fence, FenceState, Mode, Phase, ServiceReport, Tombstone};
@@ -195,7 +195,7 @@ impl<'a> Service<'a> {
         self.resource.value.spec.state
     }
 
-    fn uid(&self) -> &'a str {
+    fn uid(&self) -> &'a ObjectUid {
         &self.resource.value.metadata.uid
     }
 
@@ -211,7 +211,7 @@ impl<'a> Service<'a> {
     fn is_assigned_exclusive(&self) -> bool {
         self.assignment
             .map(|assignment| &assignment.value.definition)
-            .filter(|definition| definition.uid == self.uid())
+            .filter(|definition| definition.uid == *self.uid())
             .map_or(self.exclusive(), |definition| definition.exclusive)
     }
 
@@ -284,7 +284,7 @@ impl<'a> Service<'a> {
                 if cluster_view.is_report_unreadable(self.name, node) {
                     return cluster_view.is_report_current(self.name, node, report);
                 }
-                report.value.uid == self.uid()
+                report.value.uid == *self.uid()
                     && cluster_view.may_run_under_epoch(node, report.value.epoch)
                     && report.value.phase.may_run()
                     && report.value.phase != Phase::ProbedUnknown
@@ -326,7 +326,7 @@ impl<'a> Service<'a> {
                 .value
                 .not_stopped
                 .iter()
-                .find(|named| named.name == *self.name && named.uid == self.uid())?;
+                .find(|named| named.name == *self.name && named.uid == *self.uid())?;
             if report.value.mode != Mode::Registering {
                 return None;
             }

@@ -2,7 +2,7 @@
 //! etcd, the work in progress, and the conditions that the controller waits for.
 
 use super::Controller;
-use ha_api_types::id::{NodeName, Revision, Term};
+use ha_api_types::id::{ControllerId, MachineId, NodeName, Revision, Term};
 use ha_api_types::reason::Reason;
 use ha_api_types::time::{Millis, Now};
 use ha_api_types::view::NextDeadline;
@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 #[serde(rename_all = "camelCase")]
 pub struct State {
     /// Id of the controller.
-    pub id: String,
+    pub id: ControllerId,
     /// Term of this controller as leader; absent if it is not leader.
     pub term: Option<Term>,
     /// `true` if the candidate key of this process is committed.
     pub is_candidate: bool,
     /// Machine of another process that refreshes this controller's keys; absent if there is none.
-    pub duplicate: Option<String>,
+    pub duplicate: Option<MachineId>,
     /// `true` if a shutdown was requested.
     pub is_ending: bool,
     /// Revision of etcd up to which the view is complete.

@@ -2,7 +2,7 @@
 //! No service starts on the node before that (FENCING, section 7).
 
 use super::world::ClusterView;
-use ha_api_types::id::{NodeName, ResourceName};
+use ha_api_types::id::{NodeName, ObjectUid, ResourceName};
 use ha_api_types::names;
 use ha_api_types::operation::OperationAction;
 use ha_api_types::record::{FenceState, Phase};
@@ -29,10 +29,10 @@ impl ClusterView {
 
     /// Returns `true` if nodes must answer for the resource. A resource that is deleted, Ignored or safe to run twice
     /// needs no answers.
-    pub(super) fn needs_verification(&self, name: &ResourceName, uid: &str) -> bool {
+    pub(super) fn needs_verification(&self, name: &ResourceName, uid: &ObjectUid) -> bool {
         self.resources.get(name).is_some_and(|resource| {
             let spec = &resource.value.spec;
-            resource.value.metadata.uid == uid && spec.exclusive && spec.state != RequestedState::Ignored
+            resource.value.metadata.uid == *uid && spec.exclusive && spec.state != RequestedState::Ignored
         })
     }
 
@@ -40,7 +40,7 @@ impl ClusterView {
     /// resource does not run there, or has a permit for the resource itself.
     ///
     /// An agent that writes a report newer than the fence has read `verify` in that fence, or has registered for it.
-    pub(super) fn has_verified(&self, name: &ResourceName, uid: &str, node: &NodeName) -> bool {
+    pub(super) fn has_verified(&self, name: &ResourceName, uid: &ObjectUid, node: &NodeName) -> bool {
         let Some(fence) = self.fences.get(node).filter(|fence| fence.value.state == FenceState::Open) else {
             return false;
         };
@@ -55,7 +55,7 @@ impl ClusterView {
         has_operator_answer
             || self.service_report(name, node).is_some_and(|report| {
                 let value = &report.value;
-                value.uid == uid
+                value.uid == *uid
                     && value.epoch == fence.value.epoch
                     && report.modified > fence.modified
                     && (value.phase == Phase::ProbedStopped || value.action_uid.is_some())

@@ -126,10 +126,10 @@ mod tests {
     fn cluster_view(epoch: Epoch, boot_id: &str, state: FenceState) -> ClusterView {
         let keys = Keys::new("t");
         let mut resource = Resource::new("web", ResourceSpec::default());
-        resource.metadata.uid = "u1".to_owned();
+        resource.metadata.uid = "u1".into();
         resource.spec.requests.memory = gib(4);
         let status = ResourceStatus {
-            uid: "u1".to_owned(),
+            uid: "u1".into(),
             state: ServiceState::Started,
             node: Some("n1".into()),
             ..ResourceStatus::default()
@@ -140,7 +140,7 @@ mod tests {
             epoch,
             boot_id: boot_id.into(),
             node: Usage { memory: gib(8), ..Usage::default() },
-            services: [("web".into(), ServiceUsage { uid: "u1".to_owned(), usage })].into_iter().collect(),
+            services: [("web".into(), ServiceUsage { uid: "u1".into(), usage })].into_iter().collect(),
             ..UsageReport::default()
         };
         let entry = |key: String, value: Vec<u8>| Entry {
@@ -206,7 +206,7 @@ mod tests {
         check(|_, _| {}, gib(3));
         check(|_, status| status.state = ServiceState::Stopped, None);
         check(|_, status| status.node = Some("n2".into()), None);
-        check(|resource, _| resource.metadata.uid = "u2".to_owned(), None);
+        check(|resource, _| resource.metadata.uid = "u2".into(), None);
     }
 
     /// Checks the usage outside hactl on n1, where 8 GiB are in use and a report may contain `web`, which requests 4

@@ -10,7 +10,7 @@ mod protocol;
 mod tables;
 mod unreadable;
 
-use ha_api_types::id::{Epoch, NodeName, OperationName, ResourceName, Revision};
+use ha_api_types::id::{ControllerId, Epoch, NodeName, OperationName, ResourceName, Revision};
 use identities::Identities;
 
 pub use observation::{Observation, RefreshObservation};
@@ -23,8 +23,8 @@ use ha_api_types::node_policy::NodePolicy;
 use ha_api_types::operation::{Operation, OperationStatus};
 use ha_api_types::placement::{AffinityRule, Group, RuleStatus};
 use ha_api_types::record::{
-    Alive, Assignment, DoctorReport, Fence, FenceState, Incarnation, NodeReport, Notified, RestoreMarker,
-    ServiceReport, Tombstone, UsageReport,
+    Alive, Assignment, DoctorReport, Fence, FenceState, Incarnation, NodeReport, NotificationRecord,
+    RestoreMarker, ServiceReport, Tombstone, UsageReport,
 };
 use ha_api_types::resource::{Resource, ResourceStatus};
 use ha_api_types::time::MonotonicTime;
@@ -118,7 +118,7 @@ pub struct ClusterView {
     /// Reports of agents about services: by resource, then by node.
     pub service_reports: BTreeMap<ResourceName, Table<NodeName, ServiceReport>>,
     /// Record of notifications; `None` if none was ever stored.
-    pub notified: Option<Versioned<Notified>>,
+    pub notified: Option<Versioned<NotificationRecord>>,
     /// Marker of a restore from a backup; `None` if no restore is in progress.
     pub restored: Option<Versioned<RestoreMarker>>,
     /// Identity of etcd's data; `None` until the first leader has created it.
@@ -126,11 +126,11 @@ pub struct ClusterView {
     /// The leader key; `None` without a leader.
     pub leader: Option<Entry>,
     /// Candidate keys by id, unparsed. [`ClusterView::candidates`] parses them for display.
-    pub candidate_entries: BTreeMap<String, Entry>,
+    pub candidate_entries: BTreeMap<ControllerId, Entry>,
     /// Refresh keys by candidate id, unparsed.
-    pub refresh_entries: BTreeMap<String, Entry>,
+    pub refresh_entries: BTreeMap<ControllerId, Entry>,
     /// Time of the last observed refresh, by candidate id.
-    pub refreshed: BTreeMap<String, RefreshObservation>,
+    pub refreshed: BTreeMap<ControllerId, RefreshObservation>,
     /// Keys whose value is unreadable in some field, with the error.
     pub unreadable: BTreeMap<String, String>,
     /// Unreadable values that count as their most dangerous possible value.
@@ -362,7 +362,7 @@ impl ClusterView {
                 Ok(())
             }
             Key::Candidate(name) => {
-                let known = self.candidate_entries.insert((*name).to_owned(), entry.clone());
+                let known = self.candidate_entries.insert(name.clone(), entry.clone());
                 self.observe_refresh(name, known.is_some(), now);
                 if known.is_some() {
                     return PlanRelevance::Irrelevant;
@@ -370,7 +370,7 @@ impl ClusterView {
                 Ok(())
             }
             Key::Refresh(name) => {
-                let known = self.refresh_entries.insert((*name).to_owned(), entry.clone());
+                let known = self.refresh_entries.insert(name.clone(), entry.clone());
                 self.observe_refresh(name, known.is_some(), now);
                 return PlanRelevance::Irrelevant;
             }
@@ -558,10 +558,10 @@ impl ClusterView {
             Key::Restored => self.restored = None,
             Key::Leader => self.leader = None,
             Key::Candidate(name) => {
-                self.candidate_entries.remove(*name);
-                self.refreshed.remove(*name);
+                self.candidate_entries.remove(name);
+                self.refreshed.remove(name);
             }
-            Key::Refresh(name) => drop(self.refresh_entries.remove(*name)),
+            Key::Refresh(name) => drop(self.refresh_entries.remove(name)),
             // A deleted heartbeat counts only as silence: the observation stays.
             Key::Alive(name) => drop(self.alive.remove(name)),
             Key::NodeReport(name) => {

@@ -2,6 +2,7 @@
 
 use crate::api::{AuthorizationMode, JoinOptions};
 use crate::policy::ControllerPolicy;
+use ha_api_types::id::{ControllerId, MachineId};
 use ha_api_types::role::Role;
 use ha_runtime::http::ServeOptions;
 use ha_runtime::logging::LogOptions;
@@ -110,16 +111,19 @@ impl ProgramOptions for Options {
 
 impl Options {
     /// Returns the controller's id.
-    pub fn id(&self) -> String {
-        self.id.clone().unwrap_or_else(|| {
-            std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
-        })
+    pub fn id(&self) -> ControllerId {
+        self.id
+            .clone()
+            .unwrap_or_else(|| {
+                std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+            })
+            .into()
     }
 
     /// Returns the machine id; empty if unknown.
-    pub fn machine(&self) -> String {
+    pub fn machine(&self) -> MachineId {
         let read = || std::fs::read_to_string("/etc/machine-id").unwrap_or_default().trim().to_owned();
-        self.machine.clone().unwrap_or_else(read)
+        self.machine.clone().unwrap_or_else(read).into()
     }
 
     /// Returns the TLS files; `None` without TLS.

@@ -149,7 +149,7 @@ impl Cluster {
     pub fn agent_instance(&self, node: &str) -> Result<String> {
         let key = self.keys().alive(&node.into());
         let entry = self.etcdctl().get(&key)?.with_context(|| format!("{node} has no heartbeat"))?;
-        Ok(serde_json::from_value::<Alive>(entry.value).with_context(|| key)?.instance)
+        Ok(serde_json::from_value::<Alive>(entry.value).with_context(|| key)?.instance.to_string())
     }
 
     /// Runs hactl against the cluster.

@@ -9,7 +9,7 @@ use crate::render::table::{Cell, Table};
 use crate::session::Session;
 use crate::terminal::Style;
 use clap::Args;
-use ha_api_types::names::counted;
+use ha_api_types::names::count_with_noun;
 use ha_scheduler::balance::groups::allocate::{GroupCandidate, NodeCandidate, ScoredSecondary, allocate};
 use ha_scheduler::balance::groups::new_service::NewService;
 use ha_scheduler::balance::groups::partition::template_word;
@@ -98,7 +98,7 @@ fn text(
         // The omitted nodes keep their ranks.
         rank += candidate.nodes.iter().skip(max_nodes).filter(|node| node.best.is_ok()).count();
         if candidate.nodes.len() > max_nodes {
-            let omitted_nodes = counted(candidate.nodes.len() - max_nodes, "more node");
+            let omitted_nodes = count_with_noun(candidate.nodes.len() - max_nodes, "more node");
             let omitted_nodes = format!("{omitted_nodes}: add --show-placement");
             table.add_row(["", group, "", &omitted_nodes, "", ""].into_iter().map(Cell::plain).collect());
         }

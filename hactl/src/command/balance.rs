@@ -17,7 +17,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;
 use crate::session::Session;
 use clap::Args;
-use ha_api_types::names::counted;
+use ha_api_types::names::count_with_noun;
 use ha_scheduler::balance::plan::Step;
 use ha_scheduler::balance::problem::ProblemService;
 use options::Options;
@@ -110,7 +110,8 @@ fn text(source: &Source, group_plan: &GroupPlan, options: &Options) -> String {
     let (cluster, problem, plan) = (&source.cluster, &group_plan.problem, &group_plan.plan);
     let group = &cluster.groups[group_plan.group].name;
     let instances = problem.services.iter().flat_map(ProblemService::instances).count();
-    let (nodes, instances) = (counted(problem.nodes.len(), "node"), counted(instances, "instance"));
+    let (nodes, instances) =
+        (count_with_noun(problem.nodes.len(), "node"), count_with_noun(instances, "instance"));
     let mut text = format!("Group {group}: {nodes}, {instances}\n");
     if options.print_nodes.is_some() {
         text += "\nInitial cluster status:\n";
@@ -151,11 +152,11 @@ pub(crate) fn cost(group_plan: &GroupPlan, moves: usize) -> String {
     let plan = &group_plan.plan;
     format!(
         "{} in {}: {} ({} MiB), {}",
-        counted(moves, "move"),
-        counted(group_plan.job_sets().len(), "job set"),
-        counted(plan.copies(), "disk copy"),
+        count_with_noun(moves, "move"),
+        count_with_noun(group_plan.job_sets().len(), "job set"),
+        count_with_noun(plan.copies(), "disk copy"),
         plan.copied_mib(&group_plan.problem),
-        counted(plan.migrations(), "migration"),
+        count_with_noun(plan.migrations(), "migration"),
     )
 }
 

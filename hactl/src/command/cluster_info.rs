@@ -3,7 +3,7 @@
 use crate::failure::{Exit, Outcome};
 use crate::session::Session;
 use clap::Args;
-use ha_api_types::view::{ControllerOverview, ControllerState, Overview, StoreMember};
+use ha_api_types::view::{ControllerOverview, ControllerState, EtcdMember, Overview};
 
 /// Show the addresses of the controllers and etcd members
 #[derive(Args, Debug)]
@@ -32,7 +32,7 @@ fn controller_line(controller: &ControllerOverview) -> String {
     line(&format!("Controller {}", controller.id), is_up, &controller.url, is_leader)
 }
 
-fn member_line(member: &StoreMember) -> String {
+fn member_line(member: &EtcdMember) -> String {
     // The controller reports the URL as the name.
     let subject = if member.name.is_empty() || member.name == member.url {
         "An etcd member".to_owned()

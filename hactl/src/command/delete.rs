@@ -117,7 +117,7 @@ impl Delete {
             let exists = if let Some(write_mode) = mode.write_mode() {
                 session
                     .client()?
-                    .delete_controller(id, write_mode)
+                    .delete_controller(&id.as_str().into(), write_mode)
                     .await
                     .map_err(|error| Failure::from(error).with_context(&display_name))?
             } else {

@@ -153,7 +153,7 @@ fn with_server_fields(entry: &Entry, live: &Value) -> Value {
     let live = AnyObject::from_value(live).metadata;
     let non_empty = |text: String| (!text.is_empty()).then_some(text);
     let mut server_fields =
-        json!({"uid": non_empty(live.uid), "resourceVersion": non_empty(live.resource_version)});
+        json!({"uid": non_empty(live.uid.to_string()), "resourceVersion": non_empty(live.resource_version)});
     if let Some(last_applied) = live.annotations.get(merge::LAST_APPLIED) {
         server_fields["annotations"] = json!({merge::LAST_APPLIED: last_applied});
     }

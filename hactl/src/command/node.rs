@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::terminal::Terminal;
 use clap::{Args, Subcommand};
 use ha_api_types::meta::Condition;
-use ha_api_types::names::counted;
+use ha_api_types::names::count_with_noun;
 use ha_api_types::node::{NodeSpec, NodeState, NodeStatus};
 use ha_api_types::operation::{OperationAction, OperationSpec};
 use ha_api_types::reason::Reason;
@@ -161,7 +161,7 @@ impl ConfirmedOperation {
 }
 
 fn service_count(status: &NodeStatus) -> String {
-    counted(status.services, "service")
+    count_with_noun(status.services, "service")
 }
 
 fn powered_off_question(name: &str, status: &NodeStatus) -> String {
@@ -269,7 +269,11 @@ mod tests {
                 last_transition_time: None,
                 observed_generation: 1,
             };
-            NodeStatus { machine_id: "955882b1".to_owned(), conditions: vec![ready], ..NodeStatus::default() }
+            NodeStatus {
+                machine_id: "955882b1".to_owned().into(),
+                conditions: vec![ready],
+                ..NodeStatus::default()
+            }
         };
         let question = powered_off_question("c4", &node(Reason::DuplicateNode));
         assert!(question.contains("the previous machine itself (machine id 955882b1)"), "{question}");

@@ -279,8 +279,8 @@ pub(super) async fn run_operation(
         OperationPhase::Succeeded => {
             if format.is_none() {
                 session.terminal().report(&line);
-                if !status.together.is_empty() {
-                    session.terminal().report(&format!("  also moved: {}", status.together.join(", ")));
+                if !status.companions.is_empty() {
+                    session.terminal().report(&format!("  also moved: {}", status.companions.join(", ")));
                 }
             }
             Ok(Exit::Done)
@@ -292,8 +292,8 @@ pub(super) async fn run_operation(
             if !status.blocked_by.is_empty() {
                 line += &format!("\nblocked by: {}", status.blocked_by.join(", "));
             }
-            if !status.together.is_empty() {
-                line += &format!("\nwould also be moved: {}", status.together.join(", "));
+            if !status.companions.is_empty() {
+                line += &format!("\nwould also be moved: {}", status.companions.join(", "));
             }
             Err(Failure::refused(line))
         }

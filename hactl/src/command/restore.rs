@@ -135,8 +135,8 @@ impl Restore {
             terminal.print_line(&format!(
                 "cluster {}: kept {} and {}; deleted heartbeats, assignments and reports: {}",
                 summary.cluster,
-                names::counted(summary.resources, "resource"),
-                names::counted(summary.nodes, "node"),
+                names::count_with_noun(summary.resources, "resource"),
+                names::count_with_noun(summary.nodes, "node"),
                 summary.deleted_keys
             ));
         }
@@ -223,6 +223,6 @@ async fn rewrite_keys(
         longest_fencing_delay_ms: facts.longest_fencing_delay_ms,
     };
     let value = serde_json::to_string(&marker).map_err(|error| Failure::refused(error.to_string()))?;
-    etcd.put(&keys.restored(), &value).await?;
+    etcd.put(&keys.restore_marker(), &value).await?;
     Ok(summary)
 }

@@ -1,7 +1,7 @@
 //! Commands that the core gives to drivers, and their results and events.
 
 use ha_api_types::driver::DriverKind;
-use ha_api_types::id::{NodeName, ResourceName};
+use ha_api_types::id::{NodeName, ObjectUid, ResourceName};
 use ha_api_types::quantity::Amounts;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
@@ -44,7 +44,7 @@ pub enum Command {
     /// Replace the storage secondary of the service while it runs.
     ReplaceSecondary {
         /// The current secondary; `None` if there is none.
-        present: Option<NodeName>,
+        current_secondary: Option<NodeName>,
         /// The node that becomes the secondary.
         node: NodeName,
     },
@@ -144,7 +144,7 @@ pub enum DriverEvent {
         /// The resource's name.
         name: ResourceName,
         /// The resource's uid.
-        uid: String,
+        uid: ObjectUid,
         /// The way in which the service ended (`exit status 1`, `killed by signal 9`).
         message: String,
         /// `true` if the service was stopped with its own tool rather than crashed, as far as the source can determine.
@@ -155,7 +155,7 @@ pub enum DriverEvent {
         /// The resource's name.
         name: ResourceName,
         /// The resource's uid.
-        uid: String,
+        uid: ObjectUid,
     },
     /// Progress of a live migration away from this node. Reported at intervals of seconds, because each report becomes
     /// a write.
@@ -163,7 +163,7 @@ pub enum DriverEvent {
         /// The resource's name.
         name: ResourceName,
         /// The resource's uid.
-        uid: String,
+        uid: ObjectUid,
         /// The progress (`45 % of 4 GiB`).
         message: String,
     },
@@ -172,7 +172,7 @@ pub enum DriverEvent {
         /// The resource's name.
         name: ResourceName,
         /// The resource's uid.
-        uid: String,
+        uid: ObjectUid,
         /// Requested processors and memory.
         amounts: Amounts,
     },

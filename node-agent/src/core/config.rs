@@ -1,6 +1,6 @@
 //! Configuration of an agent: facts about its process, node and machine that do not change while the agent runs.
 
-use ha_api_types::id::{BootId, NodeName};
+use ha_api_types::id::{BootId, MachineId, NodeName, ProcessInstance, ProductId};
 use ha_api_types::keys::Keys;
 use ha_api_types::node_policy::NodePolicy;
 use ha_api_types::quantity::{Amounts, Quantity};
@@ -23,11 +23,11 @@ pub struct Config {
     /// The node's name.
     pub node: NodeName,
     /// Identifier of this process. Each process has a different one.
-    pub instance: String,
+    pub instance: ProcessInstance,
     /// The machine id.
-    pub machine_id: String,
+    pub machine_id: MachineId,
     /// The product id of the hardware; `None` if it cannot be read.
-    pub product_id: Option<String>,
+    pub product_id: Option<ProductId>,
     /// The boot id.
     pub boot_id: BootId,
     /// `true` if the machine is virtual.

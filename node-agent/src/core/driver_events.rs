@@ -49,10 +49,13 @@ impl AgentCore {
     /// Records the requests of the service's definition on this node. The current report and every later one carry
     /// them.
     fn record_requested_amounts(&mut self, now: &Now, service: &mut Service, amounts: Amounts) {
-        service.asked = amounts;
+        service.definition_requests = amounts;
         let Some(report) = self.current_report(service) else { return };
-        if report.asked != amounts && service.task.is_none() {
-            self.set_desired(service, ServiceReport { asked: amounts, at: now.timestamp(), ..report });
+        if report.definition_requests != amounts && service.task.is_none() {
+            self.set_desired(
+                service,
+                ServiceReport { definition_requests: amounts, at: now.timestamp(), ..report },
+            );
         }
     }
 }

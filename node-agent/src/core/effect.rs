@@ -4,6 +4,7 @@ use super::command::{Command, CommandId, CommandResult};
 use super::journal::Journal;
 use crate::watchdog::protocol::Request;
 use ha_api_types::event::Event;
+use ha_api_types::id::ControllerId;
 use ha_api_types::record::HoldRequest;
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Millis;
@@ -102,7 +103,7 @@ pub enum Effect {
         /// Id of the round of requests, which all controllers of the round have in common.
         id: HoldId,
         /// Id of the controller.
-        candidate: String,
+        candidate: ControllerId,
         /// URL of the controller's API.
         url: String,
         /// The request, with this node's boot and epoch.

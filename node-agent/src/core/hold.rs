@@ -6,6 +6,7 @@ use super::effect::{Effect, HoldId, Level};
 use super::view::HoldCandidates;
 use crate::watchdog::Moment;
 use ha_api_types::cluster::OnEtcdLoss;
+use ha_api_types::id::ControllerId;
 use ha_api_types::record::{HoldAnswer, HoldRequest};
 use ha_api_types::time::{MonotonicTime, Now};
 use std::collections::BTreeSet;
@@ -27,12 +28,12 @@ struct HoldRound {
     /// The clock reading before the first controller was asked.
     started: Moment,
     /// Controllers that have not answered yet.
-    unanswered: BTreeSet<String>,
+    unanswered: BTreeSet<ControllerId>,
 }
 
 impl Hold {
     /// Returns the controllers that have not granted the current request; `None` if there is no request.
-    pub(super) fn awaited(&self) -> Option<&BTreeSet<String>> {
+    pub(super) fn awaited(&self) -> Option<&BTreeSet<ControllerId>> {
         self.round.as_ref().map(|round| &round.unanswered)
     }
 }
@@ -68,7 +69,7 @@ impl AgentCore {
         }
         let Some(registered) = self.registered() else { return };
         let template = HoldRequest {
-            candidate: String::new(),
+            candidate: ControllerId::default(),
             sent_sequence: registered.sequence,
             boot_id: self.config.boot_id.clone(),
             epoch: registered.epoch,
@@ -139,7 +140,7 @@ impl AgentCore {
         &mut self,
         now: &Now,
         id: HoldId,
-        candidate: &str,
+        candidate: &ControllerId,
         answer: Result<HoldAnswer, String>,
     ) {
         let Some(round) = self.hold.round.as_mut().filter(|round| round.id == id) else { return };

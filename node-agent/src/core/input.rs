@@ -7,7 +7,7 @@ use super::measuring::Measured;
 use crate::doctor::MachineFacts;
 use crate::watchdog::protocol;
 use ha_api_types::etcd_access::AgentSelector;
-use ha_api_types::id::Revision;
+use ha_api_types::id::{ControllerId, Revision};
 use ha_api_types::record::{HoldAnswer, Leave, SleepProtection};
 use ha_store::{Change, Entry, LeaseId, Outcome};
 
@@ -86,7 +86,7 @@ pub enum Input {
         /// Id of the answered [`super::Effect::AskHold`].
         id: HoldId,
         /// Id of the controller that was asked.
-        candidate: String,
+        candidate: ControllerId,
         /// The controller's answer, or an error text if there was none.
         answer: Result<HoldAnswer, String>,
     },

@@ -1,6 +1,6 @@
 //! State that must survive a restart of the agent: its registration, and the actions that it has begun.
 
-use ha_api_types::id::{ActionUid, BootId, Epoch, OperationName, ResourceName, Revision};
+use ha_api_types::id::{ActionUid, BootId, Epoch, MachineId, OperationName, ResourceName, Revision};
 use ha_api_types::record::WatchdogTest;
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Timestamp};
@@ -83,7 +83,7 @@ pub struct WatchdogTrial {
     /// The operation that requested the test.
     pub operation: OperationName,
     /// Machine id of the tested machine.
-    pub machine_id: String,
+    pub machine_id: MachineId,
     /// The boot that is to be reset.
     pub boot_id: BootId,
     /// Identity that the watchdog's driver reports.
@@ -101,7 +101,7 @@ pub struct WatchdogTrial {
 #[serde(rename_all = "camelCase", default)]
 pub struct TestedWatchdog {
     /// Machine id of the tested machine.
-    pub machine_id: String,
+    pub machine_id: MachineId,
     /// Identity that the watchdog's driver reports.
     pub identity: String,
     /// The test as it is reported.

@@ -9,7 +9,7 @@ use super::journal::{Journal, ShutdownRecord};
 use super::{AgentCore, Config, Now, watchdog_test};
 use crate::doctor::{CheckContext, MachineFacts, run_checks};
 use ha_api_types::event::{Event, EventType};
-use ha_api_types::id::BootId;
+use ha_api_types::id::{BootId, ObjectUid};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{FenceDevice, FenceKind};
 use ha_api_types::reason::Reason;
@@ -219,7 +219,7 @@ impl AgentCore {
         self.effects.push_back(super::Effect::Event(Event {
             kind: Kind::Node,
             name: self.config.node.to_string(),
-            uid: String::new(),
+            uid: ObjectUid::default(),
             event_type: EventType::Warning,
             reason: Reason::UncleanShutdown,
             message: format!("Node returned after an unclean shutdown: {message}"),

@@ -9,7 +9,7 @@ use super::effect::{CommitId, CommitUrgency, Effect, MeasureId};
 use super::service::Presence;
 use super::usage::{History, RATE_WINDOW_MS, Sample, has_changed_enough};
 use super::{AgentCore, Now};
-use ha_api_types::id::ResourceName;
+use ha_api_types::id::{ObjectUid, ResourceName};
 use ha_api_types::record::{ServiceUsage, UsageReport};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, MonotonicTime};
@@ -33,7 +33,7 @@ pub(super) struct Measuring {
     requested_at: Option<MonotonicTime>,
     machine: History,
     /// Readings by resource, each with the uid that was read. The running services that could not be read have none.
-    services: BTreeMap<ResourceName, (String, History)>,
+    services: BTreeMap<ResourceName, (ObjectUid, History)>,
     /// Time of the first reading with the present set of running services.
     services_changed_at: Option<MonotonicTime>,
     write: Option<CommitId>,
@@ -47,7 +47,7 @@ pub(super) struct Measuring {
 struct PendingReading {
     id: MeasureId,
     /// The uids that are read, by resource.
-    uids: BTreeMap<ResourceName, String>,
+    uids: BTreeMap<ResourceName, ObjectUid>,
 }
 
 /// The readings of one time.
@@ -137,7 +137,7 @@ impl AgentCore {
         });
         let reported = of_this_registration.unwrap_or(&empty);
         let node = self.measuring.machine.usage();
-        let of_service = |(name, (uid, history)): (&ResourceName, &(String, History))| {
+        let of_service = |(name, (uid, history)): (&ResourceName, &(ObjectUid, History))| {
             // The machine's figures include every running service, so the leader must know their names.
             let usage = history.usage();
             (!usage.is_empty() || !node.is_empty())

@@ -228,7 +228,7 @@ impl AgentCore {
         self.fence().is_some_and(|fence| {
             let machine = MachineIds {
                 machine_id: &self.config.machine_id,
-                product_id: self.config.product_id.as_deref(),
+                product_id: self.config.product_id.as_ref(),
             };
             fence.state == FenceState::Open
                 && fence.machine().compare(machine) == MachineComparison::Different

@@ -13,7 +13,7 @@ use super::role::Role;
 use super::service::{Presence, Service, Step};
 use super::service_machine::PROBE_RETRY_MS;
 use super::{AgentCore, Now};
-use ha_api_types::id::ResourceName;
+use ha_api_types::id::{ReplacementUid, ResourceName};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{
     Action, Assignment, Phase, Replacement, ReplacementPhase, ReplacementReport, ServiceReport,
@@ -28,7 +28,7 @@ pub(super) enum Replacing {
     #[default]
     Idle,
     /// The beginning is to be committed.
-    Begin { uid: String },
+    Begin { uid: ReplacementUid },
     /// The driver is replacing the secondary.
     Run { replacement: Box<Replacement>, task: CommandId },
     /// The replacement has ended without success. Its remains are removed before it is answered.
@@ -66,7 +66,7 @@ impl Replacing {
     }
 }
 
-fn answer(uid: &str, phase: ReplacementPhase, reason: Reason, message: &str) -> ReplacementReport {
+fn answer(uid: &ReplacementUid, phase: ReplacementPhase, reason: Reason, message: &str) -> ReplacementReport {
     ReplacementReport { uid: uid.to_owned(), phase, reason, message: message.to_owned() }
 }
 
@@ -168,7 +168,7 @@ impl AgentCore {
             let id = CommandId(self.next_id());
             self.commands.insert(id, name);
             let command = Command::ReplaceSecondary {
-                present: requested.present.clone(),
+                current_secondary: requested.current_secondary.clone(),
                 node: requested.node.clone(),
             };
             self.push_command(id, command, requested.definition.clone());
@@ -304,7 +304,7 @@ impl AgentCore {
         true
     }
 
-    fn on_replaced(&mut self, now: &Now, service: &mut Service, uid: &str) {
+    fn on_replaced(&mut self, now: &Now, service: &mut Service, uid: &ReplacementUid) {
         service.replacing = Replacing::Idle;
         let answer_done = answer(uid, ReplacementPhase::Done, Reason::SecondaryReplaced, "");
         self.answer_replacement(now, service, answer_done);

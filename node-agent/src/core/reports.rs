@@ -43,7 +43,7 @@ impl AgentCore {
             failure: None,
             never_began: false,
             replacement: self.known_replacement_answer(service),
-            asked: service.asked,
+            definition_requests: service.definition_requests,
             at: now.timestamp(),
         }
     }

@@ -208,7 +208,7 @@ pub(super) struct Service {
     /// The driver's last message.
     pub(super) message: String,
     /// The requests in the service's definition on this node, as the driver read them.
-    pub(super) asked: Amounts,
+    pub(super) definition_requests: Amounts,
 }
 
 impl Service {
@@ -245,7 +245,7 @@ impl Service {
             replacement_answer: None,
             forgotten: false,
             message: String::new(),
-            asked: Amounts::default(),
+            definition_requests: Amounts::default(),
         }
     }
 

@@ -7,7 +7,9 @@ use super::commits::Purpose;
 use super::service::Service;
 use super::session::ReadPurpose;
 use super::{AgentCore, Now};
-use ha_api_types::id::{ActionUid, BootId, Epoch, NodeName, ResourceName, Revision};
+use ha_api_types::id::{
+    ActionUid, BootId, ControllerId, Epoch, NodeName, ProcessInstance, ResourceName, Revision,
+};
 use ha_api_types::reason::Reason;
 use ha_api_types::time::Millis;
 use ha_api_types::view::NextDeadline;
@@ -21,7 +23,7 @@ pub struct State {
     /// Name of the node.
     pub node: NodeName,
     /// Id of this process.
-    pub instance: String,
+    pub instance: ProcessInstance,
     /// Boot id of the machine.
     pub boot_id: BootId,
     /// `WaitForLock`, `Active` or `LostLock`.
@@ -38,7 +40,7 @@ pub struct State {
     /// Time for which heartbeats have not committed; absent while they commit.
     pub heartbeats_fail_since_ms: Option<Millis>,
     /// Controllers that have not granted the hold that the agent requests; absent if it requests none.
-    pub hold_awaits: Option<BTreeSet<String>>,
+    pub hold_awaits: Option<BTreeSet<ControllerId>>,
     /// State of the watchdog in this process.
     pub watchdog: WatchdogState,
     /// Commits whose outcome is not known yet, by id.

@@ -32,7 +32,7 @@ use crate::watchdog::core as daemon;
 use crate::watchdog::protocol;
 use ha_api_types::driver::{DriverSpec, SimulatedDriver};
 use ha_api_types::etcd_access::{AgentSelector, agent_selectors};
-use ha_api_types::id::{NodeName, ResourceName};
+use ha_api_types::id::{ControllerId, NodeName, ReplacementUid, ResourceName};
 use ha_api_types::keys::Keys;
 use ha_api_types::record::{
     Action, Alive, Assignment, FailureClass, Fence, FenceState, HoldAnswer, HoldRequest, NodeReport,
@@ -99,7 +99,7 @@ pub(super) struct World {
     pub(super) readings: usize,
     pub(super) executed: Vec<(String, Command)>,
     /// The replacements of secondaries that were ordered from drivers.
-    replacements: Vec<String>,
+    replacements: Vec<ReplacementUid>,
     pub(super) commits: Vec<(Transaction, Outcome)>,
     pub(super) journal: Journal,
     pub(super) journal_fails: bool,
@@ -133,7 +133,7 @@ pub(super) struct World {
     /// The requests to the daemon.
     pub(super) requests: Vec<protocol::Request>,
     /// The controllers' answers, by id. Other controllers do not answer.
-    pub(super) controllers: BTreeMap<String, HoldAnswer>,
+    pub(super) controllers: BTreeMap<ControllerId, HoldAnswer>,
     /// `true` if the watchdog device refuses pets and cannot be opened.
     pub(super) pets_fail: bool,
     /// The hold requests to controllers: time, id, URL, request.

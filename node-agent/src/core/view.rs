@@ -5,7 +5,7 @@ mod cluster;
 use super::unreadable::own_report;
 use ha_api_types::cluster::{Cluster, ClusterStatus};
 use ha_api_types::etcd_access::AgentSelector;
-use ha_api_types::id::{NodeName, OperationName, ResourceName, Revision};
+use ha_api_types::id::{ControllerId, NodeName, OperationName, ResourceName, Revision};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
 use ha_api_types::lenient;
@@ -166,7 +166,7 @@ pub(super) struct View {
     pub(super) fences: Table<NodeName, Fence>,
     /// The URL of each candidate, read once from a new key. A key keeps its URL when its controller rewrites it: at a
     /// restart, or every Ki by a version without `refresh/<id>`.
-    candidates: Table<String, String>,
+    candidates: Table<ControllerId, String>,
     /// Newest revision at which a candidate key no longer existed; `None` if none was deleted. Departed candidates need
     /// not grant hold once this node's fence was read at that revision or later.
     departed: Option<Revision>,
@@ -261,9 +261,8 @@ impl View {
                 self.fences.keep_only(&names, revision);
             }
             AgentSelector::Candidates => {
-                let names = self.names(entries, |key| {
-                    if let Key::Candidate(id) = key { Some(id.to_owned()) } else { None }
-                });
+                let names =
+                    self.names(entries, |key| if let Key::Candidate(id) = key { Some(id) } else { None });
                 // A known candidate that is absent in this read has departed at this revision or earlier.
                 self.on_candidate_departed(revision);
                 self.candidates.keep_only(&names, revision);
@@ -316,7 +315,7 @@ impl View {
         };
         let refreshes = |change: &Change| match change {
             Change::Put(entry) => matches!(
-                self.keys.parse(&entry.key), Some(Key::Candidate(name)) if is_known(name, entry)
+                self.keys.parse(&entry.key), Some(Key::Candidate(name)) if is_known(&name, entry)
             ),
             Change::Delete { .. } => false,
         };
@@ -357,7 +356,7 @@ impl View {
             Key::Spec(Kind::Resource, name) => self.resources.put(name.into(), entry, as_of),
             Key::Assignment(name) => self.assignments.put(name, entry, as_of),
             Key::Fence(name) => self.fences.put(name, entry, as_of),
-            Key::Candidate(name) => self.put_candidate(name, entry, as_of),
+            Key::Candidate(name) => self.put_candidate(&name, entry, as_of),
             Key::NodeReport(node) if node == self.node => {
                 self.node_reports.put_as(node, entry, as_of, |text| Some(own_report(text)));
             }
@@ -403,10 +402,10 @@ impl View {
             Key::Assignment(name) => self.assignments.remove(name, revision),
             Key::Fence(name) => self.fences.remove(name, revision),
             Key::Candidate(name) => {
-                if self.candidates.get(name).is_some() {
+                if self.candidates.get(&name).is_some() {
                     self.on_candidate_departed(revision);
                 }
-                self.candidates.remove(name.into(), revision);
+                self.candidates.remove(name, revision);
             }
             Key::NodeReport(node) if node == self.node => self.node_reports.remove(node, revision),
             Key::DoctorReport(node) if node == self.node => self.doctor_reports.remove(node, revision),
@@ -476,7 +475,7 @@ impl View {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HoldCandidates {
     /// The candidates' URLs, by id.
-    All(BTreeMap<String, String>),
+    All(BTreeMap<ControllerId, String>),
     /// A departed candidate may have declared this node dead before it left.
     Unsure,
 }

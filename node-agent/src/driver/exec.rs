@@ -219,10 +219,10 @@ impl Driver for ExecDriver {
     fn replace_secondary<'a>(
         &'a self,
         service: &'a ServiceDefinition,
-        present: Option<&'a NodeName>,
+        current_secondary: Option<&'a NodeName>,
         node: &'a NodeName,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
-        Box::pin(replace::replace(&self.context, service, present, node))
+        Box::pin(replace::replace(&self.context, service, current_secondary, node))
     }
 
     fn end_replacement<'a>(

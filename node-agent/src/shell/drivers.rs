@@ -281,8 +281,8 @@ async fn execute(driver: &dyn Driver, command: &Command, service: &ServiceDefini
         Command::Migrate { target } => driver.migrate(service, target).await,
         Command::EndMigration => driver.end_migration(service).await,
         Command::CloseReception => driver.close_reception(service).await,
-        Command::ReplaceSecondary { present, node } => {
-            driver.replace_secondary(service, present.as_ref(), node).await
+        Command::ReplaceSecondary { current_secondary, node } => {
+            driver.replace_secondary(service, current_secondary.as_ref(), node).await
         }
         Command::EndReplacement => driver.end_replacement(service).await,
     };

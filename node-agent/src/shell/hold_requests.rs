@@ -3,7 +3,7 @@
 
 use super::Inputs;
 use crate::core::{HoldId, Input};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{ControllerId, NodeName};
 use ha_api_types::record::{HoldAnswer, HoldRequest};
 use ha_store::etcd::Config;
 use reqwest::{Certificate, Client, Identity, RequestBuilder};
@@ -34,7 +34,7 @@ impl Controllers {
     pub(super) fn ask(
         &self,
         id: HoldId,
-        candidate: String,
+        candidate: ControllerId,
         url: &str,
         request: &HoldRequest,
         limit: Duration,

@@ -2,6 +2,7 @@
 
 use crate::core::Hardware;
 use anyhow::Context;
+use ha_api_types::id::ProductId;
 use ha_api_types::quantity::{Amounts, Quantity};
 use std::collections::BTreeSet;
 use std::num::NonZero;
@@ -20,17 +21,17 @@ pub(super) fn read_id(path: &Path, flag: &str) -> anyhow::Result<String> {
 
 /// Returns the product id of the hardware; `None` if it cannot be read, or is a default that does not identify the
 /// machine.
-pub(super) fn product_id(path: &Path) -> Option<String> {
+pub(super) fn product_id(path: &Path) -> Option<ProductId> {
     product_id_of(&std::fs::read_to_string(path).ok()?)
 }
 
 /// Returns the normalized product id; `None` for the default of firmware without an id, which many machines share.
-fn product_id_of(text: &str) -> Option<String> {
+fn product_id_of(text: &str) -> Option<ProductId> {
     let id = text.trim().to_ascii_lowercase();
     let hex_digits = || id.chars().filter(|character| *character != '-');
     let is_filler = hex_digits().all(|digit| digit == '0') || hex_digits().all(|digit| digit == 'f');
     let is_known_filler = id == "03000200-0400-0500-0006-000700080009";
-    (!id.is_empty() && id.len() <= 128 && !is_filler && !is_known_filler).then_some(id)
+    (!id.is_empty() && id.len() <= 128 && !is_filler && !is_known_filler).then(|| id.into())
 }
 
 /// Returns the cores, the hardware threads and the memory of this machine. An unknown amount is `None`, which means no

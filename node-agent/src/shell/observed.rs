@@ -71,7 +71,7 @@ impl ObservedCore {
         }
         let armed = if summary.armed { "armed" } else { "not armed" };
         // The script that runs before the removal of the package reads this count.
-        let running = ha_api_types::names::counted(summary.running, "service");
+        let running = ha_api_types::names::count_with_noun(summary.running, "service");
         let text = format!("{}; watchdog {armed}; {running} may run", summary.doing);
         if text != self.shown_state {
             ha_runtime::notify::status(&text);

@@ -60,7 +60,7 @@ async fn recreated_resource_finds_the_old_copy() {
     let old = node.shell("exec tail -f $1/token");
     node.driver.start(&old).await.unwrap();
     let mut new = old.clone();
-    new.uid = "uid-2".to_owned();
+    new.uid = "uid-2".to_owned().into();
     let node = node.restart_agent();
     assert_eq!(node.driver.probe(&new).await, Observed::Running, "the resource was deleted without a stop");
     node.driver.stop(&new, 20_000).await.unwrap();

@@ -35,7 +35,7 @@ pub fn event(event: &Event) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ha_api_types::id::Epoch;
+    use ha_api_types::id::{Epoch, ObjectUid};
     use ha_api_types::reason::Reason;
     use std::io::{Read, Seek, SeekFrom};
 
@@ -50,7 +50,7 @@ mod tests {
         let logged = Event {
             kind,
             name: "web".to_owned(),
-            uid: String::new(),
+            uid: ObjectUid::default(),
             event_type,
             reason: Reason::Running,
             message: "it runs".to_owned(),

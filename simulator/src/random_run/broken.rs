@@ -75,7 +75,7 @@ impl World {
         let candidates = self.store.list(&self.keys.candidates()).entries;
         candidates.iter().any(|entry| {
             let is_working =
-                matches!(self.keys.parse(&entry.key), Some(Key::Candidate(id)) if self.controller_works(&id.into()));
+                matches!(self.keys.parse(&entry.key), Some(Key::Candidate(id)) if self.controller_works(&id.as_str().into()));
             is_working && terms.include(entry.create_revision)
         })
     }

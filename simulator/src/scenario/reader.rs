@@ -29,7 +29,7 @@ impl<'v> Fields<'v> {
 
     /// Returns the path of a field.
     pub(super) fn path_of(&self, name: &str) -> String {
-        ha_api_types::problem::member(&self.path, name)
+        ha_api_types::problem::field_path(&self.path, name)
     }
 
     /// Returns all fields.

@@ -190,6 +190,6 @@ impl World {
 
     /// Returns the node whose controller is the leader.
     pub fn leader(&self) -> Option<NodeName> {
-        self.record(&self.keys.leader()).map(|leader: Leader| leader.id.into())
+        self.record(&self.keys.leader()).map(|leader: Leader| leader.id.as_str().into())
     }
 }

@@ -5,7 +5,7 @@ use super::World;
 use super::event::Event;
 use super::machine::{Activity, Present};
 use crate::scenario::{Place, Power};
-use ha_api_types::id::{NodeName, ResourceName};
+use ha_api_types::id::{NodeName, ObjectUid, ResourceName};
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::record::{Fence, FenceState};
 use ha_api_types::resource::{Resource, ResourceStatus, ServiceDefinition, ServiceState};
@@ -129,7 +129,7 @@ impl World {
         Ok(())
     }
 
-    fn uid_of(&self, name: &ResourceName) -> String {
+    fn uid_of(&self, name: &ResourceName) -> ObjectUid {
         let resource: Option<Resource> = self.record(&self.keys.spec(Kind::Resource, name));
         resource.map(|resource| resource.metadata.uid).unwrap_or_default()
     }

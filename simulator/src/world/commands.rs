@@ -32,7 +32,7 @@ impl World {
             }
             Command::Delete { resource } => self.delete(&resource)?,
             Command::DeleteNode { node } => self.delete_node(&node)?,
-            Command::DeleteController { node } => self.delete_controller(&node)?,
+            Command::DeleteController { node } => self.delete_controller(&node.as_str().into())?,
             Command::Migrate { resource, node } => {
                 self.submit_resource_operation(text, OperationAction::Migrate, &resource, Some(&node));
             }

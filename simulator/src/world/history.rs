@@ -123,7 +123,7 @@ fn final_node_report(machine: &Machine, node: &NodeName, timings: Timings, armed
         Device::Missing | Device::Busy | Device::Coarse => WatchdogKind::None,
     };
     NodeReport {
-        instance: EARLIER_ACTION_UID.to_owned(),
+        instance: EARLIER_ACTION_UID.into(),
         machine_id: machine.machine_id(node),
         product_id: Some(machine.product_id(node)),
         boot_id: machine.boot_id(node),

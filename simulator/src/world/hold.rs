@@ -108,7 +108,7 @@ impl World {
         self.send_to_agent(
             &node,
             generation,
-            agent::Input::HoldAnswered { id, candidate: candidate.to_string(), answer },
+            agent::Input::HoldAnswered { id, candidate: candidate.to_string().into(), answer },
         );
     }
 
@@ -125,7 +125,7 @@ impl World {
         let candidates = self.store.list(&self.keys.candidates()).entries;
         let all_granted = terms.is_some_and(|terms| {
             candidates.iter().filter(|entry| terms.include(entry.create_revision)).all(|entry| {
-                matches!(self.keys.parse(&entry.key), Some(Key::Candidate(id)) if granted.contains(id))
+                matches!(self.keys.parse(&entry.key), Some(Key::Candidate(id)) if granted.contains(id.as_str()))
             })
         });
         if all_granted {

@@ -265,7 +265,7 @@ impl World {
         self.check_store_changes(&changes);
         for change in &changes {
             if let Some(Key::Candidate(id) | Key::Refresh(id)) = self.keys.parse(change.key()) {
-                self.refreshed_at.insert(id.to_owned(), self.now);
+                self.refreshed_at.insert(id, self.now);
             }
         }
         let revision = self.store.revision();

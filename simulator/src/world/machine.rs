@@ -6,7 +6,7 @@ use super::version::Version;
 use crate::clock::Clock;
 use crate::scenario::Device;
 use crate::scenario::action::{FenceDeviceCondition, PetBehavior};
-use ha_api_types::id::{BootId, NodeName, ResourceName};
+use ha_api_types::id::{BootId, MachineId, NodeName, ProductId, ResourceName};
 use ha_api_types::node_policy::NodePolicy;
 use ha_api_types::quantity::Amounts;
 use ha_api_types::record::{Leave, Observed, SleepProtection};
@@ -193,8 +193,8 @@ pub(crate) fn boot_id(node: &NodeName, boot: u64) -> BootId {
 }
 
 /// Returns the id of a machine. `number` counts the machines that have had the name of the node.
-pub(crate) fn machine_id(node: &NodeName, number: u64) -> String {
-    if number == 0 { format!("machine-{node}") } else { format!("machine-{node}-{number}") }
+pub(crate) fn machine_id(node: &NodeName, number: u64) -> MachineId {
+    if number == 0 { format!("machine-{node}").into() } else { format!("machine-{node}-{number}").into() }
 }
 
 /// Returns the URL of the controller on a node's machine.
@@ -203,8 +203,8 @@ pub(crate) fn controller_url(node: &NodeName) -> String {
 }
 
 /// Returns the product id of a machine. `copy` distinguishes machines with a copy of one disk.
-pub(crate) fn product_id(node: &NodeName, number: u64, copy: u64) -> String {
-    format!("product-{node}-{number}-{copy}")
+pub(crate) fn product_id(node: &NodeName, number: u64, copy: u64) -> ProductId {
+    format!("product-{node}-{number}-{copy}").into()
 }
 
 impl Machine {
@@ -214,13 +214,13 @@ impl Machine {
     }
 
     /// Returns the machine id, which differs after a replacement of the machine.
-    pub(crate) fn machine_id(&self, name: &NodeName) -> String {
+    pub(crate) fn machine_id(&self, name: &NodeName) -> MachineId {
         let name = self.clone_of.as_ref().unwrap_or(name);
         machine_id(name, self.hardware_number)
     }
 
     /// Returns the product id of the hardware. A machine with a copy of the disk has a different product id.
-    pub(crate) fn product_id(&self, name: &NodeName) -> String {
+    pub(crate) fn product_id(&self, name: &NodeName) -> ProductId {
         let name = self.clone_of.as_ref().unwrap_or(name);
         product_id(name, self.hardware_number, self.disk_copy)
     }

@@ -103,7 +103,7 @@ impl World {
             || self.has_armed_without_an_answer(node)
             || self.has_just_become_idle(node);
         // The restore removed the agent's reports, so the active services are unknown until the agent reports again.
-        let store_was_restored = !self.store.get(&self.keys.restored()).entries.is_empty();
+        let store_was_restored = !self.store.get(&self.keys.restore_marker()).entries.is_empty();
         let is_watchdog_test = self.machines.get(node).is_some_and(|machine| machine.journal.trial.is_some());
         // Nothing can stop the countdown of a device that rejects renewals.
         let rejects_renewals =
@@ -161,7 +161,7 @@ impl World {
                 let config = AgentConfig {
                     keys: self.keys.clone(),
                     node: node.clone(),
-                    instance: format!("agent-{generation}"),
+                    instance: format!("agent-{generation}").into(),
                     machine_id: machine.machine_id(node),
                     product_id: Some(machine.product_id(node)),
                     boot_id: machine.boot_id(node),
@@ -185,10 +185,10 @@ impl World {
                 }
                 let config = ControllerConfig {
                     cluster: super::CLUSTER.to_owned(),
-                    id: node.to_string(),
+                    id: node.as_str().into(),
                     url: super::machine::controller_url(node),
                     version: env!("CARGO_PKG_VERSION").to_owned(),
-                    instance: format!("controller-{generation}"),
+                    instance: format!("controller-{generation}").into(),
                     machine: machine.machine_id(node),
                     is_only_process: true,
                 };

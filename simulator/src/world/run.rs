@@ -309,8 +309,13 @@ impl World {
             }
             agent::Effect::AskHold { id, candidate, request, timeout_ms, .. } => {
                 let asked_at = self.now;
-                let question =
-                    Question { node: node.to_owned(), generation, id, candidate: candidate.into(), asked_at };
+                let question = Question {
+                    node: node.to_owned(),
+                    generation,
+                    id,
+                    candidate: candidate.as_str().into(),
+                    asked_at,
+                };
                 self.send_hold_question(question, request, timeout_ms);
             }
             agent::Effect::Measure { id, services } => self.measure(node, id, &services),

@@ -107,7 +107,8 @@ impl World {
         let backup = if empty { Some(&empty_store) } else { self.backup.as_ref() };
         let backup = backup.ok_or("no backup exists: run store snapshot first")?;
         let marker = RestoreMarker { backup_revision: backup.revision(), ..RestoreMarker::default() };
-        let marker = (self.keys.restored(), serde_json::to_vec(&marker).map_err(|error| error.to_string())?);
+        let marker =
+            (self.keys.restore_marker(), serde_json::to_vec(&marker).map_err(|error| error.to_string())?);
         let keys_deleted_by_restore = keys_deleted_by_restore(&self.keys);
         let revision_increase = revision_raise(self.wall_unix_ms() * 1000);
         self.pending_restore = Some(backup.restored(

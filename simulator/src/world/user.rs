@@ -1,7 +1,7 @@
 //! The user of a simulated cluster: applies objects and sends commands, which are stored as the API would store them.
 
 use super::World;
-use ha_api_types::id::{NodeName, ResourceName, Revision};
+use ha_api_types::id::{ControllerId, NodeName, ResourceName, Revision};
 use ha_api_types::keys::Key;
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationSpec, OperationStatus};
@@ -189,7 +189,7 @@ impl World {
     }
 
     /// Deletes the keys of a controller, unless they were refreshed recently.
-    pub(super) fn delete_controller(&mut self, id: &str) -> Result<(), String> {
+    pub(super) fn delete_controller(&mut self, id: &ControllerId) -> Result<(), String> {
         let first_entry = |store: &MemoryState, key: String| store.get(&key).entries.into_iter().next();
         let candidate = first_entry(&self.store, self.keys.candidate(id))
             .ok_or_else(|| format!("controller {id} not found"))?;
@@ -211,7 +211,7 @@ impl World {
         let name = format!("op-{}", self.uid_count);
         let mut operation =
             Operation::new(&name, OperationSpec { requested_by: "operator".to_owned(), ..spec });
-        operation.metadata.uid = format!("uid-{}", self.uid_count);
+        operation.metadata.uid = format!("uid-{}", self.uid_count).into();
         operation.metadata.generation = 1;
         operation.metadata.creation_timestamp = Some(self.timestamp());
         let key = self.keys.spec(Kind::Operation, &name);

@@ -307,8 +307,8 @@ impl Translator {
                 }
                 Some(Stored::Leader) => {
                     let id = parsed::<Leader>(value).map(|leader| leader.id).unwrap_or_default();
-                    if id != self.leader {
-                        self.leader = id.into();
+                    if *id != *self.leader {
+                        self.leader = id.as_str().into();
                         other_events.push(Event::Leads);
                     }
                 }

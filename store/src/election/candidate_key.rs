@@ -4,7 +4,7 @@
 use super::leadership::candidate_of;
 use super::{CandidateKey, Election, FullReadId, ReadTracker, Step, WriteKind};
 use crate::transaction::{Entry, Guard, Outcome, Transaction};
-use ha_api_types::id::Revision;
+use ha_api_types::id::{MachineId, Revision};
 use ha_api_types::record::Refresh;
 use ha_api_types::time::{MonotonicTime, Now};
 
@@ -23,7 +23,7 @@ pub(super) enum CandidateState {
     /// A refresh is in progress.
     Refreshing { own: CandidateKey },
     /// Another process wrote the key. This process deletes the key once it has not changed for Th.
-    Foreign { machine: String, revisions: (Revision, Revision), since: MonotonicTime, is_refreshed: bool },
+    Foreign { machine: MachineId, revisions: (Revision, Revision), since: MonotonicTime, is_refreshed: bool },
     /// The keys of the other process are being deleted.
     Removing,
 }
@@ -40,7 +40,7 @@ impl CandidateState {
         }
     }
 
-    pub(super) fn duplicate(&self) -> Option<&str> {
+    pub(super) fn duplicate(&self) -> Option<&MachineId> {
         match self {
             CandidateState::Foreign { machine, is_refreshed: true, .. } => Some(machine),
             CandidateState::Foreign { .. }

@@ -36,10 +36,10 @@ fn process(world: &World, id: &str, instance: &str) -> TestProcess {
 /// Creates a process on a machine, with or without the lock of its state directory.
 fn process_on(world: &World, id: &str, instance: &str, machine: &str, locked: bool) -> TestProcess {
     let candidate = Candidate {
-        id: id.to_owned(),
+        id: id.into(),
         url: format!("http://{id}"),
-        instance: instance.to_owned(),
-        machine: machine.to_owned(),
+        instance: instance.into(),
+        machine: machine.into(),
         ..Candidate::default()
     };
     TestProcess {
@@ -55,8 +55,8 @@ impl World {
         ElectionView {
             revision: self.state.revision(),
             leader: one(self.keys.leader()),
-            candidate: one(self.keys.candidate(id)),
-            refresh: one(self.keys.refresh(id)),
+            candidate: one(self.keys.candidate(&id.into())),
+            refresh: one(self.keys.refresh(&id.into())),
             yields_until: self.yields_until,
         }
     }
@@ -230,7 +230,7 @@ fn two_processes_of_one_id_do_not_delete_each_others_key() {
         world.run_until_idle(&mut second);
     }
     assert!(first.leads());
-    assert_eq!((second.joined(), second.election.duplicate()), (None, Some("m1")));
+    assert_eq!((second.joined(), second.election.duplicate()), (None, Some(&"m1".into())));
     // An earlier version without the key `refresh/<id>` refreshes by a put of the candidate key.
     assert_eq!(first.election.duplicate(), None);
 }
@@ -239,7 +239,7 @@ fn two_processes_of_one_id_do_not_delete_each_others_key() {
 fn regularly_refreshed_candidate_key_is_not_deleted() {
     let mut world = world();
     let mut first = process(&world, "a", "a1");
-    let key = world.keys.candidate("a");
+    let key = world.keys.candidate(&"a".into());
     for number in 0..20_u8 {
         let guard =
             world.view("a").candidate.map_or(Guard::Absent, |known| Guard::Unchanged(known.mod_revision));
@@ -247,7 +247,7 @@ fn regularly_refreshed_candidate_key_is_not_deleted() {
         world.run_until_idle(&mut first);
         world.wait(1_000);
     }
-    assert_eq!((first.joined(), first.election.duplicate()), (None, Some("")));
+    assert_eq!((first.joined(), first.election.duplicate()), (None, Some(&"".into())));
     world.wait(6_000);
     world.run_until_idle(&mut first);
     assert!(first.joined().is_some(), "the key was deleted once nothing refreshed it");
@@ -259,7 +259,7 @@ fn another_value_in_the_candidate_key_ends_leadership_and_refreshes() {
     let mut first = process(&world, "a", "a1");
     world.run_until_idle(&mut first);
     let own = first.election.candidate_key().unwrap();
-    let key = world.keys.candidate("a");
+    let key = world.keys.candidate(&"a".into());
     world.state.commit(&Transaction::new().put(&key, Guard::Unchanged(own.revision), b"{}".to_vec()));
     let refresh = world.view("a").refresh.unwrap().mod_revision;
     // If the process sends a refresh before it has read the other value, the refresh conflicts.
@@ -278,7 +278,7 @@ fn deleted_candidate_restarts_under_new_identity() {
     let mut first = process(&world, "a", "a1");
     world.run_until_idle(&mut first);
     let own = first.election.candidate_key().unwrap();
-    let key = world.keys.candidate("a");
+    let key = world.keys.candidate(&"a".into());
     world.state.commit(&Transaction::new().delete(&key, Guard::Unchanged(own.revision)));
     world.run_until_idle(&mut first);
     world.run_until_idle(&mut first);

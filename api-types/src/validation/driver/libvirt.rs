@@ -3,7 +3,7 @@
 use super::super::context::Context;
 use super::{is_absolute, is_printable};
 use crate::driver::{DomainDefinition, LibvirtDriver, LibvirtMigration, NODE_PLACEHOLDER, is_domain_name};
-use crate::problem::member;
+use crate::problem::field_path;
 
 const LIBVIRT_PATH: &str = "spec.driver.libvirt";
 /// Maximum bandwidth in MiB/s, slightly below the limit of libvirt.
@@ -14,7 +14,7 @@ const MAX_DOWNTIME_MS: u64 = 2_000_000;
 const MAX_SECONDS: u64 = 86_400;
 
 pub(super) fn check(libvirt: &LibvirtDriver, context: &mut Context) {
-    let at = |field: &str| member(LIBVIRT_PATH, field);
+    let at = |field: &str| field_path(LIBVIRT_PATH, field);
     let (domain, definition, xml) = (&libvirt.domain, &libvirt.definition, &libvirt.xml);
     match (domain.is_empty(), definition.is_empty(), xml.is_empty()) {
         (_, false, false) => context.invalid(
@@ -59,10 +59,10 @@ pub(super) fn check(libvirt: &LibvirtDriver, context: &mut Context) {
 }
 
 fn check_migration(migration: &LibvirtMigration, context: &mut Context) {
-    let path = member(LIBVIRT_PATH, "migration");
+    let path = field_path(LIBVIRT_PATH, "migration");
     for (field, uri) in [("uri", &migration.uri), ("dataUri", &migration.data_uri)] {
         let Some(uri) = uri else { continue };
-        let at = member(&path, field);
+        let at = field_path(&path, field);
         let example = if field == "uri" { "qemu+tls://{node}/system" } else { "tcp://{node}" };
         let without = uri.replace(NODE_PLACEHOLDER, "");
         if !uri.contains(NODE_PLACEHOLDER) {
@@ -79,12 +79,12 @@ fn check_migration(migration: &LibvirtMigration, context: &mut Context) {
     ];
     for (field, number, most) in numbers {
         if number.is_some_and(|number| !(1..=most).contains(&number)) {
-            context.invalid(&member(&path, field), format!("must be between 1 and {most}"));
+            context.invalid(&field_path(&path, field), format!("must be between 1 and {most}"));
         }
     }
     if migration.max_downtime_ms().is_some_and(|downtime| !(1..=MAX_DOWNTIME_MS).contains(&downtime)) {
         let message = format!("must be between 0.001 and {}", MAX_DOWNTIME_MS / 1000);
-        context.invalid(&member(&path, "maxDowntimeSeconds"), message);
+        context.invalid(&field_path(&path, "maxDowntimeSeconds"), message);
     }
 }
 

@@ -3,11 +3,11 @@
 use super::super::context::Context;
 use super::{is_absolute, podman};
 use crate::driver::LxcDriver;
-use crate::problem::member;
+use crate::problem::field_path;
 
 pub(super) fn check(lxc: &LxcDriver, context: &mut Context) {
     let path = "spec.driver.lxc";
-    let at = |field: &str| member(path, field);
+    let at = |field: &str| field_path(path, field);
     let container = &lxc.container;
     if container.is_empty() {
         context.required(&at("container"), "required: the name of an existing container (lxc-ls)");
@@ -28,7 +28,7 @@ pub(super) fn check(lxc: &LxcDriver, context: &mut Context) {
         let path = at("healthCheck");
         if check.command.is_empty() {
             context.required(
-                &member(&path, "command"),
+                &field_path(&path, "command"),
                 "required: a program in the container that exits 0 if the service is healthy",
             );
         }

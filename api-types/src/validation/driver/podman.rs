@@ -3,7 +3,7 @@
 use super::super::context::Context;
 use super::{check_arguments, check_environment, check_working_directory, is_absolute, is_printable};
 use crate::driver::{HealthCheck, Limits, PodmanDriver, Port};
-use crate::problem::{element, member};
+use crate::problem::{element_path, field_path};
 use crate::quantity::Quantity;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -35,7 +35,7 @@ const MAX_SECONDS: f64 = 86_400.0;
 
 pub(super) fn check(podman: &PodmanDriver, context: &mut Context) {
     let path = "spec.driver.podman";
-    let at = |field: &str| member(path, field);
+    let at = |field: &str| field_path(path, field);
     let (container, image) = (&podman.container, &podman.image);
     if container.is_empty() && image.is_empty() {
         context
@@ -97,15 +97,17 @@ fn of_images(podman: &PodmanDriver) -> [(&'static str, bool); 9] {
 fn check_mounts(path: &str, podman: &PodmanDriver, context: &mut Context) {
     context.check_size(path, podman.mounts.len());
     for (index, mount) in podman.mounts.iter().enumerate() {
-        let path = element(path, index);
+        let path = element_path(path, index);
         for (field, directory) in [("source", &mount.source), ("target", &mount.target)] {
             if !is_absolute(directory) {
-                context
-                    .invalid(&member(&path, field), format!("must be an absolute path, got {directory:?}"));
+                context.invalid(
+                    &field_path(&path, field),
+                    format!("must be an absolute path, got {directory:?}"),
+                );
             }
         }
         if is_absolute(&mount.target) && mount.target.trim_end_matches('/').is_empty() {
-            context.invalid(&member(&path, "target"), "must not be the root of the container");
+            context.invalid(&field_path(&path, "target"), "must not be the root of the container");
         }
     }
     context.check_distinct(path, podman.mounts.iter().map(|mount| mount.target.trim_end_matches('/')));
@@ -118,15 +120,15 @@ fn check_ports(path: &str, podman: &PodmanDriver, context: &mut Context) {
             .invalid(path, format!("ports cannot be published with network {mode}: remove ports or network"));
     }
     for (index, port) in podman.ports.iter().enumerate() {
-        let at = element(path, index);
+        let at = element_path(path, index);
         if port.host == 0 {
-            context.required(&member(&at, "host"), "required: the port of the node, 1 to 65535");
+            context.required(&field_path(&at, "host"), "required: the port of the node, 1 to 65535");
         }
         if port.container == Some(0) {
-            context.invalid(&member(&at, "container"), "must be 1 to 65535");
+            context.invalid(&field_path(&at, "container"), "must be 1 to 65535");
         }
         if port.address.as_deref().is_some_and(|address| address.parse::<IpAddr>().is_err()) {
-            context.invalid(&member(&at, "address"), "must be an IP address");
+            context.invalid(&field_path(&at, "address"), "must be an IP address");
         }
         if podman.ports[..index].iter().any(|other| collide(port, other)) {
             context.invalid(&at, format!("port {} of the node is published twice", port.host));
@@ -146,19 +148,19 @@ fn collide(one: &Port, other: &Port) -> bool {
 
 pub(super) fn check_limits(path: &str, limits: &Limits, context: &mut Context) {
     if limits.cpu.is_some_and(|cpu| cpu < MIN_CPU) {
-        context.invalid(&member(path, "cpu"), "must be at least 10m (0.01 cores)");
+        context.invalid(&field_path(path, "cpu"), "must be at least 10m (0.01 cores)");
     }
     if limits.memory.is_some_and(|memory| memory < MIN_MEMORY) {
-        context.invalid(&member(path, "memory"), "must be at least 6Mi");
+        context.invalid(&field_path(path, "memory"), "must be at least 6Mi");
     }
     if limits.tasks == Some(0) {
-        context.invalid(&member(path, "tasks"), "must be at least 1");
+        context.invalid(&field_path(path, "tasks"), "must be at least 1");
     }
 }
 
 fn check_ulimits(path: &str, ulimits: &BTreeMap<String, String>, context: &mut Context) {
     for (name, text) in ulimits {
-        let path = member(path, name);
+        let path = field_path(path, name);
         if !ULIMITS.contains(&name.as_str()) {
             context.invalid(
                 &path,
@@ -188,12 +190,12 @@ fn check_ulimits(path: &str, ulimits: &BTreeMap<String, String>, context: &mut C
 fn check_health_check(path: &str, check: &HealthCheck, is_existing: bool, context: &mut Context) {
     if is_existing && !check.command.is_empty() {
         context.invalid(
-            &member(path, "command"),
+            &field_path(path, "command"),
             "requires image: an existing container has its own check (podman create --health-cmd)",
         );
     } else if !is_existing && check.command.is_empty() {
         context.required(
-            &member(path, "command"),
+            &field_path(path, "command"),
             "required: a program in the container that exits 0 if the service is healthy",
         );
     }
@@ -202,12 +204,17 @@ fn check_health_check(path: &str, check: &HealthCheck, is_existing: bool, contex
 
 /// Checks the command of a health check, and its times.
 pub(super) fn check_times(path: &str, check: &HealthCheck, context: &mut Context) {
-    check_arguments(&member(path, "command"), &check.command, context);
-    context.check_seconds(&member(path, "intervalSeconds"), check.interval_seconds, 0.1, MAX_SECONDS);
-    context.check_seconds(&member(path, "timeoutSeconds"), check.timeout_seconds, 0.1, MAX_SECONDS);
-    context.check_seconds(&member(path, "startPeriodSeconds"), check.start_period_seconds, 0.0, MAX_SECONDS);
+    check_arguments(&field_path(path, "command"), &check.command, context);
+    context.check_seconds(&field_path(path, "intervalSeconds"), check.interval_seconds, 0.1, MAX_SECONDS);
+    context.check_seconds(&field_path(path, "timeoutSeconds"), check.timeout_seconds, 0.1, MAX_SECONDS);
+    context.check_seconds(
+        &field_path(path, "startPeriodSeconds"),
+        check.start_period_seconds,
+        0.0,
+        MAX_SECONDS,
+    );
     if !(1..=1000).contains(&check.retries) {
-        context.invalid(&member(path, "retries"), "must be between 1 and 1000");
+        context.invalid(&field_path(path, "retries"), "must be between 1 and 1000");
     }
 }
 

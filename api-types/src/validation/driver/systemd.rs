@@ -6,7 +6,7 @@ use super::{
 };
 use crate::driver::{SystemdDriver, UNIT_TYPES, is_essential_unit};
 use crate::id::ResourceName;
-use crate::problem::{element, member};
+use crate::problem::{element_path, field_path};
 
 /// Maximum length of a unit's name in systemd.
 const MAX_NAME: usize = 255;
@@ -18,23 +18,27 @@ pub(super) fn check(systemd: &SystemdDriver, context: &mut Context) {
     if systemd.unit.is_empty() {
         if systemd.command.is_empty() {
             context.required(
-                &member(path, "unit"),
+                &field_path(path, "unit"),
                 "required: a unit such as redis-server.service, or a command",
             );
         }
     } else if let Some(problem) = name_problem(systemd) {
-        context.invalid(&member(path, "unit"), problem);
+        context.invalid(&field_path(path, "unit"), problem);
     }
-    check_arguments(&member(path, "command"), &systemd.command, context);
+    check_arguments(&field_path(path, "command"), &systemd.command, context);
     if systemd.command.first().is_some_and(|program| !program.is_empty() && !is_absolute(program)) {
         context.invalid(
-            &element(&member(path, "command"), 0),
+            &element_path(&field_path(path, "command"), 0),
             "must be an absolute path: systemd does not search PATH",
         );
     }
-    check_environment(&member(path, "environment"), &systemd.environment, context);
-    check_working_directory(&member(path, "workingDirectory"), systemd.working_directory.as_deref(), context);
-    check_user(&member(path, "user"), systemd.user.as_deref(), context);
+    check_environment(&field_path(path, "environment"), &systemd.environment, context);
+    check_working_directory(
+        &field_path(path, "workingDirectory"),
+        systemd.working_directory.as_deref(),
+        context,
+    );
+    check_user(&field_path(path, "user"), systemd.user.as_deref(), context);
     if systemd.command.is_empty() {
         let given = [
             ("environment", !systemd.environment.is_empty()),
@@ -44,13 +48,13 @@ pub(super) fn check(systemd: &SystemdDriver, context: &mut Context) {
         ];
         for (field, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
             context.invalid(
-                &member(path, field),
+                &field_path(path, field),
                 "requires command: an existing unit sets this in its unit file",
             );
         }
     } else if systemd.disable_at_boot {
         context.invalid(
-            &member(path, "disableAtBoot"),
+            &field_path(path, "disableAtBoot"),
             "not allowed with command: a transient unit is never enabled at boot",
         );
     }

@@ -1,6 +1,6 @@
 //! Paths of fields, and the entries of `metadata.managedFields` (`FieldsV1`).
 
-use ha_api_types::problem::member;
+use ha_api_types::problem::field_path;
 use ha_api_types::time::Timestamp;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -47,7 +47,7 @@ impl Path {
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.0.iter().fold(String::new(), |path, name| member(&path, name));
+        let path = self.0.iter().fold(String::new(), |path, name| field_path(&path, name));
         write!(f, ".{path}")
     }
 }

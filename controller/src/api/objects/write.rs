@@ -22,7 +22,7 @@ use axum::response::Response;
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::document;
 use ha_api_types::error_reason::ErrorReason;
-use ha_api_types::id::Revision;
+use ha_api_types::id::{ObjectUid, Revision};
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_api_types::node::NodeStatus;
@@ -57,7 +57,7 @@ pub(super) struct Writer<'a, S> {
     user: User,
     changes: Changes,
     now: Timestamp,
-    fresh_uid: String,
+    fresh_uid: ObjectUid,
     /// Warnings about earlier names of fields in the request.
     renamed: Vec<String>,
 }
@@ -78,7 +78,7 @@ impl<'a, S: Store> Writer<'a, S> {
             user: User::of_request(parts),
             changes: Changes::of_request(parts),
             now: state.timestamp(),
-            fresh_uid: uuid::Uuid::new_v4().to_string(),
+            fresh_uid: uuid::Uuid::new_v4().to_string().into(),
             renamed: Vec::new(),
         })
     }

@@ -138,7 +138,7 @@ fn host_of(url: &str) -> &str {
 fn check_node_count(nodes: &[&NodeOverview]) -> Check {
     let name = "nodes";
     let count = nodes.len();
-    let seen_text = format!("{} in the cluster", names::counted(count, "node"));
+    let seen_text = format!("{} in the cluster", names::count_with_noun(count, "node"));
     let help =
         "start ha-node-agent on more machines: with three, one can fail while another is in maintenance";
     match count {
@@ -177,13 +177,13 @@ fn check_pools(cluster_view: &ClusterView) -> Check {
             name,
             format!(
                 "every storage pool is connected to at least two nodes ({})",
-                names::counted(all.len(), "pool")
+                names::count_with_noun(all.len(), "pool")
             ),
         );
     }
     let shown: Vec<String> = isolated_pools
         .iter()
-        .map(|pool| format!("{pool} ({})", names::counted(node_count(pool), "node")))
+        .map(|pool| format!("{pool} ({})", names::count_with_noun(node_count(pool), "node")))
         .collect();
     let seen_text = format!("storage pools connected to fewer than two nodes: {}", shown.join(", "));
     let help = "connect the pool to another node and add it there: hactl set node/NODE storagePools=POOL,…";

@@ -7,7 +7,7 @@ use crate::core::stored_view::status_of;
 use crate::core::world::ClusterView;
 use ha_api_types::check::{Check, Verdict};
 use ha_api_types::cluster::OnEtcdLoss;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{ControllerId, NodeName};
 use ha_api_types::keys::Key;
 use ha_api_types::meta::{Condition, ConditionStatus};
 use ha_api_types::node::NodeState;
@@ -321,7 +321,7 @@ fn writer_of(cluster_view: &ClusterView, key: &str) -> String {
             let report = cluster_view.node_reports.get(&node).map(|report| report.value.version.as_str());
             format!("the agent of node {node}{}", version_text(report))
         }
-        Some(Key::Candidate(id) | Key::Refresh(id)) => controller_text(cluster_view, id),
+        Some(Key::Candidate(id) | Key::Refresh(id)) => controller_text(cluster_view, &id),
         Some(
             Key::Status(..)
             | Key::Assignment(_)
@@ -332,7 +332,7 @@ fn writer_of(cluster_view: &ClusterView, key: &str) -> String {
             | Key::Incarnation
             | Key::Leader
             | Key::Event(..),
-        ) => match cluster_view.cluster_status.as_ref().and_then(|status| status.value.leader.as_deref()) {
+        ) => match cluster_view.cluster_status.as_ref().and_then(|status| status.value.leader.as_ref()) {
             Some(leader) => format!("a leader (most recently {})", controller_text(cluster_view, leader)),
             None => "a leader".to_owned(),
         },
@@ -340,7 +340,7 @@ fn writer_of(cluster_view: &ClusterView, key: &str) -> String {
     }
 }
 
-fn controller_text(cluster_view: &ClusterView, id: &str) -> String {
+fn controller_text(cluster_view: &ClusterView, id: &ControllerId) -> String {
     let candidate = cluster_view.candidates().find(|(known, _)| *known == id).map(|(_, candidate)| candidate);
     format!("controller {id}{}", version_text(candidate.as_ref().map(|candidate| candidate.version.as_str())))
 }
@@ -357,7 +357,7 @@ mod tests {
     use ha_api_types::kind::Kind;
     use ha_api_types::node::WatchdogStatus;
     use ha_api_types::time::MonotonicTime;
-    use ha_api_types::view::{NodeOverview, StoreMember};
+    use ha_api_types::view::{EtcdMember, NodeOverview};
     use ha_store::Entry;
 
     fn reasons(cluster_view: &ClusterView, overview: &Overview) -> Vec<(Reason, String)> {
@@ -367,11 +367,11 @@ mod tests {
     #[test]
     fn outdated_etcd_member_is_named() {
         let check = |version: &str, expected: bool| {
-            let member = StoreMember {
+            let member = EtcdMember {
                 name: "member1".to_owned(),
                 healthy: true,
                 version: version.to_owned(),
-                ..StoreMember::default()
+                ..EtcdMember::default()
             };
             let mut overview = Overview::default();
             overview.store.members = vec![member];
@@ -401,7 +401,7 @@ mod tests {
             let fence = serde_json::json!({"epoch": 3, "state": state, "proof": {"kind": "silence", "waitedMs": 13_200}});
             let mut entries = vec![entry(keys.fence(&"node1".into()), fence, Revision(1))];
             if is_restored {
-                entries.push(entry(keys.restored(), serde_json::json!({}), Revision(2)));
+                entries.push(entry(keys.restore_marker(), serde_json::json!({}), Revision(2)));
             }
             let mut cluster_view = ClusterView::new(keys);
             cluster_view.replace(entries, Revision(2), MonotonicTime(0));
@@ -504,7 +504,7 @@ mod tests {
         };
         let entries = vec![
             leader(keys.status(Kind::Cluster, "default"), r#"{"leader": "c1"}"#),
-            leader(keys.candidate("c1"), r#"{"version": "0.9.1"}"#),
+            leader(keys.candidate(&"c1".into()), r#"{"version": "0.9.1"}"#),
             entry,
         ];
         let mut cluster_view = ClusterView::new(keys);

@@ -3,7 +3,7 @@
 use crate::core::reservation::{check_failed_message, nodes_named};
 use ha_api_types::id::NodeName;
 use ha_api_types::view::{
-    FailureReport, ReservationLack, ReservationMove, ReservationReport, ReservationVerdict, WithoutPlace,
+    FailureReport, ReservationLack, ReservationMove, ReservationReport, ReservationVerdict, UnplacedService,
 };
 use ha_scheduler::View;
 use ha_scheduler::reservation::{Certificate, EFFORT, Model, Move, Unplaced, Verdict};
@@ -31,14 +31,14 @@ impl Default for ReportOptions {
 /// Nodes that fail together.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
-    pub(super) what: String,
+    pub(super) failed_part: String,
     pub(super) nodes: BTreeSet<NodeName>,
 }
 
 pub(super) fn build_report(view: View, options: &ReportOptions, failures: &[Failure]) -> ReservationReport {
     let (basis, count_stopped) = (view.reservation.basis, view.reservation.count_stopped);
     let model = Model::of(view);
-    let single_nodes = failures.iter().all(|failure| failure.what.starts_with("node "));
+    let single_nodes = failures.iter().all(|failure| failure.failed_part.starts_with("node "));
     let mut builder = ReportBuilder {
         model: &model,
         proof: options.proof,
@@ -53,8 +53,8 @@ pub(super) fn build_report(view: View, options: &ReportOptions, failures: &[Fail
         for (index, survival_failure) in failures.iter().enumerate() {
             for other in &failures[index + 1..] {
                 let nodes: BTreeSet<NodeName> = survival_failure.nodes.union(&other.nodes).cloned().collect();
-                let what = format!("nodes {}", nodes.iter().cloned().collect::<Vec<_>>().join(", "));
-                builder.check(&Failure { what, nodes }, false);
+                let failed_part = format!("nodes {}", nodes.iter().cloned().collect::<Vec<_>>().join(", "));
+                builder.check(&Failure { failed_part, nodes }, false);
             }
         }
         tolerance += u32::from(tolerance == 1 && builder.all_survive());
@@ -75,11 +75,12 @@ pub(super) fn build_report(view: View, options: &ReportOptions, failures: &[Fail
 fn message(cluster: &str, report: &ReservationReport) -> String {
     let fails = |item: &&FailureReport| item.verdict == ReservationVerdict::Fails;
     let failing: Vec<&FailureReport> = report.items.iter().filter(fails).collect();
-    let single: Vec<&str> = failing.iter().filter_map(|item| item.what.strip_prefix("node ")).collect();
+    let single: Vec<&str> =
+        failing.iter().filter_map(|item| item.failed_part.strip_prefix("node ")).collect();
     match (single.is_empty(), failing.is_empty()) {
         (false, _) => check_failed_message(cluster, &nodes_named(single)),
         (true, false) => {
-            let labels: Vec<&str> = failing.iter().map(|item| item.what.as_str()).collect();
+            let labels: Vec<&str> = failing.iter().map(|item| item.failed_part.as_str()).collect();
             check_failed_message(cluster, &labels.join("; "))
         }
         (true, true) => String::new(),
@@ -106,7 +107,7 @@ impl ReportBuilder<'_> {
         }
         self.report.checked += 1;
         let mut item = FailureReport {
-            what: failure.what.clone(),
+            failed_part: failure.failed_part.clone(),
             nodes: failure.nodes.iter().cloned().collect(),
             ..FailureReport::default()
         };
@@ -181,13 +182,13 @@ fn moves(moves: Vec<Move>) -> Vec<ReservationMove> {
         .collect()
 }
 
-fn without_place(service: Unplaced) -> WithoutPlace {
+fn without_place(service: Unplaced) -> UnplacedService {
     let blocked_nodes = service.blocked_nodes.into_iter().map(|blocked| ReservationLack {
         node: blocked.node,
         reason: blocked.reason,
         message: blocked.message,
     });
-    WithoutPlace {
+    UnplacedService {
         resource: service.service,
         node: service.node,
         lacks: blocked_nodes.collect(),

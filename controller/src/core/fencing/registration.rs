@@ -178,7 +178,7 @@ fn missing_object(input: &PlanInput<'_>, name: &str) -> bool {
 fn new_object(input: &PlanInput<'_>, name: &str, report: &Versioned<NodeReport>) -> Node {
     let mut node = Node::new(name, NodeSpec::default());
     // The uid is unique among all objects, because each revision occurs once.
-    node.metadata.uid = format!("node-{name}-{}", report.modified);
+    node.metadata.uid = format!("node-{name}-{}", report.modified).into();
     node.metadata.generation = 1;
     node.metadata.creation_timestamp = Some(input.now.timestamp());
     node
@@ -194,7 +194,7 @@ fn deleted_message(name: &str) -> String {
 fn machine_text(machine: MachineIds<'_>) -> String {
     match machine.product_id {
         Some(product_id) => format!("{} (hardware {product_id})", machine.machine_id),
-        None => machine.machine_id.to_owned(),
+        None => machine.machine_id.to_owned().to_string(),
     }
 }
 

@@ -86,7 +86,7 @@ pub(super) fn plan(
         let message = format!(
             "Fencing limit reached: {} per {} s (fencing.maxFencing). Fencing continues when this period ends; if the \
              node is powered off, run hactl node confirm-fenced {name}",
-            names::counted(budget.limit, "node"),
+            names::count_with_noun(budget.limit, "node"),
             input.cluster_view.settings().fencing.window_seconds
         );
         wait(plan, Reason::FencingRateLimited, message);

@@ -4,7 +4,7 @@ use crate::core::world::ClusterView;
 use ha_api_types::cluster::Target;
 use ha_api_types::id::OperationName;
 use ha_api_types::notification::Notification;
-use ha_api_types::record::Notified;
+use ha_api_types::record::NotificationRecord;
 use ha_api_types::time::{Millis, MonotonicTime};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -138,7 +138,7 @@ impl Deliveries {
     }
 
     /// Marks ended deliveries in the record.
-    pub(super) fn mark_ended_in(&self, notified: &mut Notified) {
+    pub(super) fn mark_ended_in(&self, notified: &mut NotificationRecord) {
         for queued in &mut notified.queue {
             let ended = self.ended.iter().filter(|(id, _)| *id == queued.notification.id);
             queued.done.extend(ended.map(|(_, target)| target.clone()));

@@ -6,7 +6,7 @@ use crate::core::plan::Plan;
 use crate::core::plan_input::PlanInput;
 use ha_api_types::cluster::NotificationsSpec;
 use ha_api_types::id::OperationName;
-use ha_api_types::names::counted;
+use ha_api_types::names::count_with_noun;
 use ha_api_types::notification::{NotificationItem, NotificationKind};
 use ha_api_types::operation::OperationPhase;
 use ha_api_types::reason::Reason;
@@ -34,7 +34,7 @@ pub(in crate::core) fn run_test(
         };
         let mut notification = compose::without_id(input, NotificationKind::Test, vec![item]);
         notification.id = format!("test-{operation}");
-        let message = format!("Sending a test to {}", counted(targets.len(), "target"));
+        let message = format!("Sending a test to {}", count_with_noun(targets.len(), "target"));
         plan.deliveries.extend(targets.into_iter().map(|target| Delivery {
             id: DeliveryId::default(),
             target,

@@ -3,7 +3,7 @@
 use super::{Service, ServiceDraft};
 use crate::core::plan_input::PlanInput;
 use ha_api_types::event::EventType;
-use ha_api_types::id::ResourceName;
+use ha_api_types::id::{ObjectUid, ResourceName};
 use ha_api_types::meta::{Condition, ConditionStatus, set_condition};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Phase;
@@ -147,7 +147,7 @@ fn is_ready(draft: &ServiceDraft, reason: Reason) -> bool {
 pub(super) fn is_reported_running(
     input: &PlanInput<'_>,
     name: &ResourceName,
-    uid: &str,
+    uid: &ObjectUid,
     status: &ResourceStatus,
 ) -> bool {
     if status.state == ServiceState::Ignored {
@@ -155,7 +155,7 @@ pub(super) fn is_reported_running(
     }
     status.node.iter().chain(&status.target).any(|node| {
         input.cluster_view.service_report(name, node).is_some_and(|report| {
-            report.value.uid == uid
+            report.value.uid == *uid
                 && input.cluster_view.is_report_current(name, node, report)
                 && matches!(report.value.phase, Phase::Running | Phase::HandingOver | Phase::MoveFailed)
         })

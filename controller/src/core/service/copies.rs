@@ -140,7 +140,7 @@ fn reported_copies(input: &PlanInput<'_>, service: &Service<'_>) -> Vec<ServiceC
     let mut copies = Vec::new();
     let mut definition = ServiceDefinition::of(&service.resource.value);
     if let Some(assignment) = service.assignment.map(|assignment| &assignment.value)
-        && assignment.definition.uid == service.uid()
+        && assignment.definition.uid == *service.uid()
     {
         definition = assignment.definition.clone();
         match &assignment.action {
@@ -156,7 +156,7 @@ fn reported_copies(input: &PlanInput<'_>, service: &Service<'_>) -> Vec<ServiceC
         // (R6.11).
         let is_found = report.phase == Phase::ProbedRunning && report.definition.is_some();
         let may_run = is_found || report.phase.is_permitted();
-        if may_run && report.uid == service.uid() {
+        if may_run && report.uid == *service.uid() {
             let known = report.definition.as_deref().unwrap_or(&definition).clone();
             let copy = ServiceCopy {
                 node: node.clone(),

@@ -83,7 +83,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
     }
     if !nodes.is_empty() {
         let copies = tombstone_copies(&input, service, &nodes, remaining);
-        let tombstone = Tombstone { uid: service.uid().to_owned(), nodes, copies };
+        let tombstone = Tombstone { uid: service.uid().clone(), nodes, copies };
         let guard = record_guard(service.tombstone);
         transaction = transaction.put(keys.tombstone(name), guard, stored(&tombstone));
     }
@@ -188,7 +188,7 @@ fn tombstone_copies(
     let definition = service
         .assignment
         .map(|assignment| assignment.value.definition.clone())
-        .filter(|definition| definition.uid == service.uid())
+        .filter(|definition| definition.uid == *service.uid())
         .unwrap_or_else(|| ServiceDefinition::of(&service.resource.value));
     for node in nodes {
         let is_there =

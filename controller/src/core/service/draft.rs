@@ -65,8 +65,8 @@ impl ServiceDraft {
         let mut status = service
             .status
             .map(|status| status.value.clone())
-            .filter(|status| status.uid == uid)
-            .unwrap_or_else(|| ResourceStatus { uid: uid.to_owned(), ..ResourceStatus::default() });
+            .filter(|status| status.uid == *uid)
+            .unwrap_or_else(|| ResourceStatus { uid: uid.clone(), ..ResourceStatus::default() });
         if status.observed_generation != service.resource.value.metadata.generation {
             // The changed spec may be able to run where the previous one could not.
             status.incompatible_nodes.clear();

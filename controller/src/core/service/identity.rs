@@ -139,7 +139,7 @@ pub(super) fn probe_changed_identity(input: &PlanInput<'_>, service: &Service<'_
     let assigned = service
         .assignment
         .map(|assignment| &assignment.value)
-        .filter(|assignment| assignment.definition.uid == service.uid());
+        .filter(|assignment| assignment.definition.uid == *service.uid());
     let known = draft
         .status
         .asked_identity

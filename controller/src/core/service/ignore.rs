@@ -64,7 +64,7 @@ pub(super) fn managing_nodes<'a>(
     let reports = input.cluster_view.service_reports.get(service.name).into_iter().flatten();
     let acts = move |node: &NodeName, report: &ServiceReport| {
         let is_of_order = report.action_uid.is_some() && assigned_node == Some(node);
-        report.uid == service.uid()
+        report.uid == *service.uid()
             && (report.phase.is_permitted() || is_of_order)
             && Service::epoch_status(input, node, report.epoch) != EpochStatus::Released
     };

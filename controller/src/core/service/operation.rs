@@ -266,7 +266,7 @@ fn check_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Se
         refuse(&input, service, draft, reason, &message);
         if let Some(status) = &mut draft.operation {
             status.blocked_by = blockers(planner, service, target);
-            status.together = companions;
+            status.companions = companions;
         }
     }
 }
@@ -359,7 +359,8 @@ pub(super) fn execute(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         if let Some(status) = &mut draft.operation
             && moves
         {
-            status.together = planner.view.rules.strict_affinity_partners(service.name).into_iter().collect();
+            status.companions =
+                planner.view.rules.strict_affinity_partners(service.name).into_iter().collect();
         }
     } else {
         let message = draft.message.clone();

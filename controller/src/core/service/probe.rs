@@ -86,7 +86,7 @@ fn answer(
                 Some(report) if cluster_view.is_report_unreadable(service.name, node) => cluster_view
                     .is_report_current(service.name, node, report)
                     .then(|| Answer::Unknown(report.value.message.clone())),
-                Some(report) if report.value.uid == service.uid() && report.value.epoch == fence.epoch => {
+                Some(report) if report.value.uid == *service.uid() && report.value.epoch == fence.epoch => {
                     // The question must be later than the deletion: earlier answers do not cover a copy that the
                     // deletion left running.
                     let is_after_deletion = deleted_at.is_none_or(|deleted| report.modified > deleted);

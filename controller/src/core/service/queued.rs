@@ -84,7 +84,7 @@ pub(super) fn replace_unreadable_records(
     draft: &mut ServiceDraft,
 ) {
     let status = ResourceStatus {
-        uid: service.uid().to_owned(),
+        uid: service.uid().clone(),
         // A stop that was not confirmed stays unconfirmed.
         stop_confirmed: draft.status.stop_confirmed.filter(|confirmed| !confirmed),
         ..ResourceStatus::default()
@@ -107,7 +107,7 @@ pub(super) fn replace_unreadable_records(
 pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
     let input = planner.input;
     if let Some(assignment) = service.assignment
-        && assignment.value.definition.uid == service.uid()
+        && assignment.value.definition.uid == *service.uid()
         && draft.status.probe_generation.is_none()
         && draft.status.probe_arming.is_none()
     {

@@ -49,13 +49,13 @@ pub(super) fn advance(planner: &Planner<'_>, service: &Service<'_>, draft: &mut 
         .cluster_view
         .service_report(service.name, node)
         .map(|report| &report.value)
-        .filter(|report| report.epoch == assignment.epoch && report.uid == service.uid());
+        .filter(|report| report.epoch == assignment.epoch && report.uid == *service.uid());
     let answer = report
         .and_then(|report| report.replacement.as_ref())
         .filter(|answer| answer.uid == stored_replacement.uid);
-    let present = request.present.as_ref();
+    let current_secondary = request.current_secondary.as_ref();
     match answer.map(|answer| (answer.phase, answer)) {
-        Some((ReplacementPhase::Done, _)) => complete(&input, service, draft, node, present),
+        Some((ReplacementPhase::Done, _)) => complete(&input, service, draft, node, current_secondary),
         Some((ReplacementPhase::Failed, answer)) => {
             let reason = if answer.reason == Reason::Unknown { Reason::ReplaceFailed } else { answer.reason };
             fail_replacement(
@@ -63,7 +63,7 @@ pub(super) fn advance(planner: &Planner<'_>, service: &Service<'_>, draft: &mut 
                 service,
                 draft,
                 reason,
-                &unchanged_secondary_message(present, &answer_text(answer)),
+                &unchanged_secondary_message(current_secondary, &answer_text(answer)),
             );
         }
         Some((ReplacementPhase::Begun, _)) | None => {
@@ -75,14 +75,16 @@ pub(super) fn advance(planner: &Planner<'_>, service: &Service<'_>, draft: &mut 
             match epoch_status {
                 EpochStatus::Released => {
                     let message = unchanged_secondary_message(
-                        present,
+                        current_secondary,
                         &format!("Node {node} failed during the replacement"),
                     );
                     fail_replacement(&input, service, draft, Reason::NodeFailed, &message);
                 }
                 EpochStatus::Active if never_began => {
-                    let message =
-                        unchanged_secondary_message(present, "Service ended before the replacement began");
+                    let message = unchanged_secondary_message(
+                        current_secondary,
+                        "Service ended before the replacement began",
+                    );
                     fail_replacement(&input, service, draft, Reason::Interrupted, &message);
                 }
                 EpochStatus::Active | EpochStatus::Closing => {
@@ -109,8 +111,11 @@ fn wait_for_answer(
     begun: bool,
 ) -> bool {
     let (node, new) = (&assignment.node, &request.node);
-    let in_place =
-        request.present.as_ref().map(|present| format!(" in place of {present}")).unwrap_or_default();
+    let in_place = request
+        .current_secondary
+        .as_ref()
+        .map(|current_secondary| format!(" in place of {current_secondary}"))
+        .unwrap_or_default();
     let message = match (request.is_canceled, begun) {
         (true, _) => format!("Node {node} is canceling the replacement of the secondary by {new}"),
         (false, true) => format!("Node {node} is making {new} the secondary{in_place}"),
@@ -151,9 +156,9 @@ fn answer_text(answer: &ReplacementReport) -> String {
     if answer.message.is_empty() { answer.reason.sentence().to_owned() } else { answer.message.clone() }
 }
 
-fn unchanged_secondary_message(present: Option<&NodeName>, message: &str) -> String {
-    match present {
-        Some(present) => format!("{message}; {present} remains the secondary"),
+fn unchanged_secondary_message(current_secondary: Option<&NodeName>, message: &str) -> String {
+    match current_secondary {
+        Some(current_secondary) => format!("{message}; {current_secondary} remains the secondary"),
         None => format!("{message}; the resource remains without a secondary"),
     }
 }
@@ -163,7 +168,7 @@ fn complete(
     service: &Service<'_>,
     draft: &mut ServiceDraft,
     node: &NodeName,
-    present: Option<&NodeName>,
+    current_secondary: Option<&NodeName>,
 ) {
     let Some(ReplacementStatus { node: new, .. }) = draft.status.replacement.take() else { return };
     let storage = service.resource.value.spec.storage.as_ref();
@@ -171,7 +176,9 @@ fn complete(
     let mut replicas = vec![node.to_owned(), new.clone()];
     replicas.sort();
     draft.status.replicas = replicas;
-    let in_place = present.map(|present| format!(" in place of {present}")).unwrap_or_default();
+    let in_place = current_secondary
+        .map(|current_secondary| format!(" in place of {current_secondary}"))
+        .unwrap_or_default();
     let message = format!("{new} is the secondary{in_place}");
     draft.emit_event(EventType::Normal, Reason::SecondaryReplaced, message.clone());
     set_outcome(input, service, draft, OperationPhase::Succeeded, Reason::SecondaryReplaced, &message);
@@ -312,8 +319,8 @@ pub(super) fn begin(
     let (key, guard) = report_guard(&input, &node, service.name);
     draft.guards.insert(key, guard);
     let replacement = Replacement {
-        uid: planner.action_uid().to_string(),
-        present: draft.status.secondary().cloned(),
+        uid: planner.action_uid().to_string().into(),
+        current_secondary: draft.status.secondary().cloned(),
         node: target.to_owned(),
         definition: ServiceDefinition::of(&service.resource.value),
         is_canceled: false,
@@ -321,8 +328,8 @@ pub(super) fn begin(
     planner.replacements.push([node.clone(), target.to_owned()]);
     draft.status.replacement =
         Some(ReplacementStatus { uid: replacement.uid.clone(), node: target.to_owned() });
-    let message = match &replacement.present {
-        Some(present) => format!("Making {target} the secondary in place of {present}"),
+    let message = match &replacement.current_secondary {
+        Some(current_secondary) => format!("Making {target} the secondary in place of {current_secondary}"),
         None => format!("Making {target} the secondary"),
     };
     rewrite(&input, draft, Assignment { replacement: Some(replacement), ..assignment.clone() });

@@ -4,7 +4,7 @@ use super::{put_condition, remove, write};
 use crate::core::plan::{Plan, event};
 use crate::core::plan_input::PlanInput;
 use ha_api_types::event::{Event, EventType};
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{NodeName, ObjectUid};
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_api_types::placement::{AffinityRuleSpec, RuleStatus};
@@ -62,7 +62,7 @@ fn rules(input: &PlanInput<'_>, conflicts: &[RuleConflict], plan: &mut Plan) {
 fn conflict_event(
     input: &PlanInput<'_>,
     name: &str,
-    uid: &str,
+    uid: &ObjectUid,
     before: Option<&RuleStatus>,
     status: &RuleStatus,
 ) -> Option<Event> {

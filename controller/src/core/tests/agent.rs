@@ -3,7 +3,9 @@
 
 use super::replacements::ReplacementOutcome;
 use ha_api_types::cluster::OnEtcdLoss;
-use ha_api_types::id::{ActionUid, BootId, Epoch, NodeName, OperationName, ResourceName, Revision};
+use ha_api_types::id::{
+    ActionUid, BootId, Epoch, MachineId, NodeName, OperationName, ProductId, ResourceName, Revision,
+};
 use ha_api_types::keys::Keys;
 use ha_api_types::node_policy::NodePolicy;
 use ha_api_types::protocol::Protocol;
@@ -45,7 +47,7 @@ pub(super) struct Faults {
 #[derive(Clone, Debug)]
 pub(super) struct Agent {
     pub(super) name: NodeName,
-    pub(super) machine_id: String,
+    pub(super) machine_id: MachineId,
     pub(super) boot: u32,
     pub(super) power: bool,
     /// `true` if the node cannot reach the store.
@@ -58,7 +60,7 @@ pub(super) struct Agent {
     /// `true` if the watchdog refuses pets.
     pub(super) watchdog_failed: bool,
     pub(super) sleep_protection: Option<SleepProtection>,
-    pub(super) product_id: Option<String>,
+    pub(super) product_id: Option<ProductId>,
     pub(super) policy: Option<NodePolicy>,
     pub(super) faults: Faults,
     pub(super) timings: Timings,
@@ -104,7 +106,7 @@ impl Agent {
     pub(super) fn new(name: &str) -> Agent {
         Agent {
             name: name.into(),
-            machine_id: format!("machine-{name}"),
+            machine_id: format!("machine-{name}").into(),
             boot: 1,
             power: true,
             isolated: false,
@@ -171,7 +173,7 @@ impl Agent {
 
     fn report(&self, epoch: Epoch, mode: Mode) -> NodeReport {
         NodeReport {
-            instance: self.boot_id().to_string(),
+            instance: self.boot_id().to_string().into(),
             machine_id: self.machine_id.clone(),
             boot_id: self.boot_id(),
             epoch,
@@ -210,7 +212,7 @@ impl Agent {
             .iter()
             .map(|name| NotStopped {
                 name: name.clone(),
-                uid: self.uids.get(name).cloned().unwrap_or_else(|| format!("uid-{name}")),
+                uid: self.uids.get(name).cloned().unwrap_or_else(|| format!("uid-{name}")).into(),
                 message: "it hangs".to_owned(),
             })
             .collect()
@@ -297,8 +299,11 @@ impl Agent {
         let lease = *self.lease.get_or_insert_with(|| state.grant_lease(now, 40));
         let _ = state.keep_alive(now, lease);
         self.sequence += 1;
-        let value =
-            Alive { instance: self.boot_id().to_string(), epoch: fence.value.epoch, sequence: self.sequence };
+        let value = Alive {
+            instance: self.boot_id().to_string().into(),
+            epoch: fence.value.epoch,
+            sequence: self.sequence,
+        };
         let alive_guard = alive.as_ref().map_or(Guard::Absent, |alive| Guard::Created(alive.created));
         let mut transaction = Transaction::new()
             .put_leased(alive_key, alive_guard, json(&value), lease)
@@ -437,7 +442,7 @@ impl Agent {
                 }
                 (Some(Phase::Receiving), Some(Phase::HandedOver)) => {
                     self.running.insert(name.clone());
-                    self.uids.insert(name.clone(), assignment.definition.uid.clone());
+                    self.uids.insert(name.clone(), assignment.definition.uid.to_string());
                     say(self, state, Phase::Running);
                 }
                 (Some(Phase::Receiving), Some(Phase::MoveFailed)) => {
@@ -467,7 +472,7 @@ impl Agent {
                         self.commit_report(state, keys, fence, &name, &report);
                     } else {
                         self.running.insert(name.clone());
-                        self.uids.insert(name.clone(), assignment.definition.uid.clone());
+                        self.uids.insert(name.clone(), assignment.definition.uid.to_string());
                         say(self, state, Phase::Running);
                     }
                 }

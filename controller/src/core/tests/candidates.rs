@@ -11,12 +11,12 @@ use ha_api_types::record::FenceState;
 use ha_store::{Guard, Transaction};
 
 fn created(lab: &Lab, id: &str) -> Option<Revision> {
-    lab.state.get(&lab.keys.candidate(id)).entries.first().map(|entry| entry.create_revision)
+    lab.state.get(&lab.keys.candidate(&id.into())).entries.first().map(|entry| entry.create_revision)
 }
 
 /// Overwrites or deletes a candidate key.
 fn overwrite(lab: &mut Lab, id: &str, value: Option<&str>) {
-    let key = lab.keys.candidate(id);
+    let key = lab.keys.candidate(&id.into());
     let known = Guard::Unchanged(lab.state.get(&key).entries[0].mod_revision);
     let transaction = Transaction::new();
     let transaction = match value {
@@ -103,7 +103,7 @@ fn controller_on_another_machine_is_another_candidate() {
     lab.agent(&node).power_off();
     lab.add_controller("c0", "2");
     let mut moved = lab.members[1].core.config().clone();
-    "another machine".clone_into(&mut moved.machine);
+    moved.machine = "another machine".into();
     lab.members[1].core = crate::core::replica::Replica::new(moved);
     lab.run(TH - 1_000);
     assert_eq!(created(&lab, "c0"), before, "the old process may refresh the key");

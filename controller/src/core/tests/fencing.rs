@@ -224,7 +224,7 @@ fn another_machine_under_the_same_name_needs_confirmation() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).power_off();
     lab.run(20_000);
-    lab.agent(&node).machine_id = "another".to_owned();
+    lab.agent(&node).machine_id = "another".into();
     lab.agent(&node).boot_again();
     lab.run(10_000);
     let fence = lab.fence(&node);
@@ -580,14 +580,14 @@ fn another_boot_is_a_proof_only_on_the_same_hardware() {
     let boots = |before: Option<&str>, after: Option<&str>| {
         let mut lab = Lab::new(1, &["node1", "node2"]);
         for node in ["node1", "node2"] {
-            lab.agent(node).product_id = before.map(str::to_owned).map(|id| format!("{id}-{node}"));
+            lab.agent(node).product_id = before.map(|id| format!("{id}-{node}").into());
         }
         lab.wait_until_nodes_online();
         lab.start("web");
         let node = lab.status("web").node.unwrap();
         lab.agent(&node).power_off();
         lab.run(1_000);
-        lab.agent(&node).product_id = after.map(|id| format!("{id}-{node}"));
+        lab.agent(&node).product_id = after.map(|id| format!("{id}-{node}").into());
         lab.agent(&node).boot_again();
         lab.run(TH + 3_000);
         (lab, node)
@@ -628,7 +628,7 @@ fn deleted_node_registers_only_after_it_is_created_again() {
         lab.state.commit(&ha_store::Transaction::new().delete(status_key, guard));
         lab.run(5_000);
         if is_replaced {
-            lab.agent(&node).machine_id = "another".to_owned();
+            lab.agent(&node).machine_id = "another".into();
         }
         lab.agent(&node).boot_again();
         lab.run(30_000);
@@ -662,7 +662,7 @@ fn deleted_node_registers_only_after_it_is_created_again() {
 fn older_fence_record_gains_machine_ids() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     assert_eq!(lab.fence(&node).product_id, None);
-    lab.agent(&node).product_id = Some("p".to_owned());
+    lab.agent(&node).product_id = Some("p".into());
     lab.run_until(5_000, "learned", |lab| lab.fence(&node).product_id.as_deref() == Some("p"));
     assert_eq!(lab.fence(&node).epoch, Epoch(1));
     assert_eq!(lab.running_nodes("web"), [node.as_str()]);
@@ -676,8 +676,8 @@ fn older_fence_record_gains_machine_ids() {
 fn machine_with_two_node_names_is_refused() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
     let ids = |agent: &mut super::agent::Agent, product: &str| {
-        agent.machine_id = "machine".to_owned();
-        agent.product_id = Some(product.to_owned());
+        agent.machine_id = "machine".into();
+        agent.product_id = Some(product.into());
     };
     ids(lab.agent("node1"), "p");
     lab.agent("node2").power_off();

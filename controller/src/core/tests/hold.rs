@@ -15,7 +15,7 @@ const UNREACHABLE_DETECTED_MS: u64 = 2_100;
 
 pub(super) fn request(lab: &Lab, node: &str) -> HoldRequest {
     let fence = lab.fence(node);
-    HoldRequest { candidate: "c0".to_owned(), sent_sequence: 7, boot_id: fence.boot_id, epoch: fence.epoch }
+    HoldRequest { candidate: "c0".into(), sent_sequence: 7, boot_id: fence.boot_id, epoch: fence.epoch }
 }
 
 fn request_hold(lab: &mut Lab, at: usize, node: &str, request: &HoldRequest) -> HoldAnswer {
@@ -53,7 +53,7 @@ fn a_controller_grants_only_the_open_epoch() {
         "registration 1",
     );
     check_refusal(&mut lab, "node9", &hold_request, "no registration");
-    let meant = HoldRequest { candidate: "c1".to_owned(), ..hold_request.clone() };
+    let meant = HoldRequest { candidate: "c1".into(), ..hold_request.clone() };
     check_refusal(&mut lab, &node, &meant, "each controller needs its own URL");
     lab.store_unreachable = false;
     lab.run(3_000);
@@ -106,7 +106,7 @@ fn a_grant_is_an_observation() {
 /// Returns a node with Hold that has read one candidate key, after another controller has joined and become leader.
 fn led_by_newer_controller(declared_before: bool) -> (Lab, NodeName) {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    let generation = lab.state.get(&lab.keys.candidate("c0")).entries[0].create_revision;
+    let generation = lab.state.get(&lab.keys.candidate(&"c0".into())).entries[0].create_revision;
     lab.agent(&node).hold = Some(generation);
     lab.run(2_000);
     lab.add_controller("c1", "1");
@@ -152,7 +152,7 @@ fn a_declaration_rests_on_the_candidate_key() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).power_off();
     lab.run_until(40_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
-    let candidate = lab.keys.candidate("c0");
+    let candidate = lab.keys.candidate(&"c0".into());
     let fence = lab.keys.fence(&node);
     let writes = lab.members[0]
         .commits

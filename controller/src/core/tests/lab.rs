@@ -22,7 +22,6 @@ use ha_store::memory_state::MemoryState;
 use ha_store::{Change, Entry, Guard, Outcome, StoreError, Transaction};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt::Write as _;
 use std::rc::Rc;
 
 pub(super) const STEP_MS: Millis = 100;
@@ -120,11 +119,11 @@ impl Lab {
     pub(super) fn add_controller(&mut self, id: &str, instance: &str) {
         let core = Replica::new(Config {
             cluster: "lab".to_owned(),
-            id: id.to_owned(),
+            id: id.into(),
             url: format!("https://{id}:7443"),
             version: "1".to_owned(),
-            instance: format!("{id}-{instance}"),
-            machine: format!("machine-of-{id}"),
+            instance: format!("{id}-{instance}").into(),
+            machine: format!("machine-of-{id}").into(),
             is_only_process: true,
         });
         let member = Member {
@@ -399,11 +398,10 @@ impl Lab {
             object.metadata.generation = stored_object.metadata.generation + 1;
         } else {
             if object.metadata.uid.is_empty() {
-                object.metadata.uid = format!("uid-{}", object.name());
                 // An object that is created again under its name gets another uid.
-                if !self.created.insert(key.clone()) {
-                    let _ = write!(object.metadata.uid, "-{}", self.state.revision());
-                }
+                let is_new = self.created.insert(key.clone());
+                let suffix = if is_new { String::new() } else { format!("-{}", self.state.revision()) };
+                object.metadata.uid = format!("uid-{}{suffix}", object.name()).into();
             }
             object.metadata.generation = 1;
         }

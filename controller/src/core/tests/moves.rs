@@ -215,7 +215,7 @@ fn services_that_must_stay_together_move_together() {
     lab.run(5_000);
     assert_eq!(lab.running_nodes("db"), std::slice::from_ref(&target));
     assert_eq!(lab.running_nodes("web"), std::slice::from_ref(&target));
-    assert_eq!(lab.operation("move").together, ["db"]);
+    assert_eq!(lab.operation("move").companions, ["db"]);
     lab.edit::<NodeSpec>(&target, |node| node.spec.maintenance = true);
     lab.run_until(8_000, "both away", |lab| {
         lab.running_nodes("web") == node && lab.running_nodes("db") == node

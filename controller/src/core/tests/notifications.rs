@@ -11,7 +11,7 @@ use ha_api_types::id::Epoch;
 use ha_api_types::notification::{Notification, NotificationKind};
 use ha_api_types::operation::{OperationAction, OperationPhase};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{FailureClass, FenceState, Leave, Mode, NodeReport, Notified};
+use ha_api_types::record::{FailureClass, FenceState, Leave, Mode, NodeReport, NotificationRecord};
 use ha_api_types::resource::ServiceState;
 use ha_api_types::time::Millis;
 use ha_store::{Guard, Transaction};
@@ -46,7 +46,7 @@ fn delivered(lab: &Lab) -> Vec<(NotificationKind, String)> {
 }
 
 fn queue_length(lab: &Lab) -> usize {
-    lab.read::<Notified>(&lab.keys.notified()).unwrap_or_default().queue.len()
+    lab.read::<NotificationRecord>(&lab.keys.notification_record()).unwrap_or_default().queue.len()
 }
 
 fn leader(lab: &Lab) -> usize {
@@ -215,14 +215,16 @@ fn fencing_without_working_watchdog_is_notified() {
 #[test]
 fn return_of_an_unfenced_node_is_notified() {
     let mut lab = lab();
-    let key = lab.keys.notified();
-    lab.run_until(10_000, "begun", |lab| lab.read::<Notified>(&lab.keys.notified()).is_some());
-    let mut known: Notified = lab.read(&key).unwrap();
+    let key = lab.keys.notification_record();
+    lab.run_until(10_000, "begun", |lab| {
+        lab.read::<NotificationRecord>(&lab.keys.notification_record()).is_some()
+    });
+    let mut known: NotificationRecord = lab.read(&key).unwrap();
     known.sent.unconfirmed.insert("node1".into(), Epoch(1));
     put(&mut lab, &key, &known);
     lab.run(COLLECTED_MS * 2);
     assert_eq!(delivered(&lab), [(NotificationKind::NodeReturned, "node1".to_owned())]);
-    assert_eq!(lab.read::<Notified>(&key).unwrap().sent.unconfirmed.len(), 0);
+    assert_eq!(lab.read::<NotificationRecord>(&key).unwrap().sent.unconfirmed.len(), 0);
 }
 
 #[test]
@@ -241,7 +243,8 @@ fn next_leader_delivers_with_the_same_id() {
     lab.delivery_outcome = DeliveryOutcome::Failed("connection refused".to_owned());
     bring_into_error(&mut lab, &["web"]);
     lab.run_until(COLLECTED_MS, "queued", |lab| queue_length(lab) == 1);
-    let stored = lab.read::<Notified>(&lab.keys.notified()).unwrap().queue.remove(0).notification;
+    let stored =
+        lab.read::<NotificationRecord>(&lab.keys.notification_record()).unwrap().queue.remove(0).notification;
     kill_leader(&mut lab);
     lab.run(COLLECTED_MS);
     lab.delivery_outcome = DeliveryOutcome::Delivered("204".to_owned());
@@ -328,14 +331,14 @@ fn a_new_target_gets_current_problems_but_no_past_ones() {
     fail_everywhere(&mut lab, "db");
     lab.run_until(20_000, "an error", |lab| lab.is_in_state("db", ServiceState::Error));
     lab.run(COLLECTED_MS);
-    assert_eq!(lab.state.get(&lab.keys.notified()).entries, []);
+    assert_eq!(lab.state.get(&lab.keys.notification_record()).entries, []);
     notify(&mut lab, Some(webhook()));
     lab.run(COLLECTED_MS);
     assert_eq!(delivered(&lab), [(NotificationKind::ResourceError, "db".to_owned())]);
     notify(&mut lab, None);
     lab.run(1_000);
     assert_eq!(
-        lab.state.get(&lab.keys.notified()).entries,
+        lab.state.get(&lab.keys.notification_record()).entries,
         [],
         "without a target, no notification is stored"
     );
@@ -375,8 +378,8 @@ fn with_waiting(count: usize, change: impl Fn(&mut Notification)) -> (Lab, Notif
     lab.delivery_outcome = DeliveryOutcome::Failed("connection refused".to_owned());
     bring_into_error(&mut lab, &["a"]);
     lab.run_until(COLLECTED_MS, "queued", |lab| queue_length(lab) == 1);
-    let key = lab.keys.notified();
-    let mut known: Notified = lab.read(&key).unwrap();
+    let key = lab.keys.notification_record();
+    let mut known: NotificationRecord = lab.read(&key).unwrap();
     let first = known.queue[0].clone();
     let mut more = first.clone();
     change(&mut more.notification);
@@ -411,7 +414,7 @@ fn notification_queue_fits_into_an_etcd_value() {
     });
     bring_into_error(&mut lab, &["b"]);
     lab.run(COLLECTED_MS);
-    let stored_queue: Notified = lab.read(&lab.keys.notified()).unwrap();
+    let stored_queue: NotificationRecord = lab.read(&lab.keys.notification_record()).unwrap();
     let ids: Vec<&str> = stored_queue.queue.iter().map(|queued| queued.notification.id.as_str()).collect();
     assert!(serde_json::to_vec(&stored_queue).unwrap().len() < 800 << 10, "{} wait", ids.len());
     assert!(serde_json::to_vec(&stored_queue).unwrap().len() > 700 << 10, "{} wait", ids.len());

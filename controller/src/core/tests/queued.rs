@@ -17,7 +17,7 @@ fn named(lab: &mut Lab, name: &str, identity: &str) {
     let simulated = SimulatedDriver { identity: identity.to_owned(), ..SimulatedDriver::default() };
     let driver = DriverSpec { simulated: Some(simulated), ..DriverSpec::default() };
     let mut resource = Resource::new(name, ResourceSpec { driver, ..ResourceSpec::default() });
-    resource.metadata.uid = format!("uid-{name}-{}", lab.state.revision());
+    resource.metadata.uid = format!("uid-{name}-{}", lab.state.revision()).into();
     lab.apply(resource);
 }
 

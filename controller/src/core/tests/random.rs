@@ -256,10 +256,10 @@ fn entry() -> impl Strategy<Value = Entry> {
             4 => keys.assignment(&service.into()),
             5 => keys.tombstone(&service.into()),
             6 => keys.leader(),
-            7 => keys.candidate("c0"),
+            7 => keys.candidate(&"c0".into()),
             8 | 9 => keys.spec(kinds[kind], if kind % 2 == 0 { service } else { node }),
             10 => keys.spec(ha_api_types::kind::Kind::Cluster, "default"),
-            11 => keys.refresh("c0"),
+            11 => keys.refresh(&"c0".into()),
             _ => keys.status(kinds[kind], service),
         });
     let value = prop_oneof![
@@ -325,7 +325,7 @@ proptest! {
     #[test]
     fn random_inputs_never_panic_the_core(inputs in proptest::collection::vec((input(), 0..5_000_u64), 1..60)) {
         let mut core = Replica::new(Config {
-            cluster: "lab".to_owned(), id: "c0".to_owned(), instance: "c0-1".to_owned(), ..Config::default()
+            cluster: "lab".to_owned(), id: "c0".into(), instance: "c0-1".into(), ..Config::default()
         });
         let keys = ha_api_types::keys::Keys::new("lab");
         let mut now = Now { monotonic_raw: MonotonicTime(1_000), boottime: MonotonicTime(1_000), wall_unix_ms: 0 };
@@ -339,7 +339,7 @@ proptest! {
                 prop_assert!(effects < 1_000);
                 if let Effect::Commit { transaction, .. } = effect {
                     prop_assert!(transaction.fits());
-                    let own = [keys.candidate("c0"), keys.refresh("c0"), keys.leader()]
+                    let own = [keys.candidate(&"c0".into()), keys.refresh(&"c0".into()), keys.leader()]
                         .iter()
                         .any(|key| transaction.writes_key(key));
                     prop_assert!(own || transaction.guards().contains_key(&keys.leader()));

@@ -314,7 +314,7 @@ fn concurrent_replacements_per_node_are_limited() {
         lab.agent("node1").running.insert(name.into());
         let mut resource: Resource = lab.read(&lab.keys.spec(Kind::Resource, "web")).unwrap();
         resource.metadata.name = name.to_owned();
-        resource.metadata.uid = String::new();
+        resource.metadata.uid = String::new().into();
         lab.apply(Resource::new(name, resource.spec));
         lab.run_until(20_000, "started", |lab| lab.is_in_state(name, ServiceState::Started));
         let mut spec = operation(OperationAction::ReplaceSecondary, Some("node4"));

@@ -16,7 +16,7 @@ fn operations_from_before_a_restore_are_discarded() {
     };
     lab.operate("old", spec);
     let marker = serde_json::to_vec(&RestoreMarker::default()).unwrap();
-    let marker = (lab.keys.restored(), marker);
+    let marker = (lab.keys.restore_marker(), marker);
     lab.state = lab.state.restored(
         lab.now.monotonic_raw,
         MIN_REVISION_RAISE,

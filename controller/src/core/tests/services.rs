@@ -158,7 +158,7 @@ fn two_running_copies_are_an_error() {
     lab.run(500);
     let key = lab.keys.service_report(&"node3".into(), &"web".into());
     let report = ha_api_types::record::ServiceReport {
-        uid: "uid-web".to_owned(),
+        uid: "uid-web".into(),
         epoch: Epoch(1),
         probed_generation: 1,
         exclusive: true,
@@ -504,7 +504,7 @@ fn unchanged_cluster_causes_no_writes() {
     let applied = |lab: &Lab, from: usize| {
         lab.members[0].commits[from..]
             .iter()
-            .filter(|(_, transaction, _)| !transaction.writes_key(&lab.keys.refresh("c0")))
+            .filter(|(_, transaction, _)| !transaction.writes_key(&lab.keys.refresh(&"c0".into())))
             .count()
     };
     lab.run(45_000);
@@ -542,7 +542,7 @@ fn every_leader_write_is_signed_and_guarded() {
                 }
             }
         }
-        let own = [lab.keys.candidate("c0"), lab.keys.refresh("c0"), lab.keys.leader()]
+        let own = [lab.keys.candidate(&"c0".into()), lab.keys.refresh(&"c0".into()), lab.keys.leader()]
             .iter()
             .any(|key| transaction.writes_key(key));
         assert!(own || transaction.guards().contains_key(&lab.keys.leader()));

@@ -15,7 +15,7 @@ use ha_api_types::operation::{Operation, OperationStatus};
 use ha_api_types::placement::AffinityRule;
 use ha_api_types::record::{
     Alive, Assignment, Candidate, DoctorReport, Fence, HoldAnswer, HoldRequest, Incarnation, Leader,
-    NodeReport, Notified, Refresh, RestoreMarker, ServiceReport, Tombstone, UsageReport,
+    NodeReport, NotificationRecord, Refresh, RestoreMarker, ServiceReport, Tombstone, UsageReport,
 };
 use ha_api_types::resource::{Resource, ResourceStatus};
 use ha_api_types::time::MonotonicTime;
@@ -54,15 +54,15 @@ fn samples() -> Vec<Sample> {
     let conditions = json!([{"type": "Ready", "status": "True", "reason": "Running", "message": "m"}]);
     let meta = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "hactl.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec});
     let mut samples = vec![
-        sample::<Candidate>(keys.candidate("c1"), json!({"id": "c1", "protocol": 2})),
-        sample::<Refresh>(keys.refresh("c1"), json!({"instance": "i", "sequence": 3})),
+        sample::<Candidate>(keys.candidate(&"c1".into()), json!({"id": "c1", "protocol": 2})),
+        sample::<Refresh>(keys.refresh(&"c1".into()), json!({"instance": "i", "sequence": 3})),
         sample::<Leader>(keys.leader(), json!({"id": "c1", "instance": "i"})),
         sample::<Alive>(keys.alive(&"n1".into()), json!({"instance": "i", "epoch": 2, "sequence": 3})),
-        sample::<Notified>(
-            keys.notified(),
+        sample::<NotificationRecord>(
+            keys.notification_record(),
             json!({"told": {}, "queue": [{"notification": {"kind": "NodeFenced", "severity": "Warning"}}]}),
         ),
-        sample::<RestoreMarker>(keys.restored(), json!({"at": "now", "backupRevision": 3})),
+        sample::<RestoreMarker>(keys.restore_marker(), json!({"at": "now", "backupRevision": 3})),
         sample::<Incarnation>(keys.incarnation(), json!({"id": "a"})),
         sample::<DoctorReport>(keys.doctor_report(&"n1".into()), json!({"bootId": "b"})),
         sample::<UsageReport>(keys.usage_report(&"n1".into()), json!({"epoch": 2, "bootId": "b"})),

@@ -230,12 +230,8 @@ fn a_second_process_of_same_boot_proves_nothing() {
     let key = lab.keys.node_report(&node);
     let entry = lab.state.get(&key).entries[0].clone();
     let report: NodeReport = serde_json::from_slice(&entry.value).unwrap();
-    let other = NodeReport {
-        instance: "another process".to_owned(),
-        mode: Mode::Registering,
-        armed: false,
-        ..report
-    };
+    let other =
+        NodeReport { instance: "another process".into(), mode: Mode::Registering, armed: false, ..report };
     let value = serde_json::to_vec(&other).unwrap();
     let request = Transaction::new().put(key, Guard::Unchanged(entry.mod_revision), value);
     assert!(lab.state.commit(&request).applied().is_some());

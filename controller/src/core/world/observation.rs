@@ -1,7 +1,7 @@
 //! Times at which this process last observed each node and each candidate, on its own clock. Followers observe too.
 
 use super::ClusterView;
-use ha_api_types::id::{Epoch, NodeName, Revision};
+use ha_api_types::id::{ControllerId, Epoch, NodeName, Revision};
 use ha_api_types::record::FenceState;
 use ha_api_types::time::{Millis, MonotonicTime};
 
@@ -31,7 +31,7 @@ pub struct RefreshObservation {
 impl ClusterView {
     /// Observes a new revision of a candidate or refresh key. Versions without `refresh/<id>` put the candidate key
     /// every Ki.
-    pub(super) fn observe_refresh(&mut self, id: &str, is_change: bool, now: MonotonicTime) {
+    pub(super) fn observe_refresh(&mut self, id: &ControllerId, is_change: bool, now: MonotonicTime) {
         let known = self.refreshed.get(id).is_some_and(|known| known.has_changed);
         self.refreshed
             .insert(id.to_owned(), RefreshObservation { since: now, has_changed: known || is_change });

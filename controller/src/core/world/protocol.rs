@@ -2,6 +2,7 @@
 //! R1.13).
 
 use super::ClusterView;
+use ha_api_types::id::ControllerId;
 use ha_api_types::lenient;
 use ha_api_types::protocol::Protocol;
 use ha_api_types::record::{Candidate, FenceState};
@@ -9,7 +10,7 @@ use ha_store::Entry;
 
 impl ClusterView {
     /// Returns the controllers by id. An unreadable field has its default value.
-    pub fn candidates(&self) -> impl Iterator<Item = (&String, Candidate)> {
+    pub fn candidates(&self) -> impl Iterator<Item = (&ControllerId, Candidate)> {
         let read = |entry: &Entry| lenient::read(&entry.value).unwrap_or_else(|partial| partial.value);
         self.candidate_entries.iter().map(move |(id, entry)| (id, read(entry)))
     }

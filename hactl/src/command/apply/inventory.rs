@@ -6,6 +6,7 @@ use crate::manifest::Entry;
 use crate::merge;
 use crate::object::AnyObject;
 use crate::terminal::Terminal;
+use ha_api_types::id::ObjectUid;
 use ha_api_types::kind::Kind;
 use ha_api_types::meta::ObjectMeta;
 use serde_json::{Value, json};
@@ -21,7 +22,7 @@ const PRUNABLE_KINDS: [Kind; 4] = [Kind::Resource, Kind::AffinityRule, Kind::Gro
 pub(super) struct Leftover {
     pub(super) kind: Kind,
     pub(super) name: String,
-    pub(super) uid: String,
+    pub(super) uid: ObjectUid,
 }
 
 /// Marks all objects as members of an inventory.

@@ -11,7 +11,7 @@ use crate::command::wait::with_timeout;
 use crate::failure::{Exit, Failure};
 use crate::session::Session;
 use crate::terminal::Terminal;
-use ha_api_types::names::counted;
+use ha_api_types::names::count_with_noun;
 use ha_api_types::operation::OperationPhase;
 use ha_scheduler::balance::plan::Step;
 use ha_scheduler::balance::problem::ProblemService;
@@ -67,7 +67,7 @@ struct Execution<'a> {
 /// # Errors
 /// Fails if the user does not confirm.
 pub(crate) fn confirm(is_confirmed: bool, moves: usize) -> Result<(), Failure> {
-    let question = format!("Apply {}?", counted(moves, "move"));
+    let question = format!("Apply {}?", count_with_noun(moves, "move"));
     if !is_confirmed && std::io::stdin().is_terminal() && !Terminal::confirm(&question)? {
         return Err(Failure::refused("not confirmed: nothing was changed"));
     }
@@ -180,7 +180,8 @@ impl Execution<'_> {
 /// Adds the numbers of completed and remaining moves to a failure.
 fn with_progress(failure: Failure, done_moves: usize, move_count: usize, command: &str) -> Failure {
     let remaining = move_count - done_moves;
-    let progress = format!("{} of {} done, {remaining} left", done_moves, counted(move_count, "move"));
+    let progress =
+        format!("{} of {} done, {remaining} left", done_moves, count_with_noun(move_count, "move"));
     let message = format!("{}\n{progress}", failure.message);
     let help = if failure.help.is_empty() {
         format!("run \"{command}\" to plan again from the current state")

@@ -6,7 +6,7 @@ use crate::render::table::{Cell, Table};
 use crate::session::Session;
 use crate::terminal::Style;
 use clap::Args;
-use ha_api_types::view::{FailureReport, ReservationReport, ReservationVerdict, WithoutPlace};
+use ha_api_types::view::{FailureReport, ReservationReport, ReservationVerdict, UnplacedService};
 use serde_json::Value;
 
 /// Check that all services can be scheduled after any node failure
@@ -62,7 +62,11 @@ fn text(session: &Session, report: &ReservationReport) -> String {
             ReservationVerdict::Unknown => ("unknown", Style::Warn),
             ReservationVerdict::Fails => ("fails", Style::Bad),
         };
-        table.add_row(vec![Cell::plain(&item.what), Cell::styled(word, style), Cell::plain(&item.because)]);
+        table.add_row(vec![
+            Cell::plain(&item.failed_part),
+            Cell::styled(word, style),
+            Cell::plain(&item.because),
+        ]);
         for line in details(item) {
             table.add_row(vec![Cell::blank(), Cell::blank(), Cell::plain(&line)]);
         }
@@ -98,7 +102,7 @@ fn details(item: &FailureReport) -> Vec<String> {
     moves.chain(moves_to_free_capacity).chain(item.without_place.iter().flat_map(unplaced_lines)).collect()
 }
 
-fn unplaced_lines(service: &WithoutPlace) -> Vec<String> {
+fn unplaced_lines(service: &UnplacedService) -> Vec<String> {
     let mut lines = vec![format!("  {} of {}: no eligible node", service.resource, service.node)];
     lines.extend(
         service.lacks.iter().map(|lack| format!("    {}: {}: {}", lack.node, lack.reason, lack.message)),

@@ -8,7 +8,7 @@ use crate::render::table::{Cell, Table};
 use crate::session::Session;
 use crate::terminal::Style;
 use clap::Args;
-use ha_api_types::names::counted;
+use ha_api_types::names::count_with_noun;
 use ha_scheduler::balance::groups::check::{GroupCheck, Health, check};
 use ha_scheduler::balance::groups::partition::populated_groups;
 use ha_scheduler::balance::search::Goal;
@@ -87,7 +87,7 @@ fn text(session: &Session, loaded: &LoadedCluster, checked: &[GroupCheck], needs
             None => "not simulated".to_owned(),
             Some(plan) if plan.steps.is_empty() => format!("{:.4}", plan.start_score),
             Some(plan) => {
-                let moves = counted(plan.steps.len(), "move");
+                let moves = count_with_noun(plan.steps.len(), "move");
                 format!("{:.4} => {:.4} with {moves}", plan.start_score, plan.end_score())
             }
         };

@@ -9,7 +9,7 @@ use crate::render::table::{Cell, Table};
 use crate::session::Session;
 use crate::terminal::Style;
 use clap::Args;
-use ha_api_types::names::counted;
+use ha_api_types::names::count_with_noun;
 use ha_scheduler::balance::groups::AllGroups;
 use ha_scheduler::balance::groups::compress::{Candidate, FreeCapacity, Verdict, best, compress};
 use ha_scheduler::balance::state::Amount;
@@ -62,7 +62,9 @@ fn verdict(all_groups: &AllGroups<'_>, candidate: &Candidate) -> (String, Style)
                 Style::Plain,
             )
         }
-        Verdict::CanBeEmptied(moved) => (format!("with {}", counted(moved.len(), "move")), Style::Good),
+        Verdict::CanBeEmptied(moved) => {
+            (format!("with {}", count_with_noun(moved.len(), "move")), Style::Good)
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::failure::Failure;
 use crate::terminal::Terminal;
-use ha_api_types::id::NodeName;
+use ha_api_types::id::{ControllerId, NodeName};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::lenient;
 use ha_api_types::record::{Incarnation, NodeReport};
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 /// The facts about a cluster in a backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct BackupFacts {
-    pub(super) controllers: BTreeSet<String>,
+    pub(super) controllers: BTreeSet<ControllerId>,
     pub(super) nodes: BTreeSet<NodeName>,
     /// Longest W in the nodes' reports; `None` if no report exists.
     pub(super) longest_fencing_delay_ms: Option<Millis>,
@@ -26,7 +26,7 @@ impl BackupFacts {
         let mut facts = BackupFacts::default();
         for (key, value) in values {
             match keys.parse(key) {
-                Some(Key::Candidate(id)) => drop(facts.controllers.insert(id.to_owned())),
+                Some(Key::Candidate(id)) => drop(facts.controllers.insert(id)),
                 Some(Key::Fence(node)) => drop(facts.nodes.insert(node)),
                 Some(Key::NodeReport(node)) => {
                     facts.nodes.insert(node);
@@ -94,8 +94,8 @@ mod tests {
         report["mode"] = serde_json::json!({"kind": "Novel"});
         let report = report.to_string();
         let values = [
-            (keys.candidate("c1"), "{}"),
-            (keys.candidate("c2"), "{}"),
+            (keys.candidate(&"c1".into()), "{}"),
+            (keys.candidate(&"c2".into()), "{}"),
             (keys.fence(&"n1".into()), "{}"),
             (keys.node_report(&"n1".into()), report.as_str()),
             (keys.fence(&"n2".into()), "not even JSON"),

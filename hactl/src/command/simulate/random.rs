@@ -117,7 +117,10 @@ fn text(session: &Session, result: &CampaignResult) -> Result<String, Failure> {
     let count = result.failed.len();
     let (style, seeds) = (if count == 0 { Style::Good } else { Style::Bad }, result.seeds_run);
     let verdict = terminal.paint(style, &format!("{count} failed"));
-    text +=
-        &format!("# {}, {verdict}; {:.1} simulated hours\n", names::counted(seeds, "seed"), hours(result));
+    text += &format!(
+        "# {}, {verdict}; {:.1} simulated hours\n",
+        names::count_with_noun(seeds, "seed"),
+        hours(result)
+    );
     Ok(text)
 }

@@ -7,6 +7,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::session::Session;
 use crate::terminal::Terminal;
 use clap::Args;
+use ha_api_types::id::ObjectUid;
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
 use ha_api_types::names::{MAX_NODE_NAME_LENGTH, invalid_reason};
@@ -87,7 +88,7 @@ impl RemoveNode {
         // The API refuses the deletion while the node can run services.
         let object = client.get(Kind::Node, name).await?;
         if object.is_some() {
-            client.delete(Kind::Node, name, "", WriteMode::DryRun).await?;
+            client.delete(Kind::Node, name, &ObjectUid::default(), WriteMode::DryRun).await?;
             terminal.print_line(&format!("hactl delete node/{name}"));
         }
         let steps = removal(&present, &self.etcd.cluster, name);
@@ -104,7 +105,7 @@ impl RemoveNode {
             return Err(Failure::refused("not confirmed: nothing was changed"));
         }
         if object.is_some() {
-            client.delete(Kind::Node, name, "", WriteMode::Persist).await?;
+            client.delete(Kind::Node, name, &ObjectUid::default(), WriteMode::Persist).await?;
         }
         for step in &steps {
             store.run_step(step).await?;

@@ -89,7 +89,7 @@ impl World {
         let key = self.keys.spec(Kind::Resource, name);
         let stored: Option<Resource> = self.value(&key);
         let mut resource = Resource::new(name, spec);
-        resource.metadata.uid = format!("uid-{name}");
+        resource.metadata.uid = format!("uid-{name}").into();
         resource.metadata.generation = stored.map_or(1, |stored| stored.metadata.generation + 1);
         self.write(&key, &resource);
         self.deliver();
@@ -171,7 +171,7 @@ impl World {
     /// Writes a service report of the agent of `n2`.
     pub(super) fn peer_reports(&mut self, name: &str, uid: &ActionUid, phase: Phase, reason: Reason) {
         let report = ServiceReport {
-            uid: format!("uid-{name}"),
+            uid: format!("uid-{name}").into(),
             action_uid: Some(uid.clone()),
             epoch: Epoch(1),
             boot_id: "peer-boot".into(),

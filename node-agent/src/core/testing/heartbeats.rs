@@ -248,7 +248,7 @@ fn watchdog_stays_armed_until_disarm_is_committed() {
 #[test]
 fn only_new_candidates_trigger_another_heartbeat() {
     let mut world = World::active();
-    let key = world.keys.candidate("c9");
+    let key = world.keys.candidate(&"c9".into());
     let now = world.now();
     let mut followed_up = |create_revision, mod_revision| {
         let entry = ha_store::Entry {

@@ -15,8 +15,8 @@ fn refused() -> HoldAnswer {
 
 fn candidate(world: &mut World, id: &str) {
     let url = format!("https://{id}:7443");
-    let value = Candidate { id: id.to_owned(), url, ..Candidate::default() };
-    world.write(&world.keys.candidate(id), &value);
+    let value = Candidate { id: id.into(), url, ..Candidate::default() };
+    world.write(&world.keys.candidate(&id.into()), &value);
 }
 
 fn policy(world: &mut World, on_etcd_loss: OnEtcdLoss) {
@@ -50,8 +50,8 @@ fn survives(world: &mut World) -> bool {
 #[test]
 fn services_continue_while_every_controller_grants() {
     let mut world = node_held_by(&["c1", "c2"]);
-    world.controllers.insert("c1".to_owned(), granted());
-    world.controllers.insert("c2".to_owned(), granted());
+    world.controllers.insert("c1".to_owned().into(), granted());
+    world.controllers.insert("c2".to_owned().into(), granted());
     assert!(survives(&mut world), "{:#?}", world.logs);
     let (_, _, url, request) = world.questions.last().expect("the agent has asked for hold").clone();
     assert_eq!(url, format!("https://{}:7443", request.candidate));
@@ -74,12 +74,12 @@ fn services_continue_while_every_controller_grants() {
 #[test]
 fn missing_grant_ends_the_hold() {
     let mut world = node_held_by(&["c1", "c2"]);
-    world.controllers.insert("c1".to_owned(), granted());
-    world.controllers.insert("c2".to_owned(), refused());
+    world.controllers.insert("c1".to_owned().into(), granted());
+    world.controllers.insert("c2".to_owned().into(), refused());
     assert!(!survives(&mut world));
 
     let mut world = node_held_by(&["c1", "c2"]);
-    world.controllers.insert("c1".to_owned(), granted());
+    world.controllers.insert("c1".to_owned().into(), granted());
     assert!(!survives(&mut world));
 
     let mut world = node_held_by(&[]);
@@ -89,7 +89,7 @@ fn missing_grant_ends_the_hold() {
 #[test]
 fn hold_requires_grant_of_joined_controller() {
     let mut world = node_held_by(&["c1"]);
-    world.controllers.insert("c1".to_owned(), granted());
+    world.controllers.insert("c1".to_owned().into(), granted());
     candidate(&mut world, "c2");
     world.advance(3_000);
     assert!(!survives(&mut world));
@@ -98,8 +98,8 @@ fn hold_requires_grant_of_joined_controller() {
 #[test]
 fn a_controller_that_left_needs_no_grant() {
     let mut world = node_held_by(&["c1", "c2"]);
-    world.controllers.insert("c1".to_owned(), granted());
-    world.delete(&world.keys.candidate("c2"));
+    world.controllers.insert("c1".to_owned().into(), granted());
+    world.delete(&world.keys.candidate(&"c2".into()));
     world.advance(3_000);
     assert!(survives(&mut world), "{:#?}", world.logs);
 
@@ -107,8 +107,8 @@ fn a_controller_that_left_needs_no_grant() {
     // the older candidate. The departure of the newest candidate would also change the node's report, and this also
     // ends hold.)
     let mut world = node_held_by(&["c1", "c2"]);
-    world.controllers.insert("c2".to_owned(), granted());
-    let key = world.keys.candidate("c1");
+    world.controllers.insert("c2".to_owned().into(), granted());
+    let key = world.keys.candidate(&"c1".into());
     world.delete(&key);
     let revision = world.state.revision();
     world.net = Net::Down;
@@ -127,12 +127,12 @@ fn hold_deadline_counts_from_the_request() {
     world.advance(late_ms);
     let newest = world.questions.last().expect("the agent has asked for hold").clone();
     assert_eq!((newest.0, newest.1), (asked_at_ms, id), "the same question");
-    world.input(Input::HoldAnswered { id, candidate: "c1".to_owned(), answer: Ok(granted()) });
+    world.input(Input::HoldAnswered { id, candidate: "c1".into(), answer: Ok(granted()) });
     let moment = world.core.deadline_moment().expect("a deadline");
     assert_eq!(moment.monotonic_raw_ns / 1_000_000, asked_at_ms + timings.heartbeat_valid_ms);
     // A grant for an older request does not count.
     world.advance(timings.heartbeat_interval_ms);
-    world.input(Input::HoldAnswered { id, candidate: "c1".to_owned(), answer: Ok(granted()) });
+    world.input(Input::HoldAnswered { id, candidate: "c1".into(), answer: Ok(granted()) });
     assert_eq!(world.core.deadline_moment(), Some(moment));
 }
 
@@ -141,7 +141,7 @@ fn node_without_reported_hold_requests_none() {
     let mut world = World::running();
     policy(&mut world, OnEtcdLoss::Stop);
     candidate(&mut world, "c1");
-    world.controllers.insert("c1".to_owned(), granted());
+    world.controllers.insert("c1".to_owned().into(), granted());
     world.advance(3_000);
     assert!(!survives(&mut world));
     assert!(world.questions.is_empty());
@@ -150,7 +150,7 @@ fn node_without_reported_hold_requests_none() {
 #[test]
 fn idle_node_requests_no_hold() {
     let mut world = node_held_by(&["c1"]);
-    world.controllers.insert("c1".to_owned(), granted());
+    world.controllers.insert("c1".to_owned().into(), granted());
     world.assign("web", Action::Stop { timeout_ms: None });
     world.advance(5_000);
     world.net = Net::Down;

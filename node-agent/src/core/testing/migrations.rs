@@ -390,7 +390,7 @@ fn the_report_shows_the_progress_of_a_migration() {
     world.register_peer();
     let progress = |world: &mut World, message: &str| {
         let (name, uid, message) = ("web".into(), "uid-web".to_owned(), message.to_owned());
-        world.input(Input::Driver(DriverEvent::Progress { name, uid, message }));
+        world.input(Input::Driver(DriverEvent::Progress { name, uid: uid.into(), message }));
         world.advance(500);
     };
     progress(&mut world, "too early");
@@ -416,10 +416,16 @@ fn report_contains_resource_requests_of_definition() {
     let memory = Some(ha_api_types::quantity::Quantity::from_units(1 << 30));
     let amounts = ha_api_types::quantity::Amounts { memory, ..Default::default() };
     let (name, uid) = ("web".into(), "uid-web".to_owned());
-    world.input(Input::Driver(DriverEvent::RequestedAmounts { name, uid, amounts }));
+    world.input(Input::Driver(DriverEvent::RequestedAmounts { name, uid: uid.into(), amounts }));
     world.advance(500);
-    assert_eq!((world.service("web").phase, world.service("web").asked), (Phase::Running, amounts));
+    assert_eq!(
+        (world.service("web").phase, world.service("web").definition_requests),
+        (Phase::Running, amounts)
+    );
     world.assign("web", Action::Stop { timeout_ms: None });
     world.advance(1_000);
-    assert_eq!((world.service("web").phase, world.service("web").asked), (Phase::Stopped, amounts));
+    assert_eq!(
+        (world.service("web").phase, world.service("web").definition_requests),
+        (Phase::Stopped, amounts)
+    );
 }

@@ -162,7 +162,7 @@ fn apply_event(world: &mut World, event: &RandomEvent) {
                 let (uid, stopped_externally) = (format!("uid-{name}"), *stopped_externally);
                 let event = DriverEvent::Exited {
                     name: name.into(),
-                    uid,
+                    uid: uid.into(),
                     message: "signal 9".into(),
                     stopped_externally,
                 };
@@ -172,7 +172,7 @@ fn apply_event(world: &mut World, event: &RandomEvent) {
         RandomEvent::Appear(name) => {
             let name = NAMES[*name];
             let uid = format!("uid-{name}");
-            world.input(Input::Driver(DriverEvent::Appeared { name: name.into(), uid }));
+            world.input(Input::Driver(DriverEvent::Appeared { name: name.into(), uid: uid.into() }));
         }
         RandomEvent::FailStops(name, enabled) => {
             let copy = world.copies.entry(NAMES[*name].into()).or_default();

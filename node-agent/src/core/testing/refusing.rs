@@ -95,9 +95,9 @@ fn refusing_watchdog_prevents_hold() {
         let cluster = Cluster::new("default", ClusterSpec { fencing, ..ClusterSpec::default() });
         world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
         let candidate =
-            Candidate { id: "c1".to_owned(), url: "https://c1:7443".to_owned(), ..Candidate::default() };
-        world.write(&world.keys.candidate("c1"), &candidate);
-        world.controllers.insert("c1".to_owned(), HoldAnswer { granted: true, reason: String::new() });
+            Candidate { id: "c1".into(), url: "https://c1:7443".to_owned(), ..Candidate::default() };
+        world.write(&world.keys.candidate(&"c1".into()), &candidate);
+        world.controllers.insert("c1".to_owned().into(), HoldAnswer { granted: true, reason: String::new() });
         world.advance(3_000);
         if held_before {
             fail(&mut world);

@@ -32,7 +32,7 @@ fn new_node_registers_only_without_existing_keys() {
     assert_eq!(world.alive(), None);
 
     world.open();
-    assert_eq!(world.alive().map(|alive| alive.instance), Some("i1".to_owned()));
+    assert_eq!(world.alive().map(|alive| alive.instance), Some("i1".into()));
     assert_eq!((world.report().mode, world.report().epoch), (Mode::Active, Epoch(2)));
     let (transaction, _) = world
         .commits
@@ -79,7 +79,7 @@ fn registration_is_repeated_if_epoch_was_closed() {
     assert!(request(&world) > first_request, "the leader admits no request twice");
     assert_eq!(world.report().mode, Mode::Registering);
     world.open();
-    assert_eq!(world.alive().map(|alive| alive.instance), Some("i1".to_owned()));
+    assert_eq!(world.alive().map(|alive| alive.instance), Some("i1".into()));
 }
 
 #[test]

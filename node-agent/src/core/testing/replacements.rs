@@ -21,8 +21,8 @@ impl World {
 
     fn replacement(&self) -> Replacement {
         Replacement {
-            uid: "7-90".to_owned(),
-            present: Some("n2".into()),
+            uid: "7-90".into(),
+            current_secondary: Some("n2".into()),
             node: "n3".into(),
             definition: self.definition("web"),
             is_canceled: false,
@@ -66,7 +66,7 @@ fn secondary_replacement_is_committed_under_every_guard() {
     let mut world = replacing();
     assert_eq!(
         world.executed.last().map(|(_, command)| command.clone()),
-        Some(Command::ReplaceSecondary { present: Some("n2".into()), node: "n3".into() })
+        Some(Command::ReplaceSecondary { current_secondary: Some("n2".into()), node: "n3".into() })
     );
     let reports_begun_replacement = |(transaction, _): &&(Transaction, Outcome)| {
         transaction.guards().contains_key(&world.keys.assignment(&"web".into()))

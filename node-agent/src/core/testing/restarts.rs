@@ -7,7 +7,7 @@ fn exit(world: &mut World, name: &str, stopped_externally: bool) {
     world.copies.get_mut(name).expect("there").running = false;
     world.input(Input::Driver(DriverEvent::Exited {
         name: name.into(),
-        uid: format!("uid-{name}"),
+        uid: format!("uid-{name}").into(),
         message: "killed by signal 9".into(),
         stopped_externally,
     }));

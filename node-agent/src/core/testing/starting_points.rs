@@ -6,8 +6,8 @@ pub(super) fn config(instance: &str, boot_id: &str) -> Config {
     Config {
         keys: Keys::new("t"),
         node: own_node(),
-        instance: instance.to_owned(),
-        machine_id: "machine-1".to_owned(),
+        instance: instance.into(),
+        machine_id: "machine-1".into(),
         product_id: None,
         boot_id: boot_id.into(),
         is_virtual: false,

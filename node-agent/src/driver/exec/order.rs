@@ -1,7 +1,7 @@
 //! Messages between the agent and the supervisor.
 
 use crate::driver::program::order::{LaunchFailure, LaunchOrder, ProcessRecord};
-use ha_api_types::id::{BootId, ResourceName};
+use ha_api_types::id::{BootId, ObjectUid, ResourceName};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub(super) struct SupervisorOrder {
     /// Resource name, for the journal.
     pub(super) resource: ResourceName,
     /// Uid of the resource.
-    pub(super) uid: String,
+    pub(super) uid: ObjectUid,
     /// Boot id of the node.
     pub(super) boot_id: BootId,
     /// Directory of the service.

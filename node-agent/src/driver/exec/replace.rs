@@ -15,7 +15,7 @@ use ha_api_types::resource::ServiceDefinition;
 pub(super) async fn replace(
     context: &Context,
     service: &ServiceDefinition,
-    present: Option<&NodeName>,
+    current_secondary: Option<&NodeName>,
     node: &NodeName,
 ) -> Result<(), DriverFailure> {
     let exec = service.driver.exec.as_ref().filter(|exec| !exec.replace_secondary.is_empty());
@@ -26,9 +26,12 @@ pub(super) async fn replace(
     let mut environment = context.programs.environment(service, &exec.environment, None);
     let mark = mark(context, service);
     environment.retain(|(name, _)| name != SERVICE_MARK_VARIABLE);
-    let present = present.map_or("", NodeName::as_str);
-    let replacement_variables =
-        [("HA_SECONDARY", present), ("HA_NEW_SECONDARY", node), (SERVICE_MARK_VARIABLE, mark.as_str())];
+    let current_secondary = current_secondary.map_or("", NodeName::as_str);
+    let replacement_variables = [
+        ("HA_SECONDARY", current_secondary),
+        ("HA_NEW_SECONDARY", node),
+        (SERVICE_MARK_VARIABLE, mark.as_str()),
+    ];
     environment.extend(replacement_variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
     let run = Run {
         program: &exec.replace_secondary,

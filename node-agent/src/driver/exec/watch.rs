@@ -5,6 +5,7 @@ use super::{Context, script};
 use crate::core::DriverEvent;
 use crate::driver::program::order::ProcessRecord;
 use crate::driver::watches;
+use ha_api_types::id::ObjectUid;
 use ha_api_types::resource::ServiceDefinition;
 use std::io;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use std::time::Duration;
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Identity of a watch: uid of the service, supervised process, and monitor command.
-type Watched = (String, Option<ProcessRecord>, Vec<String>);
+type Watched = (ObjectUid, Option<ProcessRecord>, Vec<String>);
 
 pub(super) type Watches = watches::Watches<Watched>;
 

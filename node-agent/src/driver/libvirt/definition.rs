@@ -3,6 +3,7 @@
 use super::failure::{configuration_wrong, try_elsewhere};
 use crate::core::DriverFailure;
 use ha_api_types::driver::{DomainDefinition, LibvirtDriver as LibvirtSpec};
+use ha_api_types::id::ObjectUid;
 use ha_api_types::reason::Reason;
 use std::time::Duration;
 use uuid::{Builder, Uuid};
@@ -43,7 +44,7 @@ pub(super) async fn read(path: &str, limit: Duration) -> Result<String, DriverFa
 pub(super) fn prepare(
     xml: &str,
     domain: &str,
-    resource_uid: &str,
+    resource_uid: &ObjectUid,
 ) -> Result<(DomainDefinition, String), DriverFailure> {
     let read = DomainDefinition::parse(xml)
         .map_err(|error| configuration_wrong(format!("invalid domain definition: {error}")))?;
@@ -58,7 +59,7 @@ pub(super) fn prepare(
 }
 
 /// Returns the domain's uuid: the resource's uid, or a hash of it if the uid is not a valid uuid.
-fn uuid_of(resource_uid: &str) -> Uuid {
+fn uuid_of(resource_uid: &ObjectUid) -> Uuid {
     Uuid::parse_str(resource_uid).unwrap_or_else(|_| {
         // FNV-1a with 128 bits gives the same result in every version of the agent.
         let hash = resource_uid.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
@@ -97,7 +98,7 @@ mod tests {
                 ),
             ),
         ] {
-            match (prepare(xml, "a", uid), expected) {
+            match (prepare(xml, "a", &uid.into()), expected) {
                 (Ok((_, result)), Ok(expected)) => assert!(result.contains(expected), "{result}"),
                 (Err(result), Err(expected)) => {
                     assert_eq!(result.message, expected);

@@ -5,7 +5,7 @@ use super::answers;
 use super::events::{self, Change};
 use super::virsh::Virsh;
 use crate::core::DriverEvent;
-use ha_api_types::id::ResourceName;
+use ha_api_types::id::{ObjectUid, ResourceName};
 use ha_api_types::resource::ServiceDefinition;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -47,7 +47,7 @@ type Watched = BTreeMap<(Virsh, String), Service>;
 #[derive(Debug)]
 struct Service {
     name: ResourceName,
-    uid: String,
+    uid: ObjectUid,
     /// Last seen state: `true` if the domain runs.
     is_running: bool,
     /// Time at which the state was last confirmed by a command.

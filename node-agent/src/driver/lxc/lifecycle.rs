@@ -238,7 +238,7 @@ async fn launch(
     command
         .env("LC_ALL", "C")
         .env("HA_RESOURCE", service.name.as_str())
-        .env("HA_RESOURCE_UID", &service.uid)
+        .env("HA_RESOURCE_UID", service.uid.as_str())
         .env("HA_NODE", context.settings.node.as_str())
         .current_dir("/")
         .stdin(Stdio::null())

@@ -9,6 +9,7 @@ use crate::driver::health::unhealthy;
 use crate::driver::program::process::ProcessIdentity;
 use crate::driver::watches;
 use ha_api_types::driver::HealthCheck;
+use ha_api_types::id::ObjectUid;
 use ha_api_types::resource::ServiceDefinition;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
@@ -25,7 +26,7 @@ const TRANSITION_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const RESTART_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Identity of a watch: uid of the service, container, first process, and health check.
-type Watched = (String, Container, Option<ProcessIdentity>, Option<HealthCheck>);
+type Watched = (ObjectUid, Container, Option<ProcessIdentity>, Option<HealthCheck>);
 
 pub(super) type Watches = watches::Watches<Watched>;
 

@@ -27,7 +27,7 @@ impl Context {
     pub(super) fn watch(self: &Arc<Context>, service: &ServiceDefinition, spec: &OcfSpec) {
         // A strong reference in the task would keep the driver alive.
         let watch = || watch(Arc::downgrade(self), service.clone(), self.has_processes(service));
-        self.watches.ensure(&service.name, (service.uid.clone(), spec.clone()), watch);
+        self.watches.ensure(&service.name, (service.uid.to_string(), spec.clone()), watch);
     }
 }
 

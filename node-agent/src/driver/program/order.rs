@@ -2,7 +2,7 @@
 
 use super::process::ProcessIdentity;
 use crate::core::DriverFailure;
-use ha_api_types::id::BootId;
+use ha_api_types::id::{BootId, ObjectUid};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 use nix::libc;
@@ -58,7 +58,7 @@ pub(in crate::driver) struct LaunchFailure {
 #[serde(rename_all = "camelCase")]
 pub(in crate::driver) struct ProcessRecord {
     /// Uid of the resource at the start.
-    pub(in crate::driver) uid: String,
+    pub(in crate::driver) uid: ObjectUid,
     /// Boot in which the process identities are valid.
     pub(in crate::driver) boot_id: BootId,
     pub(in crate::driver) supervisor: ProcessIdentity,

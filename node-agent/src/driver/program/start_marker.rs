@@ -3,7 +3,7 @@
 
 use super::{Programs, io_failure};
 use crate::core::DriverFailure;
-use ha_api_types::id::BootId;
+use ha_api_types::id::{BootId, ObjectUid};
 use ha_api_types::resource::ServiceDefinition;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct StartMarker {
-    uid: String,
+    uid: ObjectUid,
     boot_id: BootId,
 }
 

@@ -3,7 +3,7 @@
 
 use super::super::World;
 use super::super::machine::Activity;
-use ha_api_types::id::{Epoch, NodeName, ResourceName};
+use ha_api_types::id::{Epoch, NodeName, ObjectUid, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{Fence, FenceState, Mode, NodeReport};
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
@@ -133,11 +133,11 @@ impl World {
     /// a disarmed cluster, the operator is responsible for it.
     /// In Error, a service is managed only on the nodes on which it may still run. An operator who starts it on another
     /// node is responsible for it.
-    fn is_guarded(&self, node: &NodeName, name: &ResourceName, uid: &str) -> bool {
+    fn is_guarded(&self, node: &NodeName, name: &ResourceName, uid: &ObjectUid) -> bool {
         let resource: Option<Resource> =
             self.spec_of(Kind::Resource, name).and_then(|value| serde_json::from_value(value).ok());
         let should_run = resource.is_some_and(|resource| {
-            resource.metadata.uid == uid
+            resource.metadata.uid == *uid
                 && resource.metadata.deletion_timestamp.is_none()
                 && resource.spec.state != RequestedState::Ignored
         });
@@ -156,7 +156,7 @@ impl World {
         let is_reported_unstopped =
             self.record::<NodeReport>(&self.keys.node_report(node)).is_some_and(|report| {
                 report.mode == Mode::Registering
-                    && report.not_stopped.iter().any(|named| named.name == *name && named.uid == uid)
+                    && report.not_stopped.iter().any(|named| named.name == *name && named.uid == *uid)
             });
         should_run
             && is_managed

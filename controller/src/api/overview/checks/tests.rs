@@ -7,7 +7,7 @@ use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::WatchdogStatus;
 use ha_api_types::time::MonotonicTime;
-use ha_api_types::view::{ControllerOverview, StoreMember};
+use ha_api_types::view::{ControllerOverview, EtcdMember};
 use ha_store::Entry;
 use serde_json::{Value, json};
 
@@ -27,12 +27,8 @@ fn node(name: &str) -> NodeOverview {
     }
 }
 
-fn member(host: &str) -> StoreMember {
-    StoreMember {
-        name: format!("etcd-{host}"),
-        url: format!("https://{host}:2379"),
-        ..StoreMember::default()
-    }
+fn member(host: &str) -> EtcdMember {
+    EtcdMember { name: format!("etcd-{host}"), url: format!("https://{host}:2379"), ..EtcdMember::default() }
 }
 
 fn healthy_overview() -> Overview {
@@ -40,7 +36,7 @@ fn healthy_overview() -> Overview {
     overview.store.members = ["a", "b", "[fd00::3]"].map(member).to_vec();
     overview.nodes = ["node1", "node2", "node3"].map(node).to_vec();
     overview.controllers = vec![ControllerOverview {
-        id: "c1".to_owned(),
+        id: "c1".into(),
         version: "1".to_owned(),
         ..ControllerOverview::default()
     }];

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// continue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Notified {
+pub struct NotificationRecord {
     /// Facts that were sent, or skipped because no target is configured for their kind.
     #[serde(rename = "told")]
     pub sent: SentFacts,

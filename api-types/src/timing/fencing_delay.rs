@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Parts of W, in milliseconds, which add up to W. The parts show which settings shorten W.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct WaitParts {
+pub struct FencingDelayParts {
     /// Th: heartbeat lifetime.
     pub heartbeat_valid_ms: Millis,
     /// `Th ρ`: the node's clock may be slower than the observer's.
@@ -28,7 +28,7 @@ pub struct WaitParts {
     pub observer_ms: Millis,
 }
 
-impl WaitParts {
+impl FencingDelayParts {
     /// Returns W in milliseconds.
     pub fn total_ms(&self) -> Millis {
         self.needed_ms() + self.observer_ms
@@ -66,15 +66,15 @@ impl WaitParts {
 ///
 /// Guarantees: after W on any clock within ρ, a machine that was armed under these bounds has reset and its writes have
 /// drained. Assumptions: the agent committed these bounds with the heartbeat; its clock rate is within ρ.
-pub fn wait_parts(timings: &Timings, watchdog: &WatchdogBounds) -> WaitParts {
-    let mut parts = WaitParts {
+pub fn fencing_delay_parts(timings: &Timings, watchdog: &WatchdogBounds) -> FencingDelayParts {
+    let mut parts = FencingDelayParts {
         heartbeat_valid_ms: timings.heartbeat_valid_ms,
         heartbeat_rate_ms: scale_up(timings.heartbeat_valid_ms, timings.clock_rate_error_ppm),
         watchdog_timeout_ms: watchdog.timeout_ms,
         watchdog_rate_ms: scale_up(watchdog.timeout_ms, timings.watchdog_rate_error_ppm),
         watchdog_lateness_ms: timings.watchdog_lateness_ms,
         io_drain_ms: timings.io_drain_ms,
-        ..WaitParts::default()
+        ..FencingDelayParts::default()
     };
     let worst = parts.watchdog_worst_ms();
     parts.late_pet_ms = match (watchdog.descriptor_retained, watchdog.sliding) {
@@ -91,7 +91,7 @@ pub fn wait_parts(timings: &Timings, watchdog: &WatchdogBounds) -> WaitParts {
 }
 
 /// Returns W: the time that an observer waits after the last heartbeat that it saw, in milliseconds. It is rounded **up**
-/// to a tenth of a second, and is the sum of [`wait_parts`], which contains the proof.
+/// to a tenth of a second, and is the sum of [`fencing_delay_parts`], which contains the proof.
 ///
 /// ```
 /// use ha_api_types::timing::{Timings, WatchdogBounds, fencing_delay_ms};
@@ -105,13 +105,13 @@ pub fn wait_parts(timings: &Timings, watchdog: &WatchdogBounds) -> WaitParts {
 /// assert_eq!(fencing_delay_ms(&timings, &fixed), 18_300);
 /// ```
 pub fn fencing_delay_ms(timings: &Timings, watchdog: &WatchdogBounds) -> Millis {
-    wait_parts(timings, watchdog).total_ms()
+    fencing_delay_parts(timings, watchdog).total_ms()
 }
 
 /// Returns `Tw' = Tw (1 + ρw) + δw` for a device with this timeout, in milliseconds, rounded up.
 pub fn watchdog_worst_ms(timings: &Timings, timeout_ms: Millis) -> Millis {
     let watchdog = WatchdogBounds { timeout_ms, sliding: true, descriptor_retained: true };
-    wait_parts(timings, &watchdog).watchdog_worst_ms()
+    fencing_delay_parts(timings, &watchdog).watchdog_worst_ms()
 }
 
 #[cfg(test)]
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn fencing_delay_parts_match_protocol_symbols() {
         let timings = Timings { io_drain_ms: 700, ..Timings::default() };
-        let expected = WaitParts {
+        let expected = FencingDelayParts {
             heartbeat_valid_ms: 6_000,
             heartbeat_rate_ms: 6,
             watchdog_timeout_ms: 5_000,
@@ -154,10 +154,10 @@ mod tests {
             io_drain_ms: 700,
             observer_ms: 94,
         };
-        assert_eq!(wait_parts(&timings, &bounds(&timings, true, true)), expected);
+        assert_eq!(fencing_delay_parts(&timings, &bounds(&timings, true, true)), expected);
         let worst = watchdog_worst_ms(&timings, timings.watchdog_timeout_ms);
         assert_eq!((expected.watchdog_worst_ms(), expected.total_ms()), (worst, 13_900));
-        assert_eq!(wait_parts(&timings, &bounds(&timings, false, true)).late_pet_ms, worst);
-        assert_eq!(wait_parts(&timings, &bounds(&timings, false, false)).late_pet_ms, 2 * worst);
+        assert_eq!(fencing_delay_parts(&timings, &bounds(&timings, false, true)).late_pet_ms, worst);
+        assert_eq!(fencing_delay_parts(&timings, &bounds(&timings, false, false)).late_pet_ms, 2 * worst);
     }
 }
