@@ -308,3 +308,39 @@ pub struct WatchdogBounds {
 fn scale_up(time: Millis, ppm: u64) -> Millis {
     u64::try_from((u128::from(time) * u128::from(ppm)).div_ceil(1_000_000)).unwrap_or(Millis::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{from_value, json, to_value};
+
+    fn spec() -> TimingSpec {
+        let fields = json!({
+            "heartbeatIntervalSeconds": 0.5,
+            "watchdogRateErrorPercent": 1.5,
+            "clockRateErrorPercent": 0.05,
+            "candidateRetentionSeconds": 90.5,
+        });
+        from_value(fields).expect("valid settings")
+    }
+
+    #[test]
+    fn decimal_settings_become_milliseconds_and_parts_per_million() {
+        let timings = Timings::from(&spec());
+        assert_eq!(timings.heartbeat_interval_ms, 500);
+        assert_eq!(timings.watchdog_rate_error_ppm, 15_000);
+        assert_eq!(timings.clock_rate_error_ppm, 500);
+        assert_eq!(timings.heartbeat_valid_ms, Timings::of_profile(Profile::Default).heartbeat_valid_ms);
+        assert_eq!(spec().candidate_retention_ms(), 90_500);
+        assert_eq!(TimingSpec::default().candidate_retention_ms(), CANDIDATE_RETENTION_MS);
+    }
+
+    #[test]
+    fn reported_timings_are_read_back_unchanged() {
+        let timings = Timings::from(&spec());
+        let reported = to_value(ActiveTiming::from(timings)).expect("it is written");
+        assert_eq!(reported["clockRateErrorPercent"], 0.05);
+        let read: ActiveTiming = from_value(reported).expect("it is read");
+        assert_eq!(Timings::from(read), timings);
+    }
+}

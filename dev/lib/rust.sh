@@ -30,6 +30,17 @@ find_cargo_deny() {
   export CARGO_DENY
 }
 
+# find_cargo_mutants: sets CARGO_MUTANTS. Builds the tool once into the cache if PATH lacks it.
+find_cargo_mutants() {
+  if have cargo-mutants; then
+    CARGO_MUTANTS=$(command -v cargo-mutants)
+  else
+    CARGO_MUTANTS=$CACHE/tools/bin/cargo-mutants
+    [ -x "$CARGO_MUTANTS" ] || build_tool cargo-mutants
+  fi
+  export CARGO_MUTANTS
+}
+
 # build_tool NAME: builds a tool into the cache.
 build_tool() {
   say "building $1 into $CACHE/tools (once, some minutes)"

@@ -304,9 +304,53 @@ mod tests {
             .put("a", Guard::Absent, vec![1])
             .delete("b", Guard::Unchanged(Revision(3)))
             .guard("leader", Guard::Created(Revision(2)));
-        for key in transaction.writes().keys() {
-            assert!(transaction.guards().contains_key(key), "{key}");
-        }
+        assert_eq!(transaction.writes().keys().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(transaction.guards()["a"], Guard::Absent);
+        assert_eq!(transaction.guards()["b"], Guard::Unchanged(Revision(3)));
+        assert_eq!(transaction.guards()["leader"], Guard::Created(Revision(2)));
+        assert!(transaction.writes_key("b") && !transaction.writes_key("leader"));
+    }
+
+    #[test]
+    fn repeated_transactions_conflict_if_a_write_violates_its_guard() {
+        let (unchanged, created) = (Guard::Unchanged(Revision(3)), Guard::Created(Revision(3)));
+        let put = |guard| Transaction::new().put("a", guard, vec![1]);
+        let delete = |guard| Transaction::new().delete("a", guard);
+        let conflicts = |guard| [put(guard), delete(guard)].map(|each| each.conflicts_when_repeated());
+        assert_eq!(conflicts(Guard::Absent), [true, false]);
+        assert_eq!(conflicts(unchanged), [true, true]);
+        assert_eq!(conflicts(created), [false, true]);
+        assert!(put(created).put("b", unchanged, vec![1]).conflicts_when_repeated(), "one write suffices");
+        assert!(Transaction::new().guard("a", created).conflicts_when_repeated(), "nothing is written");
+    }
+
+    #[test]
+    fn written_key_at_its_guarded_revision_was_not_written() {
+        let update = Transaction::new()
+            .put("a", Guard::Unchanged(Revision(3)), vec![1])
+            .guard("b", Guard::Unchanged(Revision(4)));
+        let leaves_untouched = |revision: Option<i64>| {
+            let modified = |key: &str| if key == "a" { revision.map(Revision) } else { Some(Revision(4)) };
+            update.leaves_untouched(modified)
+        };
+        assert!(leaves_untouched(Some(3)));
+        assert!(!leaves_untouched(Some(5)) && !leaves_untouched(None));
+        let create = Transaction::new().put("a", Guard::Absent, vec![1]);
+        assert!(!create.leaves_untouched(|_| None), "the key may have been deleted since");
+    }
+
+    #[test]
+    fn transaction_size_is_limited_by_etcd() {
+        let put = |count: usize| {
+            (0..count).fold(Transaction::new(), |all, key| all.put(key.to_string(), Guard::Absent, vec![1]))
+        };
+        assert!(put(MAX_OPERATIONS).fits() && !put(MAX_OPERATIONS + 1).fits());
+        let one_more = Transaction::new().guard("other", Guard::Absent);
+        assert!(!put(MAX_OPERATIONS).guard("other", Guard::Absent).fits(), "guards count too");
+        assert_eq!(put(MAX_OPERATIONS).join(&one_more), None);
+        let sized =
+            Transaction::new().put("ab", Guard::Absent, vec![0; 4]).delete("c", Guard::Created(Revision(1)));
+        assert_eq!(sized.size(), 7);
     }
 
     #[test]

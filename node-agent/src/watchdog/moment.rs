@@ -83,6 +83,7 @@ impl fmt::Display for Moment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ha_api_types::time::MonotonicTime;
 
     #[test]
     fn deadline_passes_on_the_earlier_clock() {
@@ -102,9 +103,16 @@ mod tests {
     fn longest_remaining_time_covers_both_clocks() {
         let now = Moment::both(100);
         assert_eq!(now.longest_ns(Moment { monotonic_raw_ns: 110, boottime_ns: 190 }), 90);
+        assert_eq!(now.longest_ns(Moment { monotonic_raw_ns: 190, boottime_ns: 110 }), 90);
         assert_eq!(now.longest_ns(Moment::both(5)), 0);
         assert_eq!(Moment::both(u64::MAX).plus_ms(1), Moment::both(u64::MAX));
         assert!(Moment { monotonic_raw_ns: 99, boottime_ns: 500 }.is_earlier_on_a_clock(now));
         assert!(!now.is_earlier_on_a_clock(now));
+    }
+
+    #[test]
+    fn moment_keeps_both_clocks_of_a_reading() {
+        let now = Now { monotonic_raw: MonotonicTime(2), boottime: MonotonicTime(3), ..Now::default() };
+        assert_eq!(Moment::from(&now), Moment { monotonic_raw_ns: 2_000_000, boottime_ns: 3_000_000 });
     }
 }
