@@ -21,7 +21,6 @@ mod facts;
 mod hold;
 mod identity;
 mod log;
-mod managed;
 mod metrics;
 mod objects;
 mod observer;
@@ -35,6 +34,7 @@ mod request;
 mod reservation;
 mod reviews;
 mod selector;
+mod server_side_apply;
 mod state;
 mod upgrade;
 mod warnings;
@@ -64,7 +64,7 @@ use ha_api_types::view::EtcdMember;
 use ha_runtime::clock::wall_unix_ms;
 use ha_runtime::http::admin::ReadState;
 use ha_store::{ShortLease, Store};
-pub use hold::AskHold;
+pub use hold::RequestHold;
 pub use metrics::ApiMetrics;
 use metrics::WatchPermit;
 use observer::Observer;
@@ -91,9 +91,9 @@ pub struct ApiOptions {
     /// Maximum number of open watches; more are refused with 429.
     pub watches: usize,
     /// Function that reads the health of each etcd member; `None` if the store has no members.
-    pub store_members: Option<StoreMembers>,
+    pub etcd_members: Option<StoreMembers>,
     /// Function that requests an etcd-outage hold for a node from the core; `None` if no core runs in this process.
-    pub ask_hold: Option<AskHold>,
+    pub request_hold: Option<RequestHold>,
     /// Function that returns the state of the core; `None` if no core runs in this process.
     pub read_state: Option<ReadState>,
     /// Metrics of requests; `None` if requests are not counted.
@@ -123,8 +123,8 @@ impl ApiOptions {
             id: id.into(),
             cluster: cluster.to_owned(),
             watches: 1000,
-            store_members: None,
-            ask_hold: None,
+            etcd_members: None,
+            request_hold: None,
             read_state: None,
             metrics: None,
             authorization: AuthorizationMode::Roles,
@@ -139,7 +139,7 @@ impl ApiOptions {
 
 impl ApiOptions {
     async fn members(&self) -> Vec<EtcdMember> {
-        match &self.store_members {
+        match &self.etcd_members {
             Some(ask) => ask().await,
             None => Vec::new(),
         }
@@ -306,7 +306,7 @@ pub fn router<S: Store>(state: ApiState<S>, process_routes: Router) -> Router {
         })
         .with_state(state)
         .merge(process_routes)
-        .layer(CatchPanicLayer::custom(panicked))
+        .layer(CatchPanicLayer::custom(panic_response))
         .layer(axum::middleware::from_fn_with_state(checks, checks::check))
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&observer), cross_origin::share));
     let router = match metrics {
@@ -345,7 +345,7 @@ async fn explain<S: Store>(
 
 /// Answers a request whose handler panicked. Only this request fails; the log shows where.
 #[expect(clippy::needless_pass_by_value, reason = "the layer passes it so")]
-fn panicked(cause: Box<dyn std::any::Any + Send>) -> Response {
+fn panic_response(cause: Box<dyn std::any::Any + Send>) -> Response {
     let text =
         cause.downcast_ref::<&str>().copied().or_else(|| cause.downcast_ref::<String>().map(String::as_str));
     tracing::error!(cause = text.unwrap_or("no text"), "request handler panicked");

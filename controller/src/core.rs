@@ -7,6 +7,7 @@
 
 pub mod candidacy;
 pub mod candidates;
+pub mod combined_controller;
 pub mod commands;
 pub mod definition_change;
 pub mod explain;
@@ -21,7 +22,6 @@ pub mod placement;
 pub mod plan;
 pub mod plan_input;
 pub mod reconcile;
-pub mod replica;
 pub mod reservation;
 pub mod resource_requests;
 pub mod restored;
@@ -60,7 +60,7 @@ use ha_store::election::{CandidateKey, Leadership, ReadTracker};
 use metric_event::MetricEvent;
 use notifications::deliveries::{Deliveries, NotificationResult};
 use plan::{OnApplied, Waiting};
-use plan_input::{Imbalance, Measure, PlanInput};
+use plan_input::{Imbalance, ImbalanceKind, PlanInput};
 use reservation::FailoverCapacityCheck;
 use std::collections::{BTreeMap, VecDeque};
 use world::{ClusterView, PlanRelevance};
@@ -116,7 +116,7 @@ pub struct Controller {
     next_run: u64,
     next_uid: u64,
     next_event: u64,
-    dirty: bool,
+    is_dirty: bool,
     planned_at: MonotonicTime,
     wake: Option<(MonotonicTime, &'static str)>,
     /// Nodes whose heartbeats were in time at the last plan. `late_at` is the time at which the first of them becomes
@@ -126,7 +126,7 @@ pub struct Controller {
     /// `true` if the last plan contained no action and no wait.
     is_idle: bool,
     /// Time since which each node has been overloaded or underloaded. A new leader starts with an empty map.
-    imbalances: BTreeMap<(Measure, NodeName), Imbalance>,
+    imbalances: BTreeMap<(ImbalanceKind, NodeName), Imbalance>,
     waiting: Vec<Waiting>,
     reservation: FailoverCapacityCheck,
     deliveries: Deliveries,
@@ -157,7 +157,7 @@ impl Controller {
             next_run: 1,
             next_uid: 1,
             next_event: 1,
-            dirty: false,
+            is_dirty: false,
             planned_at: MonotonicTime::default(),
             wake: None,
             timely_nodes: Vec::new(),
@@ -183,13 +183,13 @@ impl Controller {
                 self.cluster_view.replace(entries, revision, now.monotonic_raw);
                 self.count_observed_events();
                 self.read_tracker.complete(answers);
-                self.dirty = true;
+                self.is_dirty = true;
                 self.update_election();
             }
             Input::Changed { changes, revision } => {
                 match self.cluster_view.apply(changes, revision, now.monotonic_raw) {
                     PlanRelevance::Relevant => {
-                        self.dirty = true;
+                        self.is_dirty = true;
                         self.update_election();
                     }
                     PlanRelevance::Irrelevant | PlanRelevance::Heartbeat => {}
@@ -230,7 +230,7 @@ impl Controller {
             || due
             || self.check_for_late_nodes()
         {
-            self.dirty = true;
+            self.is_dirty = true;
         }
     }
 
@@ -271,7 +271,7 @@ impl Controller {
     }
 
     /// Returns the conditions that the leader waits for.
-    pub fn waiting(&self) -> &[Waiting] {
+    pub fn wait_conditions(&self) -> &[Waiting] {
         &self.waiting
     }
 
@@ -281,7 +281,7 @@ impl Controller {
     }
 
     /// Returns etcd's error for the last refused write; `None` after a write was applied.
-    pub fn refused(&self) -> Option<&str> {
+    pub fn last_refusal(&self) -> Option<&str> {
         self.refused.as_deref()
     }
 
@@ -341,7 +341,7 @@ impl Controller {
     fn handle_fencer_done(&mut self, id: RunId, outcome: FencerOutcome) {
         let Some(run) = self.runs.remove(&id) else { return };
         let now = self.now.monotonic_raw;
-        self.dirty = true;
+        self.is_dirty = true;
         let node = match run {
             DeviceRun::Switch(node, action) => {
                 let failed = matches!(outcome, FencerOutcome::Failed(_));
@@ -385,7 +385,7 @@ impl Controller {
         if self.planning_leadership().is_some()
             && self.reservation.advance(self.now.monotonic_raw, &self.config.cluster)
         {
-            self.dirty = true;
+            self.is_dirty = true;
             self.plan();
         }
         if let Some(id) = self.read_tracker.begin() {
@@ -421,13 +421,13 @@ impl Controller {
 
     /// Makes a plan and sends it, if allowed and if an input has changed the view.
     fn plan(&mut self) {
-        if !self.dirty {
+        if !self.is_dirty {
             return;
         }
         let Some((leadership, candidate_key)) = self.planning_leadership() else { return };
         let leadership = leadership.clone();
         self.plans += 1;
-        self.dirty = false;
+        self.is_dirty = false;
         self.planned_at = self.now.monotonic_raw;
         self.deliveries.remove_recorded(&self.cluster_view);
         let busy = self.writes.subjects_in_flight();
@@ -439,7 +439,7 @@ impl Controller {
             term: leadership.term(),
             config: &self.config,
             candidate_key,
-            commits: &self.election_state.commits,
+            commit_gaps: &self.election_state.commits,
             devices: &self.devices,
             probes: &self.probes,
             imbalances: &self.imbalances,
@@ -455,9 +455,9 @@ impl Controller {
         self.imbalances = std::mem::take(&mut plan.imbalances)
             .into_iter()
             .map(|(node, above)| {
-                let known = self.imbalances.get(&node).filter(|imbalance| imbalance.above == above);
+                let known = self.imbalances.get(&node).filter(|imbalance| imbalance.is_above == above);
                 let since = known.map_or(self.now.monotonic_raw, |imbalance| imbalance.since);
-                (node, Imbalance { above, since })
+                (node, Imbalance { is_above: above, since })
             })
             .collect();
         self.timely_nodes = std::mem::take(&mut plan.timely_nodes);

@@ -5,7 +5,8 @@
 //! - [`Controller`](crate::core::Controller) observes the cluster and, as leader, plans. Read it first.
 //! - [`Candidacy`](crate::core::candidacy::Candidacy) is the election. It is a separate core, because a plan must not
 //!   delay it.
-//! - [`Replica`](crate::core::replica::Replica) connects both cores, for the simulator and for tests.
+//! - [`CombinedController`](crate::core::combined_controller::CombinedController) connects both cores, for the
+//!   simulator and for tests.
 //! - [`api::router`] is the HTTP API in the shape of Kubernetes.
 //! - [`fencer::Fencer`] runs fence agents, and [`notifier::deliver`] sends notifications. [`policy::Limits`] restricts
 //!   both.

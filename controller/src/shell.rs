@@ -7,7 +7,7 @@ mod commits;
 mod effects;
 mod election;
 mod hold_requests;
-mod measured;
+mod instrumented_controller;
 mod metrics;
 mod options;
 mod watching;
@@ -37,7 +37,7 @@ use ha_store::FollowedData;
 use ha_store::etcd::EtcdStore;
 use ha_store::event_writer::EventWriter;
 use hold_requests::HoldRequests;
-use measured::MeasuredController;
+use instrumented_controller::InstrumentedController;
 use metrics::{ControllerMetrics, CoreMetrics};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::fs::File;
@@ -48,7 +48,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Sender of inputs; cheap to clone.
-pub(crate) type Inputs = mpsc::UnboundedSender<Input>;
+pub(crate) type InputSender = mpsc::UnboundedSender<Input>;
 
 /// Maximum time that the shutdown waits for the deletion of the leader key.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
@@ -91,7 +91,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let store =
         EtcdStore::following(options.store.config(), followed.clone()).await.map_err(invalid_settings)?;
     // Requests of the election have separate channels, so that no other request can queue before them.
-    let leadership =
+    let election_store =
         EtcdStore::following(options.store.config(), followed.clone()).await.map_err(invalid_settings)?;
     let mut servers = Vec::new();
     for server in options.servers() {
@@ -110,16 +110,19 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let config = Config {
         cluster: options.cluster.clone(),
         id: options.id(),
-        url: options.advertised(servers.iter().find_map(Server::address)),
+        url: options.advertised_url(servers.iter().find_map(Server::address)),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         instance: uuid::Uuid::new_v4().to_string().into(),
         machine: options.machine(),
         is_only_process: lock.is_some(),
     };
     tracing::info!(id = %config.id, url = %config.url, instance = %config.instance, "starting the controller");
-    let started = clock.now().wall_unix_ms / 1000;
-    let metrics =
-        Metrics::new("ha-controller", env!("CARGO_PKG_VERSION"), i64::try_from(started).unwrap_or(0))?;
+    let started_unix_seconds = clock.now().wall_unix_ms / 1000;
+    let metrics = Metrics::new(
+        "ha-controller",
+        env!("CARGO_PKG_VERSION"),
+        i64::try_from(started_unix_seconds).unwrap_or(0),
+    )?;
     let controller_metrics = ControllerMetrics::new(&metrics)?;
     let store_config = options.store.config();
     Certificates::default()
@@ -136,7 +139,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         }
     });
     let core_metrics = CoreMetrics::new(&metrics, &core, &controller_metrics, move || clock.now())?;
-    let mut measured_controller = MeasuredController::new(core, &metrics)?;
+    let mut measured_controller = InstrumentedController::new(core, &metrics)?;
     let ready = Checks::new(&["store"]);
     let mut api_options = ApiOptions::new(config.id.clone(), &config.cluster);
     api_options.metrics = Some(api::ApiMetrics::new(&metrics)?);
@@ -150,11 +153,11 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let limits = Limits::new(options.policy.clone());
     api_options.limits = limits.clone();
     let members = store.clone();
-    api_options.store_members = Some(Arc::new(move || store_members(members.clone()).boxed()));
-    let (inputs, received) = mpsc::unbounded_channel();
+    api_options.etcd_members = Some(Arc::new(move || etcd_members(members.clone()).boxed()));
+    let (inputs, input_receiver) = mpsc::unbounded_channel();
     let hold_requests = HoldRequests::default();
     api_options.read_state = Some(Arc::clone(&read_state));
-    api_options.ask_hold = Some(hold_requests.request_function(inputs.clone()));
+    api_options.request_hold = Some(hold_requests.request_function(inputs.clone()));
     let api = ApiState::new(Arc::new(store.clone()), keys.clone(), api_options);
     // The observer watches as long as the process lives.
     tokio::spawn({
@@ -162,23 +165,23 @@ async fn run(options: Options) -> anyhow::Result<()> {
         async move { api.observe().await }
     });
     let router = api::router(api, admin::router(Checks::default(), ready.clone(), metrics, read_state));
-    let serving =
+    let server_tasks =
         servers.into_iter().map(|server| tokio::spawn(server.serve(router.clone(), shutdown.clone())));
-    let serving = futures::future::try_join_all(serving.collect::<Vec<_>>());
+    let servers_end = futures::future::try_join_all(server_tasks.collect::<Vec<_>>());
 
     let watched = watching::WatchTarget { store: store.clone(), followed, keys: keys.clone() };
     let refresher = watching::spawn(watched, inputs.clone(), ready, controller_metrics.clone());
     let writer = EventWriter::spawn(store.clone(), keys.clone(), format!("controller-{}", config.id));
     let (ended, mut wait_for_end) = tokio::sync::watch::channel(false);
-    let (candidacy, candidacy_received) = mpsc::unbounded_channel();
+    let (election_sender, election_receiver) = mpsc::unbounded_channel();
     let task = ElectionTask {
         config: config.clone(),
-        store: leadership.clone(),
-        link: StoreLink::new(leadership, candidacy.clone(), controller_metrics.clone()),
+        store: election_store.clone(),
+        link: StoreLink::new(election_store, election_sender.clone(), controller_metrics.clone()),
         planner: inputs.clone(),
         ended,
     };
-    election::spawn(task, &candidacy, candidacy_received, clock);
+    election::spawn(task, &election_sender, election_receiver, clock);
     let mut effects = Effects {
         store: StoreLink::new(store, inputs.clone(), controller_metrics.clone()),
         refresher,
@@ -188,19 +191,19 @@ async fn run(options: Options) -> anyhow::Result<()> {
         hold_requests,
         metrics: core_metrics,
         inputs: inputs.clone(),
-        election: candidacy.clone(),
+        election: election_sender.clone(),
     };
     let shutdown_signal = shutdown.clone();
     tokio::spawn(async move {
         shutdown_signal.requested().await;
         // The loop may already have ended.
-        let _ = candidacy.send(Input::Shutdown);
+        let _ = election_sender.send(Input::Shutdown);
     });
     let stream = futures::stream::poll_fn({
-        let mut received = received;
+        let mut input_receiver = input_receiver;
         move |context| {
-            controller_metrics.set_queue_length(received.len());
-            received.poll_recv(context)
+            controller_metrics.set_queue_length(input_receiver.len());
+            input_receiver.poll_recv(context)
         }
     })
     .take_until(async move {
@@ -217,14 +220,14 @@ async fn run(options: Options) -> anyhow::Result<()> {
     ha_runtime::notify::stopping();
     writer.flush().await;
     trigger.request();
-    let served = serving.await.map(|_| ()).context("the HTTP server failed");
+    let serving_result = servers_end.await.map(|_| ()).context("the HTTP server failed");
     // The lock is held as long as this process can answer an agent.
     drop(lock);
-    served
+    serving_result
 }
 
 /// Asks every etcd member for its status, as the overview shows it.
-async fn store_members(store: EtcdStore) -> Vec<EtcdMember> {
+async fn etcd_members(store: EtcdStore) -> Vec<EtcdMember> {
     let statuses = store.status().await;
     statuses
         .into_iter()

@@ -468,14 +468,14 @@ async fn a_placement_is_explained_node_by_node() {
     let mut web = resource("web");
     web["spec"]["group"] = json!("g");
     api.post("resources", &web).await;
-    let why = api.get("resources/vm:web/explain").await;
+    let explanation = api.get("resources/vm:web/explain").await;
     assert_eq!(
-        (why.code, why.at("/type"), why.at("/reason")),
+        (explanation.code, explanation.at("/type"), explanation.at("/reason")),
         (200, &json!("vm"), &json!("Pending")),
         "{}",
-        why.body
+        explanation.body
     );
-    let nodes: Vec<(&str, bool, &str)> = why
+    let nodes: Vec<(&str, bool, &str)> = explanation
         .at("/nodes")
         .as_array()
         .unwrap()
@@ -490,8 +490,9 @@ async fn a_placement_is_explained_node_by_node() {
         [("node1", true, "Scheduled"), ("node2", false, "NodeNotOnline"), ("node3", false, "NotInGroup")]
     );
     api.merge("nodes/node1", &json!({"spec": {"maintenance": true}})).await;
-    let why = api.get("resources/web/explain").await;
-    let help: Vec<&str> = why.at("/help").as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let explanation = api.get("resources/web/explain").await;
+    let help: Vec<&str> =
+        explanation.at("/help").as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(help.iter().any(|text| text.contains("hactl node maintenance disable node1")), "{help:?}");
     assert_eq!(api.get("resources/ct:web/explain").await.code, 400);
     assert_eq!(api.get("resources/none/explain").await.code, 404);

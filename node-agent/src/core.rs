@@ -24,7 +24,6 @@ pub mod journal;
 mod journal_writes;
 mod leave;
 mod machine_findings;
-mod measuring;
 mod migration;
 mod moving_away;
 mod permit;
@@ -44,6 +43,7 @@ mod state;
 mod summary;
 mod unreadable;
 pub mod usage;
+mod usage_measurement;
 mod view;
 mod watchdog_test;
 mod workers;
@@ -51,15 +51,15 @@ mod workers;
 pub use command::{Command, CommandId, CommandResult, DriverEvent, DriverFailure};
 pub use config::{Config, Hardware};
 pub use effect::{
-    CommitId, CommitUrgency, Effect, Exit, HoldId, JournalWriteId, LeaseRequestId, Level, MeasureId, ReadId,
-    WatchdogRequestId,
+    CommitId, CommitUrgency, Effect, Exit, HoldId, JournalWriteId, LeaseRequestId, Level, ReadId,
+    UsageReadId, WatchdogRequestId,
 };
 pub use input::{Input, LeaseKept, Shutdown, WatchdogEvent};
 pub use journal::{Journal, JournalEntry, Reception, ShutdownRecord, TestedWatchdog, WatchdogTrial};
-pub use measuring::Measured;
 pub use state::State;
 pub use summary::{AgentState, Summary};
 pub use usage::{Meter, Sample};
+pub use usage_measurement::UsageReadings;
 
 use crate::watchdog::Moment;
 use arming::Watchdog;
@@ -76,10 +76,10 @@ use heartbeat::Lease;
 use hold::Hold;
 use journal_writes::JournalWrites;
 use machine_findings::MachineFindings;
-use measuring::Measuring;
 use service::{Presence, Service, Step};
 use session::{Reading, Session};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use usage_measurement::UsageMeasurement;
 use view::View;
 use watchdog_test::WatchdogTest;
 
@@ -138,7 +138,7 @@ pub struct AgentCore {
     watchdog: Watchdog,
     machine_findings: MachineFindings,
     watchdog_test: WatchdogTest,
-    measuring: Measuring,
+    usage_measurement: UsageMeasurement,
     lease: Lease,
     services: BTreeMap<ResourceName, Service>,
     commits: BTreeMap<CommitId, Purpose>,
@@ -168,11 +168,11 @@ pub struct AgentCore {
     not_stopped: Vec<NotStopped>,
     shutdown: Option<Shutdown>,
     shutdown_at: Option<MonotonicTime>,
-    restart_ready: bool,
+    is_restart_ready: bool,
     /// `true` once the agent has logged that it cannot exit without etcd.
-    exit_delay_logged: bool,
+    has_logged_exit_delay: bool,
     /// `true` while a machine that shuts down waits for its services to move away.
-    awaiting_moves: bool,
+    is_awaiting_moves: bool,
     /// `true` once a machine that shuts down has stopped waiting for its services to move away.
     has_stopped_awaiting_moves: bool,
     /// The revision at which this node first reported its shutdown. Older operations do not apply to this shutdown.
@@ -183,7 +183,7 @@ pub struct AgentCore {
     /// Services whose facts have changed since they were last advanced.
     dirty_services: BTreeSet<ResourceName>,
     /// `true` if a change concerns every service.
-    all_dirty: bool,
+    are_all_dirty: bool,
     /// Clock reading of the newest input whose consequences are not computed yet; `None` if there is none.
     pending_follow_up: Option<Now>,
     last_input_at: MonotonicTime,
@@ -206,7 +206,7 @@ impl AgentCore {
             watchdog: Watchdog::default(),
             machine_findings,
             watchdog_test: WatchdogTest::default(),
-            measuring: Measuring::default(),
+            usage_measurement: UsageMeasurement::default(),
             lease: Lease::default(),
             services: BTreeMap::new(),
             commits: BTreeMap::new(),
@@ -226,15 +226,15 @@ impl AgentCore {
             not_stopped: Vec::new(),
             shutdown: None,
             shutdown_at: None,
-            restart_ready: false,
-            exit_delay_logged: false,
-            awaiting_moves: false,
+            is_restart_ready: false,
+            has_logged_exit_delay: false,
+            is_awaiting_moves: false,
             has_stopped_awaiting_moves: false,
             shutdown_revision: None,
             leave_commit: None,
             changed: false,
             dirty_services: BTreeSet::new(),
-            all_dirty: true,
+            are_all_dirty: true,
             pending_follow_up: None,
             last_input_at: MonotonicTime::default(),
         };
@@ -260,7 +260,7 @@ impl AgentCore {
             self.view.on_changed(changes);
             return;
         }
-        let follows = !matches!(input, Input::Measured { .. }) || is_due(self);
+        let follows = !matches!(input, Input::UsageReadings { .. }) || is_due(self);
         self.last_input_at = now.monotonic_raw;
         if matches!(self.session, Session::Ended) {
             return;
@@ -268,7 +268,7 @@ impl AgentCore {
         match input {
             Input::Synced { selector, entries, revision } => {
                 self.view.on_synced(selector, &entries, revision);
-                self.all_dirty = true;
+                self.are_all_dirty = true;
             }
             Input::Changed { changes, revision: _ } => {
                 for change in &changes {
@@ -279,7 +279,7 @@ impl AgentCore {
             Input::Progress(_) | Input::Tick => {}
             Input::Read { id, result } => {
                 self.on_read_answered(now, id, result);
-                self.all_dirty = true;
+                self.are_all_dirty = true;
             }
             Input::Committed { id, outcome } => self.on_committed(now, id, &outcome),
             Input::LeaseGranted { id, result } => self.on_lease_granted(now, id, result),
@@ -292,7 +292,7 @@ impl AgentCore {
             Input::Driver(event) => self.on_driver_event(now, event),
             Input::Watchdog(event) => self.handle_watchdog_event(now, event),
             Input::Examined(facts) => self.store_machine_facts(facts),
-            Input::Measured { id, measured } => {
+            Input::UsageReadings { id, measured } => {
                 if !self.record_measurement(now, id, measured) && !follows {
                     return;
                 }
@@ -307,7 +307,7 @@ impl AgentCore {
             }
             Input::Shutdown(shutdown) => {
                 self.shut_down(now, shutdown);
-                self.all_dirty = true;
+                self.are_all_dirty = true;
             }
         }
         // The follow-up waits until the shell polls the next effect, so a burst of inputs causes only one follow-up.
@@ -364,7 +364,7 @@ impl AgentCore {
             self.read_retry_at.map(|at| (at, "etcd is read again")),
             restart.map(|at| (at, "the time limit for commands has passed")),
             moves.map(|at| (at, "the time limit for services to move away has passed")),
-            self.watchdog_test.due().map(|at| (at, "the watchdog should have reset this machine")),
+            self.watchdog_test.due_at().map(|at| (at, "the watchdog should have reset this machine")),
             services.map(|at| (at, "a service is waiting")),
         ];
         named.into_iter().flatten().filter(|(at, _)| *at > self.last_input_at).min()
@@ -381,29 +381,29 @@ impl AgentCore {
         for _ in 0..MAX_ROUNDS {
             self.changed = false;
             self.update_awaiting_moves();
-            self.self_fence_step(now);
-            self.session_step(now);
+            self.advance_self_fence(now);
+            self.advance_session(now);
             self.reread_services(now);
             self.clear_unreadable_reports();
             for name in self.take_dirty_services() {
                 self.with_service(&name, |core, service| {
                     core.report_not_stopped_services(now, service);
-                    core.replacement_step(now, service);
+                    core.advance_replacement(now, service);
                     core.advance(now, service);
                     core.write_report(now, service);
                 });
             }
-            self.services.retain(|_, service| !service.forgotten);
+            self.services.retain(|_, service| !service.is_unmanaged);
             self.dispatch(now);
-            self.leave_step(now);
-            self.lease_step(now);
-            self.heartbeat_step(now);
-            self.hold_step(now);
-            self.watchdog_test_step(now);
-            self.watchdog_step(now);
-            self.machine_findings_step(now);
-            self.measuring_step(now);
-            self.journal_writes_step(now);
+            self.advance_leave(now);
+            self.advance_lease(now);
+            self.advance_heartbeat(now);
+            self.advance_hold(now);
+            self.advance_watchdog_test(now);
+            self.advance_watchdog(now);
+            self.advance_machine_findings(now);
+            self.advance_usage_measurement(now);
+            self.advance_journal_writes(now);
             if !self.changed || matches!(self.session, Session::Ended) {
                 break;
             }
@@ -414,7 +414,7 @@ impl AgentCore {
     /// service.
     fn take_dirty_services(&mut self) -> BTreeSet<ResourceName> {
         let mut names = std::mem::take(&mut self.dirty_services);
-        if std::mem::take(&mut self.all_dirty) {
+        if std::mem::take(&mut self.are_all_dirty) {
             self.seed_services();
             names.extend(self.services.keys().cloned());
         }
@@ -440,8 +440,8 @@ impl AgentCore {
             }
             // The cluster's status matters while the cluster is being disarmed; operations matter while the node shuts
             // down.
-            Some(Key::Status(..)) => self.all_dirty |= self.is_to_be_disarmed(),
-            Some(Key::Spec(Kind::Operation, _)) => self.all_dirty |= self.is_leaving(),
+            Some(Key::Status(..)) => self.are_all_dirty |= self.is_to_be_disarmed(),
+            Some(Key::Spec(Kind::Operation, _)) => self.are_all_dirty |= self.is_leaving(),
             Some(
                 Key::Spec(Kind::Cluster | Kind::Node | Kind::Group | Kind::AffinityRule | Kind::NodeGroup, _)
                 | Key::Tombstone(_)
@@ -453,7 +453,7 @@ impl AgentCore {
                 | Key::NodeReport(_)
                 | Key::Event(..),
             )
-            | None => self.all_dirty = true,
+            | None => self.are_all_dirty = true,
             // Only the node's report depends on candidates. Reports of the doctor and of usage, the leader's
             // notification records, and logs that users read do not concern services.
             Some(
@@ -506,7 +506,7 @@ impl AgentCore {
     /// Updates the definition of a service that has no copy here. A running service keeps the definition of its start.
     fn refresh_definition(&mut self, name: &ResourceName) {
         let Some(service) = self.services.get_mut(name) else { return };
-        if service.step != Step::Idle || service.task.is_some() {
+        if service.step != Step::Idle || service.running_command.is_some() {
             return;
         }
         let assigned = self.view.assignments.value(name).map(|assignment| &assignment.definition);
@@ -522,7 +522,7 @@ impl AgentCore {
             service.definition = newest;
             service.presence = Presence::Unprobed;
             service.permit = None;
-            service.begun = None;
+            service.begun_action = None;
             service.desired = None;
             service.restarts = 0;
             self.changed = true;

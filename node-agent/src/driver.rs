@@ -75,7 +75,7 @@ pub trait Driver: Send + Sync {
     /// Prepares to receive the service. Called on the target of a live migration. Most drivers cannot live-migrate.
     fn receive<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
         let _ = service;
-        Box::pin(async { Err(no_migration(self.noun())) })
+        Box::pin(async { Err(migration_unsupported(self.noun())) })
     }
 
     /// Takes over the copy from the source. Called on the target of a live migration, once the copy on the source has
@@ -100,7 +100,7 @@ pub trait Driver: Send + Sync {
         target: &'a NodeName,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         let _ = (service, target);
-        Box::pin(async { Err(no_migration(self.noun())) })
+        Box::pin(async { Err(migration_unsupported(self.noun())) })
     }
 
     /// Ends a live migration that may be in progress, including one that an earlier agent started. Called on the
@@ -120,7 +120,7 @@ pub trait Driver: Send + Sync {
     ///
     /// Called on the target of a live migration, after a kill has removed every part of the service. If the driver
     /// cannot confirm this, the node is reset by its watchdog when it is isolated (FENCING, R4.41).
-    fn close_reception<'a>(
+    fn confirm_no_incoming_copy<'a>(
         &'a self,
         service: &'a ServiceDefinition,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
@@ -190,7 +190,7 @@ pub trait Driver: Send + Sync {
     }
 }
 
-fn no_migration(noun: &str) -> DriverFailure {
+fn migration_unsupported(noun: &str) -> DriverFailure {
     DriverFailure {
         class: FailureClass::RetryHere,
         reason: Reason::MoveFailed,

@@ -16,7 +16,7 @@ use ha_node_agent::watchdog::client::{Client, ClientError, Event};
 use ha_node_agent::watchdog::clock;
 use ha_node_agent::watchdog::protocol::{Arm, LargestTimeouts, Refusal, State};
 use nix::sys::signal::Signal;
-use node::{Helper, Node, served};
+use node::{Node, SecondClient, connect_until_accepted};
 use std::time::Duration;
 
 /// Th of these tests, milliseconds.
@@ -39,7 +39,7 @@ fn arm(deadline_in_ms: Option<u64>) -> Arm {
 }
 
 async fn connect(node: &Node) -> Client {
-    served(&node.socket()).await.0
+    connect_until_accepted(&node.socket()).await.0
 }
 
 /// Renews the deadline for this time, as heartbeats do. Returns the last deadline, milliseconds of the boot clock.
@@ -72,14 +72,14 @@ fn assert_dies_at_deadline(node: &mut Node, deadline_ms: u64) {
 #[tokio::test]
 async fn node_without_renewed_deadline_is_reset() {
     let mut node = Node::start();
-    let (client, status, mut events) = served(&node.socket()).await;
+    let (client, status, mut events) = connect_until_accepted(&node.socket()).await;
     assert_eq!(status.state, State::Released);
     let status = client.arm(arm(Some(3000))).await.expect("armed");
     let device = status.device.expect("open");
     assert!(device.sliding && device.descriptor_retained);
     assert_eq!((device.timeout_seconds, device.identity.as_str()), (2, "ha-watchdog-standin"));
     let deadline_ms = renew_for(&client, Duration::from_secs(5)).await;
-    assert!(node.lives(), "killed although renewed");
+    assert!(node.is_alive(), "killed although renewed");
     assert_dies_at_deadline(&mut node, deadline_ms);
     // The deadline passes directly after the timeout of the last pet.
     assert!(matches!(events.recv().await, Some(Event::Expired(_) | Event::DeviceFailed { .. })));
@@ -113,7 +113,7 @@ async fn lost_agent_does_not_change_the_deadline() {
 #[tokio::test]
 async fn unread_messages_of_a_closed_connection_are_dropped() {
     let node = Node::start();
-    let (client, _, mut events) = served(&node.socket()).await;
+    let (client, _, mut events) = connect_until_accepted(&node.socket()).await;
     let armed = client.arm(arm(Some(3000))).await.expect("armed").state;
     node.signal_daemon(Signal::SIGSTOP);
     let later = client.deadline(clock::now().plus_ms(60_000));
@@ -121,7 +121,7 @@ async fn unread_messages_of_a_closed_connection_are_dropped() {
     drop(client);
     while events.recv().await.is_some() {}
     node.signal_daemon(Signal::SIGCONT);
-    let (_client, status, _events) = served(&node.socket()).await;
+    let (_client, status, _events) = connect_until_accepted(&node.socket()).await;
     assert_eq!(status.state, armed);
 }
 
@@ -141,7 +141,7 @@ async fn staying_or_released_node_is_not_reset() {
     drop((client, other));
     // The wait exceeds every deadline and timeout; no event marks its end.
     tokio::time::sleep(Duration::from_secs(6)).await;
-    assert!(released.lives() && staying.lives());
+    assert!(released.is_alive() && staying.is_alive());
 }
 
 #[tokio::test]
@@ -152,13 +152,13 @@ async fn daemon_shutdown_stops_device_without_deadline() {
     node.signal_daemon(Signal::SIGTERM);
     assert!(node.wait_for_daemon().success());
     tokio::time::sleep(Duration::from_secs(3)).await;
-    assert!(node.lives());
+    assert!(node.is_alive());
 }
 
 #[tokio::test]
 async fn daemon_accepts_one_agent_connection() {
     let node = Node::start();
-    let mut first = Helper::connect(&node.socket());
+    let mut first = SecondClient::connect(&node.socket());
     let refusal = |result: Result<_, ClientError>| match result {
         Err(ClientError::Refused(refusal)) => refusal,
         other => panic!("not refused: {other:?}"),
@@ -174,7 +174,7 @@ async fn daemon_accepts_one_agent_connection() {
     client.status().await.expect("served");
     drop(client);
     // The same process may reconnect, and is served immediately once its old connection is closed.
-    let (client, _, mut events) = served(&node.socket()).await;
+    let (client, _, mut events) = connect_until_accepted(&node.socket()).await;
     drop(client);
     while events.recv().await.is_some() {}
     for _ in 0..20 {
@@ -187,21 +187,21 @@ async fn daemon_accepts_one_agent_connection() {
 #[tokio::test]
 async fn a_new_daemon_takes_over_when_the_agent_arms_again() {
     let mut node = Node::start();
-    let (client, _, mut events) = served(&node.socket()).await;
+    let (client, _, mut events) = connect_until_accepted(&node.socket()).await;
     client.arm(arm(Some(3000))).await.expect("armed");
     node.signal_daemon(Signal::SIGKILL);
     assert_eq!(events.recv().await, Some(Event::Lost));
     assert_eq!(client.status().await, Err(ClientError::Lost));
     node.wait_for_daemon();
     node.start_daemon();
-    let (client, status, _events) = served(&node.socket()).await;
+    let (client, status, _events) = connect_until_accepted(&node.socket()).await;
     // The daemon found the timer running and has no deadline.
     assert!(matches!(status.state, State::Expired { .. }), "{status:?}");
     let deadline = clock::now().plus_ms(3000);
     assert_eq!(client.deadline(deadline).await, Err(ClientError::Refused(Refusal::NotArmed)));
     client.arm(arm(Some(3000))).await.expect("armed again");
     let deadline_ms = renew_for(&client, Duration::from_secs(4)).await;
-    assert!(node.lives());
+    assert!(node.is_alive());
     assert_dies_at_deadline(&mut node, deadline_ms);
 }
 
@@ -217,8 +217,8 @@ async fn service_manager_keeps_the_daemon_record() {
     node.start_daemon_with_record(record);
     // No client connects to the new daemon, so the daemon must continue without a client.
     tokio::time::sleep(Duration::from_secs(4)).await;
-    assert!(node.lives());
-    let (_client, status, _events) = served(&node.socket()).await;
+    assert!(node.is_alive());
+    let (_client, status, _events) = connect_until_accepted(&node.socket()).await;
     assert_eq!(status.state, State::Staying);
 }
 
@@ -249,7 +249,7 @@ async fn unsupported_timeout_is_refused() {
     ));
     assert_eq!(client.status().await.expect("served").device, None);
     tokio::time::sleep(Duration::from_secs(4)).await;
-    assert!(node.lives(), "a refused device was left running");
+    assert!(node.is_alive(), "a refused device was left running");
 }
 
 /// Not a test: the second process of `daemon_accepts_one_agent_connection`, which starts this program again.

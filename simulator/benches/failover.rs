@@ -33,8 +33,8 @@ fn scenario(profile: &str, random: &mut Random) -> Value {
     let objects: Vec<Value> = (1..=6).map(service).collect();
     let (mut steps, mut step_ms) = (Vec::new(), 120_000);
     for _ in 0..NODE_DEATHS_PER_RUN {
-        let node = format!("node{}", 1 + random.below(3));
-        step_ms += random.between_ms(0, 10_000);
+        let node = format!("node{}", 1 + random.draw_below(3));
+        step_ms += random.draw_between_ms(0, 10_000);
         steps.push(json!({"at": format!("{step_ms}ms"), "do": format!("power {node} off")}));
         step_ms += 120_000;
         steps.push(json!({"at": format!("{step_ms}ms"), "do": format!("power {node} on")}));

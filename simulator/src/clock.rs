@@ -12,7 +12,7 @@ pub struct Clock {
     counted_until: Millis,
     raw_ns: u128,
     boot_ns: u128,
-    suspended: bool,
+    is_suspended: bool,
     /// Wall-clock time of virtual time 0, in milliseconds since 1970.
     wall_ms: i128,
 }
@@ -29,7 +29,7 @@ impl Clock {
             counted_until: now,
             raw_ns: u128::from(start_ms) * 1_000_000,
             boot_ns: u128::from(start_ms) * 1_000_000,
-            suspended: false,
+            is_suspended: false,
             wall_ms: START_WALL_MS,
         }
     }
@@ -42,7 +42,7 @@ impl Clock {
     fn advance_to(&mut self, now: Millis) {
         let passed_ns = u128::from(now.saturating_sub(self.counted_until)) * u128::from(self.rate_ppm);
         self.boot_ns += passed_ns;
-        if !self.suspended {
+        if !self.is_suspended {
             self.raw_ns += passed_ns;
         }
         self.counted_until = now;
@@ -55,9 +55,9 @@ impl Clock {
     }
 
     /// Stops the raw clock for a suspend, or restarts it.
-    pub fn set_suspended(&mut self, now: Millis, suspended: bool) {
+    pub fn set_suspended(&mut self, now: Millis, is_suspended: bool) {
         self.advance_to(now);
-        self.suspended = suspended;
+        self.is_suspended = is_suspended;
     }
 
     /// Returns the readings of a process on the machine at a virtual time, which must not be before the last change.

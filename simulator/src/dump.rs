@@ -1,7 +1,7 @@
 //! The stored state of a real cluster, from a support dump, as the beginning of a simulation.
 
 use crate::scenario::Scenario;
-use crate::vocabulary::why;
+use crate::vocabulary::explain_service;
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::driver::DriverKind;
 use ha_api_types::id::{ControllerId, NodeName, ResourceName, Revision};
@@ -11,7 +11,7 @@ use ha_api_types::node::NodeState;
 use ha_api_types::record::{FenceState, NodeReport, WatchdogKind};
 use ha_api_types::time::{Millis, MonotonicTime};
 use ha_api_types::view::{Explanation, StateDump, StoredKey};
-use ha_controller::core::world::ClusterView as Stored;
+use ha_controller::core::world::ClusterView;
 use ha_store::{Entry, LeaseId};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ const MISSED_HEARTBEATS: u64 = 2;
 #[derive(Debug)]
 pub struct Dump {
     /// All keys, typed.
-    pub(crate) stored: Stored,
+    pub(crate) cluster_view: ClusterView,
     /// The keys with which a simulation begins.
     pub(crate) entries: Vec<Entry>,
     pub(crate) revision: Revision,
@@ -49,47 +49,47 @@ impl Dump {
         let mut controllers = Vec::new();
         let mut entries = Vec::new();
         let mut heartbeat_age_ms = BTreeMap::new();
-        for stored in dump.keys {
-            let key = format!("{}{}", keys.root(), stored.key);
+        for stored_key in dump.keys {
+            let key = format!("{}{}", keys.root(), stored_key.key);
             match keys.parse(&key) {
                 Some(Key::Candidate(id)) => controllers.push(id),
                 Some(Key::Alive(node)) => {
                     heartbeat_age_ms.extend(
-                        stored.heartbeat_age_ms.map(|heartbeat_age_ms| (node.clone(), heartbeat_age_ms)),
+                        stored_key.heartbeat_age_ms.map(|heartbeat_age_ms| (node.clone(), heartbeat_age_ms)),
                     );
                 }
                 Some(_) => {}
-                None => return Err(format!("{}: this version does not know the key", stored.key)),
+                None => return Err(format!("{}: this version does not know the key", stored_key.key)),
             }
-            entries.push(translated_entry(key, stored, &ids));
+            entries.push(translated_entry(key, stored_key, &ids));
         }
-        let mut stored = Stored::new(keys);
-        stored.replace(entries.clone(), dump.revision, MonotonicTime(0));
-        if stored.nodes.is_empty() {
+        let mut cluster_view = ClusterView::new(keys);
+        cluster_view.replace(entries.clone(), dump.revision, MonotonicTime(0));
+        if cluster_view.nodes.is_empty() {
             return Err("contains no node".to_owned());
         }
         let wall_ms = i128::from(dump.at.unix_seconds().unwrap_or(0)) * 1000;
         let mut dump = Dump {
-            stored,
+            cluster_view,
             entries: Vec::new(),
             revision: dump.revision,
             wall_ms,
             controllers: BTreeMap::new(),
             heartbeat_age_ms,
         };
-        dump.controllers = dump.place_controllers(controllers);
+        dump.controllers = dump.choose_controller_nodes(controllers);
         dump.entries = entries.into_iter().filter_map(|entry| dump.initial_entry(entry)).collect();
         Ok(dump)
     }
 
     /// Returns the node on which each controller is simulated. A controller whose id is the name of a node runs on that
     /// node if the node is on. The other controllers run on the remaining nodes, in order.
-    fn place_controllers(&self, ids: Vec<ControllerId>) -> BTreeMap<ControllerId, NodeName> {
-        let is_node = |id: &ControllerId| self.stored.nodes.contains_key(id.as_str());
+    fn choose_controller_nodes(&self, ids: Vec<ControllerId>) -> BTreeMap<ControllerId, NodeName> {
+        let is_node = |id: &ControllerId| self.cluster_view.nodes.contains_key(id.as_str());
         let (node_ids, other_ids): (Vec<ControllerId>, Vec<ControllerId>) =
             ids.into_iter().partition(is_node);
         let running_nodes: Vec<&NodeName> =
-            self.stored.nodes.keys().filter(|node| self.is_on(node)).collect();
+            self.cluster_view.nodes.keys().filter(|node| self.is_on(node)).collect();
         let free_nodes = running_nodes
             .iter()
             .filter(|node| !node_ids.iter().any(|id| ***node == **id))
@@ -108,7 +108,7 @@ impl Dump {
     /// Returns the node of a controller, even if the node is off. `None` for a controller without a node: the
     /// simulation omits this controller.
     fn simulated_node(&self, id: &ControllerId) -> Option<&NodeName> {
-        let node_of_this_name = || self.stored.nodes.get_key_value(id.as_str()).map(|(node, _)| node);
+        let node_of_this_name = || self.cluster_view.nodes.get_key_value(id.as_str()).map(|(node, _)| node);
         self.controllers.get(id).or_else(node_of_this_name)
     }
 
@@ -116,7 +116,7 @@ impl Dump {
     /// has ended. Each candidate has the name, URL and machine of its simulated node. With these, the controller keeps
     /// its key.
     fn initial_entry(&self, mut entry: Entry) -> Option<Entry> {
-        let keys = &self.stored.keys;
+        let keys = &self.cluster_view.keys;
         let key = match keys.parse(&entry.key) {
             Some(Key::Leader) => return None,
             Some(Key::Candidate(id)) => {
@@ -137,8 +137,8 @@ impl Dump {
 
     /// Returns the explanation that `hactl why` prints for a service at the time of the dump; `None` if the resource
     /// does not exist.
-    pub fn why(&self, resource: &ResourceName) -> Option<Explanation> {
-        why(&self.stored, resource)
+    pub fn explain(&self, resource: &ResourceName) -> Option<Explanation> {
+        explain_service(&self.cluster_view, resource)
     }
 
     /// Parses the steps and expectations of a scenario whose machines and objects come from the dump. An empty text is
@@ -146,7 +146,7 @@ impl Dump {
     ///
     /// Errors: those of [`Scenario::parse`]; also, the scenario also contains machines, objects or timings.
     pub(crate) fn scenario(&self, name: &str, text: &str, directory: &Path) -> Result<Scenario, String> {
-        let cluster = self.stored.cluster.as_ref().map(|cluster| &cluster.value.spec.timing);
+        let cluster = self.cluster_view.cluster.as_ref().map(|cluster| &cluster.value.spec.timing);
         let timing =
             cluster.and_then(|timing| serde_json::to_value(timing).ok()).unwrap_or_else(|| json!({}));
         let mut objects = vec![json!({
@@ -154,7 +154,7 @@ impl Dump {
             "spec": {"timing": timing},
         })];
         // etcd already contains the objects. Steps refer to their names.
-        objects.extend(self.stored.resources.keys().map(|name| {
+        objects.extend(self.cluster_view.resources.keys().map(|name| {
             json!({
                 "apiVersion": API_VERSION, "kind": Kind::Resource.name(), "metadata": {"name": name},
                 "spec": {"driver": {"simulated": {}}},
@@ -170,9 +170,9 @@ impl Dump {
 
     fn machines(&self) -> Vec<Value> {
         let running_nodes: Vec<&NodeName> =
-            self.stored.nodes.keys().filter(|node| self.is_on(node)).collect();
+            self.cluster_view.nodes.keys().filter(|node| self.is_on(node)).collect();
         let machine = |node: &NodeName| {
-            let report = self.stored.node_reports.get(node).map(|report| &report.value);
+            let report = self.cluster_view.node_reports.get(node).map(|report| &report.value);
             let mut machine = report.map(machine_fields).unwrap_or_default();
             machine.insert("name".to_owned(), json!(node));
             machine
@@ -183,52 +183,58 @@ impl Dump {
             );
             Value::Object(machine)
         };
-        self.stored.nodes.keys().map(machine).collect()
+        self.cluster_view.nodes.keys().map(machine).collect()
     }
 
     /// Returns `true` if the node has sent a heartbeat under its current registration, and has missed at most
     /// [`MISSED_HEARTBEATS`] since.
     pub(crate) fn is_on(&self, node: &NodeName) -> bool {
-        let stored = &self.stored;
+        let cluster_view = &self.cluster_view;
         let interval_ms =
-            stored.node_reports.get(node).map(|report| report.value.timings.heartbeat_interval_ms);
-        let max_silence_ms = interval_ms.unwrap_or_default() * MISSED_HEARTBEATS;
-        if self.heartbeat_age_ms.get(node).is_some_and(|heartbeat_age_ms| *heartbeat_age_ms > max_silence_ms)
+            cluster_view.node_reports.get(node).map(|report| report.value.timings.heartbeat_interval_ms);
+        let max_heartbeat_age_ms = interval_ms.unwrap_or_default() * MISSED_HEARTBEATS;
+        if self
+            .heartbeat_age_ms
+            .get(node)
+            .is_some_and(|heartbeat_age_ms| *heartbeat_age_ms > max_heartbeat_age_ms)
         {
             return false;
         }
-        let state = stored.node_statuses.get(node).map_or(NodeState::Unknown, |status| status.value.state);
-        let is_heard = matches!(state, NodeState::Online | NodeState::Maintenance);
-        let open_fence = stored.fences.get(node).filter(|fence| fence.value.state == FenceState::Open);
-        let alive = stored.alive.get(node);
-        is_heard && open_fence.zip(alive).is_some_and(|(fence, alive)| fence.value.epoch == alive.value.epoch)
+        let state =
+            cluster_view.node_statuses.get(node).map_or(NodeState::Unknown, |status| status.value.state);
+        let is_reachable = matches!(state, NodeState::Online | NodeState::Maintenance);
+        let open_fence = cluster_view.fences.get(node).filter(|fence| fence.value.state == FenceState::Open);
+        let alive = cluster_view.alive.get(node);
+        is_reachable
+            && open_fence.zip(alive).is_some_and(|(fence, alive)| fence.value.epoch == alive.value.epoch)
     }
 }
 
-fn translated_entry(key: String, stored: StoredKey, ids: &BTreeMap<String, String>) -> Entry {
-    let mut value = stored.value;
+fn translated_entry(key: String, stored_key: StoredKey, ids: &BTreeMap<String, String>) -> Entry {
+    let mut value = stored_key.value;
     replace_ids(&mut value, ids);
     Entry {
         key,
         value: value.to_string().into_bytes().into(),
-        create_revision: stored.created,
-        mod_revision: stored.modified,
-        lease: LeaseId(i64::from(stored.leased)),
+        create_revision: stored_key.created,
+        mod_revision: stored_key.modified,
+        lease: LeaseId(i64::from(stored_key.leased)),
     }
 }
 
 /// Returns the id of each simulated machine, by the id of the real machine.
-fn simulated_ids(keys: &Keys, stored: &[StoredKey]) -> BTreeMap<String, String> {
+fn simulated_ids(keys: &Keys, stored_keys: &[StoredKey]) -> BTreeMap<String, String> {
     let mut ids = BTreeMap::new();
-    for stored in stored {
-        let key = format!("{}{}", keys.root(), stored.key);
+    for stored_key in stored_keys {
+        let key = format!("{}{}", keys.root(), stored_key.key);
         let Some(Key::NodeReport(node)) = keys.parse(&key) else { continue };
         for (field, simulated) in [
             ("bootId", crate::world::boot_id(&node, 1).to_string()),
             ("machineId", crate::world::machine_id(&node, 0).to_string()),
             ("productId", crate::world::product_id(&node, 0, 0).to_string()),
         ] {
-            if let Some(id) = stored.value.get(field).and_then(Value::as_str).filter(|id| !id.is_empty()) {
+            if let Some(id) = stored_key.value.get(field).and_then(Value::as_str).filter(|id| !id.is_empty())
+            {
                 ids.insert(id.to_owned(), simulated);
             }
         }
@@ -267,7 +273,7 @@ fn machine_fields(report: &NodeReport) -> Map<String, Value> {
         ("virtual".to_owned(), json!(report.is_virtual)),
     ]);
     if let Some(protection) = report.sleep_protection {
-        machine.insert("sleep".to_owned(), json!(crate::scenario::sleep_word(protection)));
+        machine.insert("sleep".to_owned(), json!(crate::scenario::sleep_keyword(protection)));
     }
     machine
 }

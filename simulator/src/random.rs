@@ -15,17 +15,17 @@ impl Random {
     }
 
     /// Draws a duration between two bounds, both included.
-    pub fn between_ms(&mut self, min_ms: Millis, max_ms: Millis) -> Millis {
+    pub fn draw_between_ms(&mut self, min_ms: Millis, max_ms: Millis) -> Millis {
         if max_ms <= min_ms { min_ms } else { self.0.random_range(min_ms..=max_ms) }
     }
 
     /// Returns `true` with this probability.
-    pub fn chance(&mut self, chance: f64) -> bool {
+    pub fn draw_chance(&mut self, chance: f64) -> bool {
         chance > 0.0 && self.0.random_bool(chance.min(1.0))
     }
 
     /// Draws a number below `bound`; returns 0 if `bound` is 0.
-    pub fn below(&mut self, bound: usize) -> usize {
+    pub fn draw_below(&mut self, bound: usize) -> usize {
         if bound == 0 { 0 } else { self.0.random_range(0..bound) }
     }
 

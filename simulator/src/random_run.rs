@@ -2,6 +2,7 @@
 //!
 //! A random run is an ordinary scenario, so a failing run can be printed, shrunk and kept as a file.
 
+mod affinity_sets;
 mod broken;
 mod cluster;
 mod edges;
@@ -13,7 +14,6 @@ mod seeds;
 mod services;
 mod shrink;
 mod storylines;
-mod together;
 
 pub use seeds::{Campaign, CampaignResult, FailedSeed, SeedRange};
 pub use shrink::shrink;

@@ -23,7 +23,7 @@ impl World {
     /// Compares the final state with the scenario's expectations, and stores the result in `checks`.
     pub(crate) fn check_expectations(&mut self) {
         let expect = self.scenario.expect.clone();
-        let running = self.running();
+        let running = self.running_nodes_by_service();
         let mut checks = Vec::new();
         let mut check =
             |description: String, ok: bool, got: String| checks.push(Check { check: description, ok, got });
@@ -94,12 +94,12 @@ impl World {
             let got = self.moves.len() as u64;
             check(format!("at most {limit} moves"), got <= limit, got.to_string());
         }
-        for names in &expect.together {
+        for names in &expect.affinity_sets {
             let nodes_of_services: BTreeSet<Option<NodeName>> = names.iter().map(node_of_service).collect();
             let ok = nodes_of_services.len() == 1 && !nodes_of_services.contains(&None);
             check(format!("together {names:?}"), ok, format!("{nodes_of_services:?}"));
         }
-        for names in &expect.apart {
+        for names in &expect.anti_affinity_sets {
             let nodes_of_services: Vec<Option<NodeName>> = names.iter().map(node_of_service).collect();
             let different: BTreeSet<&NodeName> = nodes_of_services.iter().flatten().collect();
             check(
@@ -122,7 +122,7 @@ impl World {
             check(format!("at most {limit} a node"), ok, format!("{counts:?}"));
         }
         if let Some(expected_value) = &expect.notified {
-            let got = self.notified();
+            let got = self.received_notifications();
             check(format!("notified {expected_value:?}"), got == expected_value, format!("{got:?}"));
         }
         if let Some(expected_value) = &expect.refused {
@@ -149,7 +149,7 @@ impl World {
 
     /// Returns the results of the run as JSON.
     pub fn summary(&self) -> Value {
-        let running = self.running();
+        let running = self.running_nodes_by_service();
         let seconds = |ms: u64| self.elapsed_ms(ms) as f64 / 1000.0;
         let services: BTreeMap<ResourceName, Value> = self
             .resource_names()
@@ -168,13 +168,13 @@ impl World {
             .machines
             .iter()
             .map(|(name, machine)| {
-                let watchdog = match (machine.watchdog.fires_at, machine.expired) {
+                let watchdog = match (machine.watchdog.fires_at, machine.watchdog_expired) {
                     (_, true) => "expired",
                     (Some(_), false) => "armed",
                     (None, false) => "idle",
                 };
                 let state = self.node_states.get(name).copied().unwrap_or_default();
-                let power = if machine.powered { "on" } else { "off" };
+                let power = if machine.is_powered { "on" } else { "off" };
                 (name, json!({"state": state, "power": power, "watchdog": watchdog}))
             })
             .collect();

@@ -41,7 +41,7 @@ pub struct Scenario {
     /// API objects, including the Cluster object.
     pub objects: Vec<Value>,
     /// Placements at time 0, by resource.
-    pub place: BTreeMap<ResourceName, Place>,
+    pub initial_placements: BTreeMap<ResourceName, InitialPlacement>,
     /// Objects that a step creates by name.
     pub later: Vec<Value>,
     /// Nodes that also run an etcd member, which fails with their power and network. Empty: etcd runs outside the nodes.
@@ -60,7 +60,7 @@ pub struct Machine {
     /// Power state at time 0.
     pub power: Power,
     /// `true` if the machine also runs a controller.
-    pub controller: bool,
+    pub has_controller: bool,
     /// Capacity that the agent reports.
     pub capacity: Amounts,
     /// Names of the drivers that the agent provides.
@@ -107,7 +107,7 @@ pub enum Device {
 
 /// The placement of a service at time 0.
 #[derive(Clone, Debug, Default)]
-pub struct Place {
+pub struct InitialPlacement {
     /// Node on which the service is placed.
     pub node: NodeName,
     /// `true` if the service already runs there.
@@ -132,9 +132,9 @@ pub struct Expectations {
     /// Largest number of migrations plus relocations.
     pub max_moves: Option<u64>,
     /// Sets of services that must run on one node.
-    pub together: Vec<Vec<ResourceName>>,
+    pub affinity_sets: Vec<Vec<ResourceName>>,
     /// Sets of services that must run on different nodes.
-    pub apart: Vec<Vec<ResourceName>>,
+    pub anti_affinity_sets: Vec<Vec<ResourceName>>,
     /// Allowed nodes of services, by service.
     pub on_one_of: BTreeMap<ResourceName, Vec<NodeName>>,
     /// Largest number of running services on a node.
@@ -146,7 +146,7 @@ pub struct Expectations {
     /// `true` if the run must end with progress: every Started service that can run on some node runs, the status of
     /// every other service states a reason, and every node is online. Only for scripts that end every fault that they
     /// begin.
-    pub progress: bool,
+    pub requires_progress: bool,
     /// Nodes that may be off or isolated at the end; the progress check skips such a node while it is off or isolated.
     pub broken: Vec<NodeName>,
 }
@@ -206,7 +206,7 @@ impl Scenario {
 }
 
 /// Returns the word of a sleep protection in scenario files.
-pub(crate) fn sleep_word(protection: SleepProtection) -> &'static str {
+pub(crate) fn sleep_keyword(protection: SleepProtection) -> &'static str {
     // The list contains every kind of protection.
     sections::SLEEP_WORDS
         .iter()
@@ -215,27 +215,29 @@ pub(crate) fn sleep_word(protection: SleepProtection) -> &'static str {
 }
 
 fn read_scenario(reader: &mut Reader<'_>, value: &Value, directory: &Path) -> Option<Scenario> {
-    let fields = reader.fields(value, "", &SCENARIO_KEYS)?;
+    let fields = reader.read_fields(value, "", &SCENARIO_KEYS)?;
     let empty_list = json!([]);
     let get = |name: &str| fields.get(name);
     let list = |name: &str| fields.get(name).unwrap_or(&empty_list);
     let duration = |reader: &mut Reader<'_>, name: &str, default: u64| {
-        get(name).and_then(|value| reader.duration(value, name)).unwrap_or(Duration(default))
+        get(name).and_then(|value| reader.read_duration(value, name)).unwrap_or(Duration(default))
     };
     let mut scenario = Scenario {
-        seed: get("seed").and_then(|value| reader.unsigned(value, "seed")).unwrap_or(1),
+        seed: get("seed").and_then(|value| reader.read_unsigned(value, "seed")).unwrap_or(1),
         duration: duration(reader, "duration", 7_200_000),
         settle: duration(reader, "settle", 120_000),
-        timing: sections::timing(reader, get("timing")),
-        nodes: sections::nodes(reader, list("nodes")),
+        timing: sections::read_timing(reader, get("timing")),
+        nodes: sections::read_nodes(reader, list("nodes")),
         objects: objects::read_objects(reader, list("objects"), "objects", directory),
-        place: get("place").map(|value| sections::place(reader, value)).unwrap_or_default(),
+        initial_placements: get("place")
+            .map(|value| sections::read_initial_placements(reader, value))
+            .unwrap_or_default(),
         later: objects::read_objects(reader, list("later"), "later", directory),
-        store: get("store").map(|value| sections::store(reader, value)).unwrap_or_default(),
+        store: get("store").map(|value| sections::read_store(reader, value)).unwrap_or_default(),
         steps: step::read_steps(reader, list("steps")),
-        expect: get("expect").map(|value| sections::expect(reader, value)).unwrap_or_default(),
+        expect: get("expect").map(|value| sections::read_expect(reader, value)).unwrap_or_default(),
     };
-    objects::unify_cluster_timing(reader, &mut scenario, get("timing").is_some());
+    objects::ensure_cluster_object(reader, &mut scenario, get("timing").is_some());
     names::check_names(reader, &scenario);
     Some(scenario)
 }

@@ -156,7 +156,7 @@ impl Vocabulary {
     }
 
     fn record_explanation(&mut self, name: &ResourceName) {
-        let Some(explanation) = why(&self.stored, name) else { return };
+        let Some(explanation) = explain_service(&self.stored, name) else { return };
         self.words.insert(Word::reason(explanation.reason));
         let causes = explanation.nodes.iter().flat_map(|verdict| &verdict.causes);
         self.words.extend(causes.map(|cause| Word::reason(cause.reason)));
@@ -198,7 +198,7 @@ impl Vocabulary {
 }
 
 /// Returns the explanation that `hactl why` prints for a service; `None` if the resource does not exist.
-pub(crate) fn why(stored: &Stored, name: &ResourceName) -> Option<Explanation> {
+pub(crate) fn explain_service(stored: &Stored, name: &ResourceName) -> Option<Explanation> {
     stored.resources.get(name).map(|resource| explain(stored, &resource.value))
 }
 

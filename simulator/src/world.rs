@@ -1,7 +1,6 @@
 //! The simulated world: machines, processes, etcd, and the script of faults.
 
 mod acts;
-mod beginning;
 mod by_hand;
 mod commands;
 mod driver;
@@ -23,6 +22,7 @@ pub mod recorded;
 mod rules;
 mod run;
 mod slow_driver;
+mod startup;
 mod steps;
 mod store_place;
 mod user;
@@ -49,7 +49,7 @@ use ha_api_types::resource::ServiceState;
 use ha_api_types::time::Millis;
 use ha_api_types::timing::Timings;
 use ha_api_types::usage::Usage;
-use ha_controller::core::replica::Replica;
+use ha_controller::core::combined_controller::CombinedController;
 use ha_node_agent::core::{AgentCore, Journal};
 use ha_node_agent::watchdog::core::Core as WatchdogCore;
 use ha_node_agent::watchdog::protocol::Privileges;
@@ -169,7 +169,7 @@ pub struct World {
     /// Virtual time until which the watches of a node's processes are delayed.
     watch_lag_until: BTreeMap<NodeName, Millis>,
     agents: BTreeMap<NodeName, Process<AgentCore>>,
-    controllers: BTreeMap<NodeName, Process<Replica>>,
+    controllers: BTreeMap<NodeName, Process<CombinedController>>,
     deferred_events: Vec<(NodeName, Event)>,
     /// Cut network links.
     network: network::Network,
@@ -235,12 +235,12 @@ impl World {
         let mut machines = BTreeMap::new();
         for machine in &scenario.nodes {
             // Clocks start at random times, so code that compares the clocks of two machines fails.
-            let clock = Clock::new(0, random.between_ms(1_000, 1_000_000_000));
+            let clock = Clock::new(0, random.draw_between_ms(1_000, 1_000_000_000));
             machines.insert(
                 machine.name.clone(),
                 Machine {
-                    up: false,
-                    powered: machine.power == Power::On,
+                    is_up: false,
+                    is_powered: machine.power == Power::On,
                     ending: None,
                     hardware_number: 0,
                     disk_copy: 0,
@@ -252,22 +252,22 @@ impl World {
                     is_virtual: machine.is_virtual,
                     device: machine.watchdog,
                     fence_devices: FenceDeviceCondition::Works,
-                    storage_cut: false,
+                    is_storage_isolated: false,
                     agent_restarts: false,
                     controller_restarts: false,
                     plan_ms: 0,
-                    expired: false,
+                    watchdog_expired: false,
                     boot: 0,
                     network: true,
-                    suspended: false,
-                    has_controller: machine.controller,
+                    is_suspended: false,
+                    has_controller: machine.has_controller,
                     capacity: machine.capacity,
                     clock,
                     watchdog: Watchdog {
                         daemon: WatchdogCore::new(Privileges::default()),
-                        dead: false,
+                        has_exited: false,
                         saved: None,
-                        open: false,
+                        is_open: false,
                         pets: PetBehavior::Accept,
                         timeout_seconds: 1,
                         fires_at: None,
@@ -289,7 +289,7 @@ impl World {
                     driver_requests: BTreeMap::new(),
                     autostart: BTreeMap::new(),
                     started_by_boot: BTreeSet::new(),
-                    disk_full: false,
+                    is_disk_full: false,
                     drivers_hang: false,
                     resets: Vec::new(),
                     bound: invariants::Bound::default(),
@@ -394,7 +394,7 @@ impl World {
         }
         self.record_explanations();
         self.check_expectations();
-        if self.scenario.expect.progress {
+        if self.scenario.expect.requires_progress {
             self.check_progress();
         }
     }

@@ -16,14 +16,14 @@ const BOUND_MS: u64 = 13_300 + 5_500 + 6_000;
 /// Returns a scenario of three controllers and four nodes, with restarts from 10 s before the loss to 15 s after it.
 fn scenario(seed: u64) -> String {
     let mut random = Random::new(seed);
-    let lost_node = random.between_ms(1, 4);
+    let lost_node = random.draw_between_ms(1, 4);
     let loss_ms = 60_000;
     let mut steps: Vec<(u64, String)> = vec![(loss_ms, format!("power node{lost_node} off"))];
-    for _ in 0..random.between_ms(1, 6) {
-        let restart_ms = loss_ms - 10_000 + random.between_ms(0, 25_000);
+    for _ in 0..random.draw_between_ms(1, 6) {
+        let restart_ms = loss_ms - 10_000 + random.draw_between_ms(0, 25_000);
         let surviving_nodes: Vec<u64> = (1..=3).filter(|number| *number != lost_node).collect();
-        let chosen = surviving_nodes[random.below(surviving_nodes.len())];
-        let target = if random.chance(0.5) { "leader".to_owned() } else { format!("node{chosen}") };
+        let chosen = surviving_nodes[random.draw_below(surviving_nodes.len())];
+        let target = if random.draw_chance(0.5) { "leader".to_owned() } else { format!("node{chosen}") };
         steps.push((restart_ms, format!("controller {target} restart")));
     }
     steps.sort();

@@ -98,10 +98,11 @@ fn dump_yields_the_same_explanations() {
         let dump = dump(&world);
         for name in ["web", "db", "idle"] {
             let name = ResourceName::from(name);
-            let (expected, found) = (world.why(&name).expect("live"), dump.why(&name).expect("dumped"));
+            let (expected, found) =
+                (world.explain(&name).expect("live"), dump.explain(&name).expect("dumped"));
             assert_eq!(found, expected, "{name}, {seconds} s after the failure");
         }
-        assert!(dump.why(&"nothing".into()).is_none());
+        assert!(dump.explain(&"nothing".into()).is_none());
     }
 }
 
@@ -125,7 +126,7 @@ fn dump_of_idle_cluster_supports_added_steps() {
     let dump = dump(&calm);
     let continued_calm = continue_dump(&dump, "");
     assert_eq!(services_summary(&continued_calm), services_summary(&calm));
-    assert_eq!(continued_calm.why(&"web".into()).unwrap().state, ServiceState::Started);
+    assert_eq!(continued_calm.explain(&"web".into()).unwrap().state, ServiceState::Started);
 
     let steps = "
 steps:

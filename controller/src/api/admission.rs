@@ -1,9 +1,9 @@
 //! Admission of objects before they are stored: checks fields, fills in metadata, and sets the generation.
 
 use super::error::ApiError;
-use super::managed;
 use super::read::{Stored, object, spec_of};
 use super::request::FieldValidation;
+use super::server_side_apply;
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::id::Revision;
 use ha_api_types::kind::Kind;
@@ -80,7 +80,7 @@ pub(crate) fn admit(
     let stored = current.map(|current| current.spec.value.clone());
     set_generation(stored.as_ref(), &mut proposed);
     if let Some(manager) = context.manager {
-        managed::record_update(stored.as_ref(), &mut proposed, manager, context.now);
+        server_side_apply::record_update(stored.as_ref(), &mut proposed, manager, context.now);
     }
     Ok(Admitted { name, value: in_order(kind, &proposed), warnings })
 }

@@ -115,7 +115,6 @@ pub(crate) struct ListRequest {
 /// Version of a requested list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListVersion {
-    /// The newest one.
     Newest,
     /// The newest one, which must have reached this revision.
     AtLeast(Revision),

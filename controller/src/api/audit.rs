@@ -190,7 +190,7 @@ fn open(path: &Path) -> io::Result<std::fs::File> {
 impl Attributes {
     /// Returns `true` for a request that can change objects. A review, a plan and an etcd-outage hold change none.
     fn is_write(&self) -> bool {
-        let changes_objects = self.group == GROUP && self.resource != "plan" && !self.is_hold();
+        let changes_objects = self.group == GROUP && self.resource != "plan" && !self.is_hold_request();
         let is_read = matches!(self.verb.as_str(), "get" | "list" | "watch");
         changes_objects && !is_read
     }

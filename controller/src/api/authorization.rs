@@ -30,7 +30,11 @@ pub(crate) fn decide(user: &User, attributes: &Attributes) -> Result<(), String>
 /// Returns the permissions of which one suffices. The action decides about an operation, so a question without an action
 /// is about any of them.
 fn questions(attributes: &Attributes) -> Vec<Attributes> {
-    if attributes.is_any_operation() { attributes.alternatives() } else { vec![attributes.clone()] }
+    if attributes.is_operation_without_action() {
+        attributes.sufficient_attributes()
+    } else {
+        vec![attributes.clone()]
+    }
 }
 
 /// Returns `true` if a role of the user permits a request. Whether the API supports the verb is not considered.
@@ -43,7 +47,7 @@ fn permits(user: &User, attributes: &Attributes) -> bool {
     if attributes.is_renewal() {
         return user.name == attributes.name && user.roles.contains(&Role::Node);
     }
-    if attributes.is_hold() {
+    if attributes.is_hold_request() {
         return user.is_local || (user.name == attributes.name && user.roles.contains(&Role::Node));
     }
     user.roles.iter().any(|role| rules_permit(*role, attributes))
@@ -52,17 +56,17 @@ fn permits(user: &User, attributes: &Attributes) -> bool {
 
 /// Returns the refusal as in Kubernetes, with the groups that have the permission.
 fn refusal_reason(user: &User, attributes: &Attributes) -> String {
-    if attributes.is_hold() || attributes.is_renewal() {
+    if attributes.is_hold_request() || attributes.is_renewal() {
         return own_node_refusal(attributes);
     }
     let questions = questions(attributes);
     let is_permitted = |role: &&Role| questions.iter().any(|each| rules_permit(**role, each));
     let roles: Vec<String> = Role::ALL.iter().filter(is_permitted).map(|role| role.group()).collect();
-    format!("{}; required group: {}", attributes.sentence(&user.name), roles.join(" or "))
+    format!("{}; required group: {}", attributes.refusal_message(&user.name), roles.join(" or "))
 }
 
 pub(crate) fn refusal(user: &User, attributes: &Attributes) -> ApiError {
-    let message = format!("{}{}", attributes.forbidden_object(), refusal_reason(user, attributes));
+    let message = format!("{}{}", attributes.refusal_prefix(), refusal_reason(user, attributes));
     ApiError::new(ErrorReason::Forbidden, message)
 }
 
@@ -84,5 +88,5 @@ pub(crate) fn require(user: &User, attributes: &Attributes) -> Result<(), ApiErr
 /// Returns `true` if the handler of a request may run, because the user has one of the permissions that the content can
 /// require.
 pub(crate) fn permits_some(user: &User, attributes: &Attributes) -> bool {
-    attributes.alternatives().iter().any(|each| permits(user, each))
+    attributes.sufficient_attributes().iter().any(|each| permits(user, each))
 }

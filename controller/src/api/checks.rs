@@ -91,7 +91,7 @@ fn end_with_token(response: Response, token: Option<AcceptedToken>) -> Response 
     let is_long = response.body().size_hint().exact().is_none();
     match token {
         Some(token) if is_long => {
-            let invalidated = Box::pin(async move { token.invalidated().await });
+            let invalidated = Box::pin(async move { token.wait_until_invalid().await });
             response.map(|body| Body::from_stream(body.into_data_stream().take_until(invalidated)))
         }
         Some(_) | None => response,

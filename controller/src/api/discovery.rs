@@ -14,7 +14,7 @@ pub(crate) const VERBS: [&str; 8] =
 
 /// Handles `/api`.
 pub(crate) fn core_versions(headers: &HeaderMap) -> Result<Response, ApiError> {
-    negotiated(
+    negotiated_response(
         headers,
         aggregated_core,
         || json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
@@ -23,7 +23,7 @@ pub(crate) fn core_versions(headers: &HeaderMap) -> Result<Response, ApiError> {
 
 /// Handles `/apis`.
 pub(crate) fn groups(headers: &HeaderMap) -> Result<Response, ApiError> {
-    negotiated(
+    negotiated_response(
         headers,
         aggregated_groups,
         || json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group(), authorization_group(), authentication_group()]}),
@@ -133,7 +133,7 @@ fn resource_list(group_version: &str, resources: &[Value]) -> Value {
 }
 
 /// Returns the aggregated form if the client accepts it, and the legacy form otherwise.
-fn negotiated(
+fn negotiated_response(
     headers: &HeaderMap,
     aggregated: fn() -> Value,
     plain: impl Fn() -> Value,

@@ -85,13 +85,13 @@ impl ApiError {
     }
 
     /// Returns the conflict after which a client reads the object again and repeats its change.
-    pub(crate) fn modified(kind: Kind, name: &str) -> ApiError {
+    pub(crate) fn conflict_after_change(kind: Kind, name: &str) -> ApiError {
         let text =
             "the object has been modified; please apply your changes to the latest version and try again";
         ApiError::conflict(kind, name, text)
     }
 
-    pub(crate) fn expired(oldest: Revision) -> ApiError {
+    pub(crate) fn revision_expired(oldest: Revision) -> ApiError {
         ApiError::new(
             ErrorReason::Expired,
             format!("too old resource version, the oldest that can be watched is {oldest}: list again"),
@@ -255,7 +255,7 @@ fn causes(problems: &[Problem]) -> Vec<Value> {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> ApiError {
         match error {
-            StoreError::Compacted { oldest } => ApiError::expired(oldest),
+            StoreError::Compacted { oldest } => ApiError::revision_expired(oldest),
             StoreError::Unreachable(_)
             | StoreError::LeaseNotFound
             | StoreError::Refused(_)

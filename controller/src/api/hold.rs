@@ -17,7 +17,8 @@ use ha_store::Store;
 use std::sync::Arc;
 
 /// Function that asks the controller's core; it returns `None` while the core shuts down.
-pub type AskHold = Arc<dyn Fn(NodeName, HoldRequest) -> BoxFuture<'static, Option<HoldAnswer>> + Send + Sync>;
+pub type RequestHold =
+    Arc<dyn Fn(NodeName, HoldRequest) -> BoxFuture<'static, Option<HoldAnswer>> + Send + Sync>;
 
 /// Handles POST of a [`HoldRequest`] and answers with a [`HoldAnswer`]. Only the agent of the node is authorized.
 pub(crate) async fn handler<S: Store>(
@@ -32,7 +33,7 @@ pub(crate) async fn handler<S: Store>(
         ApiError::bad_request(format!("request body is not a valid hold request: {error}"))
     })?;
     let ending = || ApiError::unavailable("controller is shutting down");
-    let ask = state.options().ask_hold.as_ref().ok_or_else(ending)?;
+    let ask = state.options().request_hold.as_ref().ok_or_else(ending)?;
     let answer = ask(node, question).await.ok_or_else(ending)?;
     Ok(Json(answer).into_response())
 }

@@ -138,8 +138,8 @@ async fn request_log<S: Store>(
             return Err(ApiError::unavailable("lease of the request no longer exists: try again"));
         }
         Outcome::Conflict(_) => return Err(ApiError::internal("the id of the request is not unique")),
-        Outcome::Refused(why) | Outcome::Unknown(why) => {
-            return Err(ApiError::unavailable(format!("etcd did not confirm the request: {why}")));
+        Outcome::Refused(cause) | Outcome::Unknown(cause) => {
+            return Err(ApiError::unavailable(format!("etcd did not confirm the request: {cause}")));
         }
     };
     let timeout = Duration::from_millis(LOG_TIMEOUT_MS);
@@ -189,14 +189,13 @@ fn unreadable(error: serde_json::Error) -> LogAnswer {
     LogAnswer { failure: Some(failure), ..LogAnswer::default() }
 }
 
-/// Returns the response for an answer.
 fn log_response(resource: &ResourceName, node: &NodeName, answer: LogAnswer) -> Result<Response, ApiError> {
     match answer.failure {
-        Some(LogFailure::NotKept(why)) => {
-            Err(ApiError::bad_request(format!("no log of resource {resource} on node {node}: {why}")))
+        Some(LogFailure::NotKept(cause)) => {
+            Err(ApiError::bad_request(format!("no log of resource {resource} on node {node}: {cause}")))
         }
-        Some(LogFailure::Unreadable(why)) => Err(ApiError::internal(format!(
-            "cannot read the log of resource {resource} on node {node}: {why}"
+        Some(LogFailure::Unreadable(cause)) => Err(ApiError::internal(format!(
+            "cannot read the log of resource {resource} on node {node}: {cause}"
         ))),
         None => {
             let mut response = answer.text.into_response();

@@ -56,8 +56,9 @@ impl Agents {
                     Err(ApiError::invalid(Kind::Resource, name, &problems))
                 }
             }
-            Err(why) => Ok(Some(format!(
-                "spec.driver.ocf.parameters: not checked because {why}; {agent} checks the parameters when the service starts"
+            Err(cause) => Ok(Some(format!(
+                "spec.driver.ocf.parameters: not checked because {cause}; \
+                 {agent} checks the parameters when the service starts"
             ))),
         }
     }

@@ -115,7 +115,7 @@ fn nodes<S>(state: &ApiState<S>, cluster_view: &ClusterView) -> Vec<NodeOverview
             let status =
                 cluster_view.node_statuses.get(name).map(|status| status.value.clone()).unwrap_or_default();
             let fence = cluster_view.fences.get(name).map(|fence| &fence.value);
-            let (reason, message) = ready(&status.conditions);
+            let (reason, message) = ready_reason(&status.conditions);
             NodeOverview {
                 name: name.clone(),
                 state: if cluster_view.nodes.contains_key(name) { status.state } else { NodeState::Gone },
@@ -145,9 +145,9 @@ fn nodes<S>(state: &ApiState<S>, cluster_view: &ClusterView) -> Vec<NodeOverview
 }
 
 /// Returns the reason and message of the Ready condition.
-fn ready(conditions: &[Condition]) -> (Reason, String) {
+fn ready_reason(conditions: &[Condition]) -> (Reason, String) {
     conditions.iter().find(|condition| condition.kind == "Ready").map_or_else(
         || (Reason::Pending, Reason::Pending.sentence().to_owned()),
-        |ready| (ready.reason, ready.message.clone()),
+        |ready_reason| (ready_reason.reason, ready_reason.message.clone()),
     )
 }

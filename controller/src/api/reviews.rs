@@ -80,7 +80,6 @@ pub(crate) async fn self_identity(request: Request) -> Result<Response, ApiError
     Ok(created("SelfSubjectReview", "authentication", &Value::Null, &status))
 }
 
-/// Reads the user and the body of a review.
 async fn read_review(request: Request) -> Result<(User, Body), ApiError> {
     let (parts, body) = request.into_parts();
     if parts.method != Method::POST {

@@ -85,7 +85,6 @@ impl Selector {
 }
 
 impl FieldRequirement {
-    /// Returns the text of the field in an object.
     fn field_text(&self, object: &Value) -> String {
         let field_value = self.path.split('.').try_fold(object, |value, name| value.get(name));
         match field_value {

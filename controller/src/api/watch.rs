@@ -157,7 +157,7 @@ impl<S: Store> Watcher<S> {
             let _permit = &self.permit;
             let end_time = Instant::now() + watch_duration(&self.parameters);
             if from.is_none() {
-                for event in view.initial() {
+                for event in view.take_initial_events() {
                     yield self.event(event);
                 }
                 if self.parameters.allow_bookmarks && self.parameters.send_initial_events {
@@ -183,7 +183,7 @@ impl<S: Store> Watcher<S> {
                 };
                 match item {
                     Some(Ok(WatchItem::Changes { changes, revision })) => {
-                        for event in view.changes(&changes) {
+                        for event in view.apply_changes(&changes) {
                             yield self.event(event);
                         }
                         complete_up_to = complete_up_to.max(revision);

@@ -34,8 +34,9 @@ pub(crate) async fn handler<S: Store>(
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     let bytes = read_body(body).await?;
-    let read = ha_api_types::document::json(&bytes).map_err(|error| ApiError::bad_request(error.message))?;
-    let plan_request: PlanRequest = serde_json::from_value(read.value).map_err(|error| {
+    let document =
+        ha_api_types::document::json(&bytes).map_err(|error| ApiError::bad_request(error.message))?;
+    let plan_request: PlanRequest = serde_json::from_value(document.value).map_err(|error| {
         ApiError::bad_request(format!("request body is not a valid plan request: {error}"))
     })?;
     if plan_request.objects.len() + plan_request.deletions.len() > MAX_OBJECTS {
@@ -53,7 +54,7 @@ pub(crate) async fn handler<S: Store>(
         .into_iter()
         .map(|deletion| (deletion.kind, names::without_type(&deletion.name).to_owned()))
         .collect();
-    let (mut plan, before, after) = compare(&state, &changed, &deleted).await?;
+    let (mut plan, before, after) = plan_with_views(&state, &changed, &deleted).await?;
     let resources = changed.iter().filter(|(kind, ..)| *kind == Kind::Resource);
     let resources: Vec<ResourceName> = resources.map(|(_, name, _)| name.as_str().into()).collect();
     dependency_cycle::check_all(&before, &after, resources.iter())?;
@@ -100,11 +101,11 @@ pub(crate) async fn plan_changes<S: Store>(
     changed: &[(Kind, String, Value)],
     deleted: &[(Kind, String)],
 ) -> Result<Plan, ApiError> {
-    Ok(compare(state, changed, deleted).await?.0)
+    Ok(plan_with_views(state, changed, deleted).await?.0)
 }
 
 /// Returns the plan, and the views of the cluster before and after the change.
-async fn compare<S: Store>(
+async fn plan_with_views<S: Store>(
     state: &ApiState<S>,
     changed: &[(Kind, String, Value)],
     deleted: &[(Kind, String)],

@@ -18,7 +18,7 @@ use ha_store::{Change, Entry};
 use std::collections::{BTreeMap, VecDeque};
 
 /// First id of this core's commits and reads; the planner uses lower ids.
-pub(super) const FIRST_ID: u64 = 1 << 62;
+pub(super) const FIRST_ELECTION_ID: u64 = 1 << 62;
 
 /// State of the election, as reported to the planner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub struct Candidacy {
     effects: VecDeque<Effect>,
     reported: ElectionState,
     yields: u32,
-    ended: bool,
+    has_ended: bool,
 }
 
 impl Candidacy {
@@ -104,11 +104,11 @@ impl Candidacy {
             read_tracker: ReadTracker::default(),
             view: ElectionView::default(),
             commits: BTreeMap::new(),
-            next_commit: FIRST_ID,
+            next_commit: FIRST_ELECTION_ID,
             effects: VecDeque::new(),
             reported: ElectionState::default(),
             yields: 0,
-            ended: false,
+            has_ended: false,
         }
     }
 
@@ -123,7 +123,7 @@ impl Candidacy {
         self.now = now.clone();
         match input {
             Input::Synced { entries, revision, answers } => {
-                self.read_tracker.complete(FullReadId(answers.0.saturating_sub(FIRST_ID)));
+                self.read_tracker.complete(FullReadId(answers.0.saturating_sub(FIRST_ELECTION_ID)));
                 if revision >= self.view.revision {
                     (self.view.leader, self.view.candidate, self.view.refresh) = (None, None, None);
                     for entry in entries {
@@ -174,7 +174,7 @@ impl Candidacy {
 
     /// Returns the next effect. After one or several inputs, call this function until it returns `None`.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        if self.effects.is_empty() && !self.ended {
+        if self.effects.is_empty() && !self.has_ended {
             self.advance();
         }
         self.effects.pop_front()
@@ -182,7 +182,7 @@ impl Candidacy {
 
     /// Returns the time on `now.monotonic_raw` at which to send [`Input::Tick`], and the reason.
     pub fn deadline(&self) -> Option<(MonotonicTime, &'static str)> {
-        if self.ended { None } else { self.election.deadline() }
+        if self.has_ended { None } else { self.election.deadline() }
     }
 
     fn advance(&mut self) {
@@ -213,10 +213,10 @@ impl Candidacy {
             self.effects.push_back(Effect::ReportElection(Box::new(election_state)));
         }
         if self.election.is_done() {
-            self.ended = true;
+            self.has_ended = true;
             self.effects.push_back(Effect::Ended);
         } else if let Some(id) = self.read_tracker.begin() {
-            self.effects.push_back(Effect::Refresh { id: FullReadId(FIRST_ID + id.0) });
+            self.effects.push_back(Effect::Refresh { id: FullReadId(FIRST_ELECTION_ID + id.0) });
         }
     }
 

@@ -165,7 +165,7 @@ pub(super) fn plan(input: &PlanInput<'_>, plan: &mut Plan) {
         let Some(refreshed) = cluster_view.refreshed.get(id).filter(|_| *id != input.config.id) else {
             continue;
         };
-        let since = input.commits.restart_time_of(refreshed.since, gap_ms).unwrap_or(refreshed.since);
+        let since = input.commit_gaps.restart_time_of(refreshed.since, gap_ms).unwrap_or(refreshed.since);
         let due = since + retention_ms;
         if input.now.monotonic_raw < due {
             continue;

@@ -49,9 +49,12 @@ pub fn refusal(
     let status = status.filter(|status| status.uid == before.metadata.uid).unwrap_or(&unseen);
     let copies: BTreeSet<&str> = status.copies.iter().map(|copy| copy.node.as_str()).collect();
     let copies: Vec<&str> = copies.into_iter().collect();
-    let refuse = |why: String| {
+    let refuse = |cause: String| {
         let subject = if field == "spec.driver" { "identity of the service" } else { "exclusive" };
-        Some(RefusedChange { field, message: format!("{subject} cannot change while a copy may run: {why}") })
+        Some(RefusedChange {
+            field,
+            message: format!("{subject} cannot change while a copy may run: {cause}"),
+        })
     };
     match status.state {
         ServiceState::Stopped | ServiceState::Disabled | ServiceState::Queued if !copies.is_empty() => {

@@ -8,7 +8,7 @@ mod registration;
 mod silence;
 
 use super::health::{Health, NodeHealth, NodeTable};
-use super::plan::{OnApplied, Plan, Subject, node_event, stored};
+use super::plan::{OnApplied, Plan, Subject, node_event, serialized};
 use super::plan_input::PlanInput;
 use super::service::{self, first_names};
 use super::world::{Versioned, guard_of};
@@ -134,7 +134,7 @@ fn finish_verification(
 ) {
     let name = subject.name;
     let cluster_view = input.cluster_view;
-    if let Some(resources) = cluster_view.unverified().get(name) {
+    if let Some(resources) = cluster_view.unverified_resources().get(name) {
         let sentence = Reason::NodeUnverified.sentence();
         let message = format!("{sentence}: {}", first_names(resources));
         plan.add_wait(Kind::Node, name, Reason::NodeUnverified, message);
@@ -144,7 +144,7 @@ fn finish_verification(
     let transaction = Transaction::new().put(
         cluster_view.keys.fence(name),
         Guard::Unchanged(fence.modified),
-        stored(&value),
+        serialized(&value),
     );
     plan.add_action(Subject::Fence(name.to_owned()), transaction, Vec::new(), OnApplied::None);
 }
@@ -286,7 +286,7 @@ pub(super) fn closing_transaction(
         ..fence.value.clone()
     };
     let transaction = Transaction::new()
-        .put(cluster_view.keys.fence(name), Guard::Unchanged(fence.modified), stored(&closed))
+        .put(cluster_view.keys.fence(name), Guard::Unchanged(fence.modified), serialized(&closed))
         .guard(cluster_view.keys.node_report(name), guard_of(subject.report))
         .guard(cluster_view.keys.alive(name), guard_of(cluster_view.alive.get(name)))
         .guard(cluster_view.keys.candidate(&input.config.id), Guard::Unchanged(input.candidate_key.revision));
@@ -332,6 +332,6 @@ fn rewrite(
     let proof_revision = keeps_proof.then(|| fence.value.proven_at(fence.modified));
     let value = Fence { proof_revision, ..value.clone() };
     Transaction::new()
-        .put(keys.fence(subject.name), Guard::Unchanged(fence.modified), stored(&value))
+        .put(keys.fence(subject.name), Guard::Unchanged(fence.modified), serialized(&value))
         .guard(keys.node_report(subject.name), guard_of(subject.report))
 }

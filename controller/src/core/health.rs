@@ -46,7 +46,7 @@ pub struct NodeHealth {
     /// Health of the node.
     pub health: Health,
     /// `o`: time of the last observed heartbeat, on this process's clock.
-    pub observed: MonotonicTime,
+    pub observed_at: MonotonicTime,
     /// `o`, restarted after a gap in this process's own commits. A declaration counts from this time.
     pub silent_since: MonotonicTime,
     /// `o + Th`: time from which the node is late without another heartbeat.
@@ -146,14 +146,14 @@ fn node_health(input: &PlanInput<'_>, name: &NodeName, active: BTreeSet<Resource
     let fence = cluster_view.fences.get(name).map(|fence| &fence.value);
     let report = cluster_view.node_reports.get(name).map(|report| &report.value);
     let HeartbeatTimes { observed, silent_since, late_at, was_late } =
-        heartbeat_times(cluster_view, input.commits, name, input.now.monotonic_raw);
+        heartbeat_times(cluster_view, input.commit_gaps, name, input.now.monotonic_raw);
     let spec = cluster_view.nodes.get(name).map(|node| &node.value.spec.fencing);
     let has_device = declared_devices(input, name).iter().any(|device| is_proving(input, name, device));
     let trust_watchdog_on_virtual_machine =
         spec.is_some_and(|fencing| fencing.trust_watchdog_on_virtual_machine);
     NodeHealth {
         health: health(input, name, fence, report, was_late || input.now.monotonic_raw >= late_at),
-        observed,
+        observed_at: observed,
         silent_since,
         late_at,
         active,
@@ -178,7 +178,7 @@ fn health(
     name: &NodeName,
     fence: Option<&Fence>,
     report: Option<&NodeReport>,
-    late: bool,
+    is_late: bool,
 ) -> Health {
     let Some(fence) = fence else { return Health::Unregistered };
     match fence.state {
@@ -201,14 +201,14 @@ fn health(
                 Mode::Restart => Health::Restarting,
                 Mode::Left(leave) => Health::Leaving(leave),
                 Mode::Registering => {
-                    if late {
+                    if is_late {
                         Health::Late
                     } else {
                         Health::Registering
                     }
                 }
                 Mode::Active | Mode::Maintenance | Mode::Disarmed | Mode::Shutdown(_)
-                    if late || !has_heartbeat =>
+                    if is_late || !has_heartbeat =>
                 {
                     Health::Late
                 }

@@ -13,7 +13,7 @@ impl Controller {
             return HoldAnswer { granted: false, reason };
         }
         self.cluster_view.observe_hold(node, now);
-        self.dirty = true;
+        self.is_dirty = true;
         HoldAnswer { granted: true, reason: String::new() }
     }
 

@@ -1,7 +1,7 @@
 //! Identity of etcd's data: the first leader creates the identity, and an operator permits a node to follow it
 //! (FENCING, R1.26, R1.32).
 
-use super::plan::{OnApplied, Plan, Subject, stored};
+use super::plan::{OnApplied, Plan, Subject, serialized};
 use super::plan_input::PlanInput;
 use ha_api_types::id::NodeName;
 use ha_api_types::record::Incarnation;
@@ -17,7 +17,7 @@ pub(super) fn plan(input: &PlanInput<'_>, plan: &mut Plan) {
     // The value is unique, because the instance of the process and its term are unique.
     let value = format!("{}-{}", input.config.instance, input.term);
     let incarnation = Incarnation { value, ..Incarnation::default() };
-    let transaction = Transaction::new().put(key, Guard::Absent, stored(&incarnation));
+    let transaction = Transaction::new().put(key, Guard::Absent, serialized(&incarnation));
     plan.add_action(Subject::Incarnation, transaction, Vec::new(), OnApplied::None);
 }
 
@@ -31,5 +31,5 @@ pub(super) fn allow_to_follow(input: &PlanInput<'_>, node: &NodeName) -> Option<
     let mut incarnation = stored_incarnation.value.clone();
     incarnation.followers.push(node.to_owned());
     let key = input.cluster_view.keys.incarnation();
-    Some(Transaction::new().put(key, Guard::Unchanged(stored_incarnation.modified), stored(&incarnation)))
+    Some(Transaction::new().put(key, Guard::Unchanged(stored_incarnation.modified), serialized(&incarnation)))
 }

@@ -23,7 +23,7 @@ impl Controller {
         };
         self.reported_term = term;
         self.count(MetricEvent::Leadership { gained: term.is_some() });
-        self.dirty = true;
+        self.is_dirty = true;
         self.imbalances.clear();
         self.writes.end_leadership();
         self.waiting.clear();
@@ -41,7 +41,7 @@ impl Controller {
 
     pub(super) fn handle_delivered(&mut self, id: DeliveryId, outcome: DeliveryOutcome) {
         let Some(ended) = self.deliveries.record_end(id, outcome, self.now.monotonic_raw) else { return };
-        self.dirty = true;
+        self.is_dirty = true;
         self.count(MetricEvent::Notification { target: ended.target, result: ended.result });
         if let Some(message) = ended.discard_message {
             self.emit_cluster_event(EventType::Warning, Reason::NotificationFailed, message);

@@ -12,7 +12,7 @@ mod compose;
 pub(super) mod test_run;
 
 use super::health::NodeTable;
-use super::plan::{OnApplied, Plan, Subject, cluster_event, stored};
+use super::plan::{OnApplied, Plan, Subject, cluster_event, serialized};
 use super::plan_input::PlanInput;
 use super::world::guard_of;
 use changes::changes;
@@ -61,7 +61,7 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
     remove_delivered(&mut next, &targets);
     let (dropped, events) = queue_notifications(input, nodes, spec, &targets, &mut next, plan);
     if stored_record.map(|stored_record| &stored_record.value) != Some(&next) {
-        let transaction = Transaction::new().put(key, guard_of(stored_record), stored(&next));
+        let transaction = Transaction::new().put(key, guard_of(stored_record), serialized(&next));
         let on_applied =
             if dropped.is_empty() { OnApplied::None } else { OnApplied::NotificationsDropped(dropped) };
         plan.add_action(Subject::Notified, transaction, events, on_applied);
@@ -110,7 +110,7 @@ fn queue_notifications(
         let notification = compose::compose(input, plan, kind, items);
         next.queue.push(QueuedNotification { notification, ..QueuedNotification::default() });
     }
-    let surplus = surplus(&next.queue);
+    let surplus = count_surplus(&next.queue);
     let kept_count = next.queue.len() - surplus;
     let mut dropped = Vec::new();
     let mut events = Vec::new();
@@ -132,11 +132,11 @@ fn queue_notifications(
 
 /// Returns the number of oldest notifications to drop, so that the others stay within the limits. The newest
 /// notification always stays.
-fn surplus(queue: &[QueuedNotification]) -> usize {
+fn count_surplus(queue: &[QueuedNotification]) -> usize {
     let mut bytes = 0;
     let kept_count = queue.iter().rev().take(MAX_QUEUED).take_while(|queued| {
         let first = bytes == 0;
-        bytes += stored(queued).len();
+        bytes += serialized(queued).len();
         first || bytes <= MAX_QUEUED_BYTES
     });
     queue.len() - kept_count.count()

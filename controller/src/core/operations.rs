@@ -6,7 +6,7 @@ use super::fencing::{self, FencedNode};
 use super::health::{Health, NodeTable};
 use super::incarnation;
 use super::notifications;
-use super::plan::{OnApplied, Plan, Subject, node_event, stored};
+use super::plan::{OnApplied, Plan, Subject, node_event, serialized};
 use super::plan_input::PlanInput;
 use super::service;
 use super::service::operation::{self, status_in_phase};
@@ -55,7 +55,6 @@ impl OperationRequest<'_> {
     }
 }
 
-/// New status of an operation.
 struct NewStatus {
     phase: OperationPhase,
     reason: Reason,
@@ -199,7 +198,7 @@ fn with_status(
         return None;
     }
     let key = input.cluster_view.keys.status(Kind::Operation, request.name);
-    Some(transaction.put(key, guard_of(request.status), stored(&status)))
+    Some(transaction.put(key, guard_of(request.status), serialized(&status)))
 }
 
 /// Writes a fence and the operation that requested the change in one transaction.
@@ -215,8 +214,8 @@ fn write_fence(
     let spec = input.cluster_view.keys.spec(Kind::Operation, request.name);
     let transaction = transaction.guard(spec, Guard::Unchanged(request.operation.modified));
     let fence = input.cluster_view.fences.get(node);
-    let on_applied =
-        fence.map_or(OnApplied::None, |fence| fencing::devices::kept_intent_on_applied(input, node, fence));
+    let on_applied = fence
+        .map_or(OnApplied::None, |fence| fencing::devices::keep_device_work_on_applied(input, node, fence));
     if let Some(transaction) = with_status(input, request, new_status, transaction) {
         plan.add_action(Subject::Fence(node.to_owned()), transaction, vec![event], on_applied);
     }
@@ -250,7 +249,7 @@ fn confirm_fenced(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationR
     let silent_at = node.silent_since + valid_ms;
     if input.now.monotonic_raw < silent_at {
         let has_heartbeat_since =
-            cluster_view.alive.contains_key(name) && node.observed > request.operation.seen;
+            cluster_view.alive.contains_key(name) && node.observed_at > request.operation.seen;
         if has_heartbeat_since {
             let message = format!("Node {name} is reachable (heartbeat received): power the node off first");
             write(input, request, &new_status(refused, Reason::NodeAlive, message), plan);
@@ -268,7 +267,7 @@ fn confirm_fenced(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationR
         }
         return;
     }
-    if !input.commits.is_current(input.now.monotonic_raw, valid_ms / 2) {
+    if !input.commit_gaps.is_current(input.now.monotonic_raw, valid_ms / 2) {
         let message = Reason::FailureDetectionReset.sentence();
         write(
             input,
@@ -295,7 +294,7 @@ fn confirm_fenced(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationR
                 ..fence.value.clone()
             };
             Transaction::new()
-                .put(cluster_view.keys.fence(name), Guard::Unchanged(fence.modified), stored(&value))
+                .put(cluster_view.keys.fence(name), Guard::Unchanged(fence.modified), serialized(&value))
                 .guard(cluster_view.keys.alive(name), guard_of(cluster_view.alive.get(name)))
         }
     };

@@ -51,7 +51,7 @@ pub fn view(input: &PlanInput<'_>, nodes: &NodeTable) -> (View, Vec<RuleConflict
             (name.clone(), facts)
         })
         .collect();
-    let unverified = cluster_view.unverified();
+    let unverified = cluster_view.unverified_resources();
     let facts = |name: &NodeName| {
         let mut facts = node_facts(cluster_view, nodes, name)?;
         if unverified.contains_key(name) && facts.fenceable.is_ok() {

@@ -2,7 +2,7 @@
 
 use super::interface::FencerRun;
 use super::notifications::deliveries::Delivery;
-use super::plan_input::{Measure, PlanInput};
+use super::plan_input::{ImbalanceKind, PlanInput};
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::id::{NodeName, ObjectUid, OperationName, ResourceName};
@@ -34,7 +34,7 @@ pub struct Plan {
     pub timely_nodes: Vec<NodeName>,
     /// Imbalance by node: `true` if its load is above the mean, or if it has too many services. Set only if no other
     /// action is in progress. Empty if the load is balanced and no node has too many services.
-    pub imbalances: BTreeMap<(Measure, NodeName), bool>,
+    pub imbalances: BTreeMap<(ImbalanceKind, NodeName), bool>,
     /// `true` if a node is unreachable, and only controllers that joined before this one may act on that (R9.26).
     pub is_held_by_others: bool,
     /// Number of action uids that the plan used.
@@ -129,9 +129,9 @@ impl Plan {
     }
 
     /// Sets a wake-up at a time, unless that time has passed.
-    pub fn wake_at(&mut self, input: &PlanInput<'_>, at: MonotonicTime, why: &'static str) {
+    pub fn wake_at(&mut self, input: &PlanInput<'_>, at: MonotonicTime, wake_reason: &'static str) {
         if at > input.now.monotonic_raw && self.wake.is_none_or(|(known, _)| at < known) {
-            self.wake = Some((at, why));
+            self.wake = Some((at, wake_reason));
         }
     }
 
@@ -207,6 +207,6 @@ pub fn cluster_event(
 ///
 /// Serialization of these types cannot fail, because they contain no maps with non-string keys. If it failed, the
 /// empty value would be reported as unreadable.
-pub fn stored<T: serde::Serialize>(value: &T) -> Vec<u8> {
+pub fn serialized<T: serde::Serialize>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }

@@ -22,7 +22,7 @@ pub struct PlanInput<'a> {
     /// Candidate key of the leader.
     pub candidate_key: CandidateKey,
     /// Times of the leader's commits.
-    pub commits: &'a CommitGaps,
+    pub commit_gaps: &'a CommitGaps,
     /// Work of fence devices in this process, by node.
     pub devices: &'a BTreeMap<NodeName, super::fencing::devices::DeviceWork>,
     /// Results of the probes of fence devices.
@@ -32,7 +32,7 @@ pub struct PlanInput<'a> {
     /// Imbalance of nodes. For the load: time since which each node has been above or below the mean. It counts only
     /// while the imbalance exceeds its threshold and no other action is in progress. For the number of services: time
     /// since which the node has had too many.
-    pub imbalances: &'a BTreeMap<(Measure, NodeName), Imbalance>,
+    pub imbalances: &'a BTreeMap<(ImbalanceKind, NodeName), Imbalance>,
     /// Nodes that services will use once the writes in progress are seen, by service.
     pub pending_uses: &'a BTreeMap<ResourceName, BTreeSet<NodeName>>,
     /// Subjects of writes in progress: they are not planned again before the write is seen.
@@ -47,7 +47,7 @@ pub struct PlanInput<'a> {
 
 /// Property by which nodes are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Measure {
+pub enum ImbalanceKind {
     /// Load, compared with the mean.
     Load,
     /// Number of services, compared with the limit of the reservation settings.
@@ -58,7 +58,7 @@ pub enum Measure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Imbalance {
     /// `true` if the node is above the mean or the limit.
-    pub above: bool,
+    pub is_above: bool,
     /// Start of the imbalance, on this process's clock.
     pub since: MonotonicTime,
 }

@@ -27,7 +27,7 @@ impl ClusterView {
 
     /// Returns `true` if no record about a node is newer than the restore: its agent has not reported under its epoch,
     /// and its fence has not changed. The records of the node in the backup are no proof.
-    pub fn has_no_evidence(&self, node: &NodeName) -> bool {
+    pub fn is_known_only_from_backup(&self, node: &NodeName) -> bool {
         let fence = self.fences.get(node);
         fence.is_some_and(|fence| self.is_from_backup(fence.value.proven_at(fence.modified)))
             && !self.has_reported(node)
@@ -60,7 +60,7 @@ pub(super) fn assignments_paused_until(input: &PlanInput<'_>) -> Option<Monotoni
     let marker = input.cluster_view.restored.as_ref()?;
     let seen_at = marker.seen;
     let timings = input.cluster_view.timings();
-    let since = input.commits.restart_time_of(seen_at, timings.heartbeat_valid_ms / 2).unwrap_or(seen_at);
+    let since = input.commit_gaps.restart_time_of(seen_at, timings.heartbeat_valid_ms / 2).unwrap_or(seen_at);
     Some(since + quiet_period_ms(&timings, &marker.value)).filter(|until| input.now.monotonic_raw < *until)
 }
 
@@ -85,7 +85,7 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
         .filter(|name| cluster_view.nodes.contains_key(*name) && !is_accounted_for(cluster_view, name))
     {
         is_over = false;
-        if cluster_view.has_no_evidence(name) {
+        if cluster_view.is_known_only_from_backup(name) {
             plan.add_wait(Kind::Node, name, Reason::EtcdRestored, unreachable_since_restore(name));
         }
     }

@@ -5,7 +5,6 @@ mod conditions;
 mod copies;
 mod delete;
 mod disarm;
-mod draft;
 mod error;
 mod external_change;
 mod identity;
@@ -26,6 +25,7 @@ mod recover;
 mod replacement;
 mod start;
 mod stop;
+mod update;
 
 pub(super) use assign::first_names;
 pub(super) use disarm::delays_disarm;
@@ -39,7 +39,6 @@ use super::plan::{OnApplied, Plan, Subject, Waiting};
 use super::plan_input::PlanInput;
 use super::unverified::UnverifiedResources;
 use super::world::{Versioned, guard_of};
-use draft::{AssignmentChange, ServiceDraft};
 use ha_api_types::availability::{Availability, AvailabilityState};
 use ha_api_types::id::{ActionUid, Epoch, NodeName, ObjectUid, ResourceName, Revision};
 use ha_api_types::kind::Kind;
@@ -49,6 +48,7 @@ use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceSt
 use ha_api_types::time::Timestamp;
 use ha_scheduler::{MoveStep, View};
 use std::collections::{BTreeMap, BTreeSet};
+use update::{AssignmentChange, ServiceUpdate};
 
 /// Input and output of the functions of this module. The input of the plan does not change; the plan and the
 /// scheduler's view do.
@@ -112,7 +112,7 @@ impl<'a> Planner<'a> {
             stopping_services: BTreeSet::new(),
             joint_placement,
             scheduled: BTreeMap::new(),
-            unverified: input.cluster_view.unverified(),
+            unverified: input.cluster_view.unverified_resources(),
         };
         for name in ordering::blocked_services(&planner) {
             if let Some(mut facts) = planner.view.services.get_mut(&name) {
@@ -141,21 +141,21 @@ impl<'a> Planner<'a> {
 
     /// Waits for an unreachable node. If the node cannot be fenced, the message names the cause and the command for the
     /// operator.
-    fn wait_for_node(&self, draft: &mut ServiceDraft, node: &NodeName) {
+    fn wait_for_node(&self, update: &mut ServiceUpdate, node: &NodeName) {
         let (reason, message) = match self.node_waits.get(node) {
             Some(waiting) => (waiting.reason, format!("{node}: {}", waiting.message)),
             None => (Reason::HeartbeatMissed, format!("Heartbeat of node {node} is late")),
         };
-        draft.add_wait(reason, message);
+        update.add_wait(reason, message);
     }
 
     /// Waits for an action in progress on a node. If the node is unreachable, the wait states why the node is not
     /// fenced yet, because the action may never end.
-    fn await_action(&self, draft: &mut ServiceDraft, node: &NodeName, reason: Reason, message: String) {
+    fn await_action(&self, update: &mut ServiceUpdate, node: &NodeName, reason: Reason, message: String) {
         if self.nodes.get(node).is_some_and(crate::core::health::NodeHealth::is_reachable) {
-            draft.add_wait(reason, message);
+            update.add_wait(reason, message);
         } else {
-            self.wait_for_node(draft, node);
+            self.wait_for_node(update, node);
         }
     }
 
@@ -199,7 +199,7 @@ impl<'a> Service<'a> {
         &self.resource.value.metadata.uid
     }
 
-    fn exclusive(&self) -> bool {
+    fn is_exclusive(&self) -> bool {
         self.resource.value.spec.exclusive
     }
 
@@ -212,14 +212,14 @@ impl<'a> Service<'a> {
         self.assignment
             .map(|assignment| &assignment.value.definition)
             .filter(|definition| definition.uid == *self.uid())
-            .map_or(self.exclusive(), |definition| definition.exclusive)
+            .map_or(self.is_exclusive(), |definition| definition.exclusive)
     }
 
     /// Returns `true` if the service may leave a silent node without a proof (R10.10): guarantee 1 covers neither the
     /// assigned copy nor the next start. The two differ only for a copy of R6.11, for which the leader waits as for an
     /// exclusive one.
     fn may_run_twice(&self) -> bool {
-        !self.is_assigned_exclusive() && !self.exclusive()
+        !self.is_assigned_exclusive() && !self.is_exclusive()
     }
 
     /// Returns the state of an epoch of a node. After a close, no assignment can exist under the epoch of the fence or
@@ -239,7 +239,7 @@ impl<'a> Service<'a> {
     }
 
     /// Returns the assignment and the state of its epoch; `None` without an assignment.
-    fn assigned(&self, input: &PlanInput<'_>) -> Option<(&'a Assignment, EpochStatus)> {
+    fn assignment_with_epoch(&self, input: &PlanInput<'_>) -> Option<(&'a Assignment, EpochStatus)> {
         let assignment = &self.assignment?.value;
         Some((assignment, Service::epoch_status(input, &assignment.node, assignment.epoch)))
     }
@@ -299,12 +299,12 @@ impl<'a> Service<'a> {
         input: &PlanInput<'a>,
         except: Option<&NodeName>,
     ) -> Option<&'a NodeName> {
-        self.other_node_running(input, except).filter(|_| self.exclusive())
+        self.other_node_running(input, except).filter(|_| self.is_exclusive())
     }
 
     /// Returns a node that reports, under a current epoch, that a service with `exclusive: false` runs there.
     fn node_running_non_exclusive(&self, input: &PlanInput<'a>) -> Option<&'a NodeName> {
-        self.other_node_running(input, None).filter(|_| !self.exclusive())
+        self.other_node_running(input, None).filter(|_| !self.is_exclusive())
     }
 
     /// Returns another node that reports, under a current epoch, that the service runs there.
@@ -394,118 +394,118 @@ fn plan_service(planner: &mut Planner<'_>, service: &Service<'_>) {
         delete::plan(planner, service);
         return;
     }
-    let mut draft = ServiceDraft::of(service);
+    let mut update = ServiceUpdate::of(service);
     if service.status.is_some_and(|status| planner.input.cluster_view.is_from_backup(status.modified)) {
-        queued::probe_after_restore(&mut draft);
-        write_draft(planner, service, draft);
+        queued::probe_after_restore(&mut update);
+        write_draft(planner, service, update);
         return;
     }
     if planner.input.cluster_view.is_service_unreadable(service.name) {
-        queued::replace_unreadable_records(&planner.input, service, &mut draft);
-        write_draft(planner, service, draft);
+        queued::replace_unreadable_records(&planner.input, service, &mut update);
+        write_draft(planner, service, update);
         return;
     }
-    if replacement::advance(planner, service, &mut draft) {
-        write_draft(planner, service, draft);
+    if replacement::advance(planner, service, &mut update) {
+        write_draft(planner, service, update);
         return;
     }
-    queued::remove_verified_nodes(&planner.input, service, &mut draft);
-    identity::probe_changed_identity(&planner.input, service, &mut draft);
-    let is_frozen = apply_overrides(planner, service, &mut draft);
-    if !is_frozen && migrate::hold_for_arrival(planner, service, &mut draft) {
-        write_draft(planner, service, draft);
+    queued::remove_verified_nodes(&planner.input, service, &mut update);
+    identity::probe_changed_identity(&planner.input, service, &mut update);
+    let is_frozen = apply_overrides(planner, service, &mut update);
+    if !is_frozen && migrate::hold_for_arrival(planner, service, &mut update) {
+        write_draft(planner, service, update);
         return;
     }
-    operation::check_pending(planner, service, &mut draft);
-    preemption::stop_if_preempted(planner, service, &mut draft);
+    operation::check_pending(planner, service, &mut update);
+    preemption::stop_if_preempted(planner, service, &mut update);
     for _ in 0..MAX_TRANSITIONS {
         if is_frozen {
             break;
         }
-        let before = draft.status.state;
-        if draft.assignment_change != AssignmentChange::Keep {
+        let before = update.status.state;
+        if update.assignment_change != AssignmentChange::Keep {
             break;
         }
-        advance_state(planner, service, &mut draft);
-        if draft.status.state == before {
+        advance_state(planner, service, &mut update);
+        if update.status.state == before {
             break;
         }
     }
-    write_draft(planner, service, draft);
+    write_draft(planner, service, update);
 }
 
 /// Applies the overrides of every state: a new object under the name, Ignored, a service that a registering node
 /// could not stop, a disarmed cluster. Returns `true` if a disarmed cluster freezes the service, or if an agent has not
 /// confirmed Ignored, so that no state function follows.
-fn apply_overrides(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) -> bool {
+fn apply_overrides(planner: &mut Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) -> bool {
     let input = planner.input;
     if let Some((node, epoch, message)) = service.not_stopped(&input) {
-        error::could_not_stop(planner, service, draft, node, epoch, message);
+        error::could_not_stop(planner, service, update, node, epoch, message);
         return false;
     }
-    if service.requested_state() == RequestedState::Ignored && draft.status.state != ServiceState::Ignored {
-        return ignore::enter(&input, service, draft);
+    if service.requested_state() == RequestedState::Ignored && update.status.state != ServiceState::Ignored {
+        return ignore::enter(&input, service, update);
     }
     match input.cluster_view.settings().disarmed {
-        Some(disarmed) => disarm::freeze_if_disarmed(planner, service, draft, disarmed),
+        Some(disarmed) => disarm::freeze_if_disarmed(planner, service, update, disarmed),
         None => false,
     }
 }
 
-fn advance_state(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
-    if queued::needs_new_probe(draft) {
-        queued::probe_all_nodes(&planner.input, service, draft);
+fn advance_state(planner: &mut Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
+    if queued::needs_new_probe(update) {
+        queued::probe_all_nodes(&planner.input, service, update);
         return;
     }
-    match draft.status.state {
-        ServiceState::Queued => queued::queued(planner, service, draft),
-        ServiceState::RequestStart => start::request_start(planner, service, draft),
-        ServiceState::Starting => start::starting(planner, service, draft),
-        ServiceState::Started => start::started(planner, service, draft),
-        ServiceState::RequestStop => stop::request_stop(planner, service, draft),
-        ServiceState::Stopping => stop::stopping(planner, service, draft),
-        ServiceState::Stopped => stop::stopped(planner, service, draft),
-        ServiceState::Disabled => stop::disabled(planner, service, draft),
-        ServiceState::Migrate => migrate::migrate(planner, service, draft),
-        ServiceState::Relocate => moves::relocate(planner, service, draft),
-        ServiceState::Fence => recover::fence(planner, service, draft),
-        ServiceState::Recovery => recover::recovery(planner, service, draft),
-        ServiceState::Freeze => recover::freeze(planner, service, draft),
-        ServiceState::Error => error::error(planner, service, draft),
-        ServiceState::Ignored => ignore::ignored(service, draft),
+    match update.status.state {
+        ServiceState::Queued => queued::plan_queued(planner, service, update),
+        ServiceState::RequestStart => start::request_start(planner, service, update),
+        ServiceState::Starting => start::plan_starting(planner, service, update),
+        ServiceState::Started => start::plan_started(planner, service, update),
+        ServiceState::RequestStop => stop::request_stop(planner, service, update),
+        ServiceState::Stopping => stop::plan_stopping(planner, service, update),
+        ServiceState::Stopped => stop::plan_stopped(planner, service, update),
+        ServiceState::Disabled => stop::plan_disabled(planner, service, update),
+        ServiceState::Migrate => migrate::migrate(planner, service, update),
+        ServiceState::Relocate => moves::relocate(planner, service, update),
+        ServiceState::Fence => recover::fence(planner, service, update),
+        ServiceState::Recovery => recover::recovery(planner, service, update),
+        ServiceState::Freeze => recover::freeze(planner, service, update),
+        ServiceState::Error => error::error(planner, service, update),
+        ServiceState::Ignored => ignore::resume_management(service, update),
         // The object is no longer being deleted, so the service is probed again.
-        ServiceState::Deleting => draft.transition_to(ServiceState::Queued, Reason::Pending, String::new()),
+        ServiceState::Deleting => update.transition_to(ServiceState::Queued, Reason::Pending, String::new()),
     }
 }
 
 /// Writes the draft if it contains changes.
-fn write_draft(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: ServiceDraft) {
+fn write_draft(planner: &mut Planner<'_>, service: &Service<'_>, mut update: ServiceUpdate) {
     let input = planner.input;
-    draft.status.replicas = replicas(&service.resource.value, &draft.status).into_iter().collect();
+    update.status.replicas = replicas(&service.resource.value, &update.status).into_iter().collect();
     let storage = service.resource.value.spec.storage.as_ref();
-    draft.status.declared_secondary = storage.and_then(|storage| storage.secondary.clone());
-    external_change::follow_policy(&input, service, &mut draft);
-    copies::update_copies(&input, service, &mut draft);
-    outcome::set_outcome(&input, service, &mut draft);
-    conditions::set_conditions(&input, service, &mut draft);
-    record_availability(planner, service, &mut draft);
-    for (reason, message) in std::mem::take(&mut draft.waiting) {
+    update.status.declared_secondary = storage.and_then(|storage| storage.secondary.clone());
+    external_change::follow_policy(&input, service, &mut update);
+    copies::update_copies(&input, service, &mut update);
+    outcome::set_outcome(&input, service, &mut update);
+    conditions::set_conditions(&input, service, &mut update);
+    record_availability(planner, service, &mut update);
+    for (reason, message) in std::mem::take(&mut update.waiting) {
         planner.plan.add_wait(Kind::Resource, service.name, reason, message);
     }
-    if let Some((at, wake_reason)) = draft.wake {
+    if let Some((at, wake_reason)) = update.wake {
         planner.plan.wake_at(&input, at, wake_reason);
     }
-    let uses = super::placement::used_nodes(&draft.status);
+    let uses = super::placement::used_nodes(&update.status);
     if let Some(mut facts) = planner.view.services.get_mut(service.name) {
-        let is_stable = draft.status.state == ServiceState::Started && draft.status.replacement.is_none();
+        let is_stable = update.status.state == ServiceState::Started && update.status.replacement.is_none();
         facts.movable &= facts.uses == uses && is_stable;
         facts.uses.clone_from(&uses);
         // The reserved capacity is kept for this service, because services that are planned later are less
         // important.
-        facts.uses.extend(draft.reserved_node.take());
-        facts.node.clone_from(&draft.status.node);
+        facts.uses.extend(update.reserved_node.take());
+        facts.node.clone_from(&update.status.node);
     }
-    if let Some((transaction, events)) = draft.into_transaction(&input, service) {
+    if let Some((transaction, events)) = update.into_transaction(&input, service) {
         planner.plan.add_action(
             Subject::Service(service.name.to_owned()),
             transaction,
@@ -517,15 +517,15 @@ fn write_draft(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: Serv
 
 /// Records in the draft whether a requested service runs. The record is part of the write that changes the state, so it
 /// needs no separate write.
-fn record_availability(planner: &Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
-    let standing = match (service.requested_state(), draft.status.running) {
+fn record_availability(planner: &Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
+    let standing = match (service.requested_state(), update.status.running) {
         (RequestedState::Started, true) => AvailabilityState::Up,
         (RequestedState::Started, false) => AvailabilityState::Down,
         (RequestedState::Stopped | RequestedState::Disabled | RequestedState::Ignored, _) => {
             AvailabilityState::NotWanted
         }
     };
-    let known = draft
+    let known = update
         .status
         .availability
         .get_or_insert_with(|| Availability::begin(standing, &planner.input.now.timestamp()));
@@ -546,7 +546,7 @@ fn availability_since(
     let node = before.and_then(|node| planner.nodes.get(node)).filter(|node| !node.is_reachable());
     match (standing, node) {
         (AvailabilityState::Down, Some(node)) => {
-            let heartbeat_age_ms = now.monotonic_raw.since(node.observed);
+            let heartbeat_age_ms = now.monotonic_raw.since(node.observed_at);
             Timestamp::from_unix_ms(now.wall_unix_ms - i128::from(heartbeat_age_ms))
         }
         (AvailabilityState::Down | AvailabilityState::Up | AvailabilityState::NotWanted, _) => {

@@ -7,7 +7,7 @@ mod rules;
 pub(super) use cluster::FAILOVER_CAPACITY;
 
 use super::health::NodeTable;
-use super::plan::{OnApplied, Plan, Subject, stored};
+use super::plan::{OnApplied, Plan, Subject, serialized};
 use super::plan_input::PlanInput;
 use super::world::{Versioned, guard_of};
 use ha_api_types::event::Event;
@@ -41,7 +41,7 @@ fn write<T: Serialize + PartialEq>(
     if is_readable && current.is_some_and(|current| current.value == *status) {
         return;
     }
-    let transaction = Transaction::new().put(key, guard_of(current), stored(status));
+    let transaction = Transaction::new().put(key, guard_of(current), serialized(status));
     plan.add_action(Subject::Status(kind, name.to_owned()), transaction, events, OnApplied::None);
 }
 

@@ -14,7 +14,7 @@ pub(super) type UnverifiedResources = BTreeMap<NodeName, Vec<ResourceName>>;
 
 impl ClusterView {
     /// Returns the nodes that must still answer, with the resources for which they were counted as empty.
-    pub(super) fn unverified(&self) -> UnverifiedResources {
+    pub(super) fn unverified_resources(&self) -> UnverifiedResources {
         let mut unverified_resources = UnverifiedResources::new();
         for (name, status) in &self.resource_statuses {
             if status.value.counted_empty.is_empty() || !self.needs_verification(name, &status.value.uid) {

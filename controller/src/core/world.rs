@@ -516,7 +516,7 @@ impl ClusterView {
     }
 
     fn remove_value(&mut self, key: &Key<'_>) {
-        self.unreadable_subjects.forget(key);
+        self.unreadable_subjects.discard(key);
         match key {
             Key::Spec(kind, name) => match kind {
                 Kind::Resource => {

@@ -30,7 +30,7 @@ pub(super) async fn send(limits: &Limits, smtp: &SmtpSpec, notification: &Notifi
     };
     let (envelope, mail, transport) = match prepared.await {
         Ok(prepared) => prepared,
-        Err(why) => return DeliveryOutcome::Failed(why),
+        Err(cause) => return DeliveryOutcome::Failed(cause),
     };
     match transport.send_raw(&envelope, &mail).await {
         Ok(answer) => {

@@ -105,8 +105,8 @@ async fn limits_apply_to_addresses_and_files() {
         ),
     ] {
         let outcome = limited_outcome(&limits, target).await;
-        let DeliveryOutcome::Failed(why) = &outcome else { panic!("{outcome:?}") };
-        assert!(why.contains(expected), "{why}");
+        let DeliveryOutcome::Failed(cause) = &outcome else { panic!("{outcome:?}") };
+        assert!(cause.contains(expected), "{cause}");
     }
 }
 
@@ -130,8 +130,10 @@ async fn the_response_of_a_webhook_decides_whether_to_retry() {
         let (url, _request_task) = serve_one_request(answer).await;
         let found = delivery_outcome(Target::Webhook(WebhookSpec { url, ..WebhookSpec::default() })).await;
         match found {
-            DeliveryOutcome::Failed(why) => assert!(!refused && why.starts_with("server returned"), "{why}"),
-            DeliveryOutcome::Refused(why) => assert!(refused, "{why}"),
+            DeliveryOutcome::Failed(cause) => {
+                assert!(!refused && cause.starts_with("server returned"), "{cause}")
+            }
+            DeliveryOutcome::Refused(cause) => assert!(refused, "{cause}"),
             DeliveryOutcome::Delivered(response) => panic!("{answer}: {response}"),
         }
     }
@@ -140,7 +142,7 @@ async fn the_response_of_a_webhook_decides_whether_to_retry() {
 #[tokio::test]
 async fn missing_secret_files_are_reported_and_retried() {
     let check = async |target: Target, expected: &str| match delivery_outcome(target).await {
-        DeliveryOutcome::Failed(why) => assert!(why.contains(expected), "{why}"),
+        DeliveryOutcome::Failed(cause) => assert!(cause.contains(expected), "{cause}"),
         other @ (DeliveryOutcome::Delivered(_) | DeliveryOutcome::Refused(_)) => panic!("{other:?}"),
     };
     let absent = Some("/nonexistent/secret".to_owned());

@@ -23,7 +23,7 @@ pub(super) async fn post(
 ) -> DeliveryOutcome {
     match attempt(limits, webhook, notification).await {
         Ok(outcome) => outcome,
-        Err(why) => DeliveryOutcome::Failed(why),
+        Err(cause) => DeliveryOutcome::Failed(cause),
     }
 }
 

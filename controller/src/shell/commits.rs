@@ -1,6 +1,6 @@
 //! Requests of a core to etcd, each in a separate task.
 
-use super::Inputs;
+use super::InputSender;
 use super::metrics::ControllerMetrics;
 use crate::core::{CommitId, Input};
 use ha_store::etcd::EtcdStore;
@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Clone)]
 pub(super) struct StoreLink {
     store: EtcdStore,
-    inputs: Inputs,
+    inputs: InputSender,
     metrics: ControllerMetrics,
 }
 
@@ -19,7 +19,7 @@ pub(super) struct StoreLink {
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl StoreLink {
-    pub(super) fn new(store: EtcdStore, inputs: Inputs, metrics: ControllerMetrics) -> StoreLink {
+    pub(super) fn new(store: EtcdStore, inputs: InputSender, metrics: ControllerMetrics) -> StoreLink {
         StoreLink { store, inputs, metrics }
     }
 

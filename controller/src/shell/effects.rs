@@ -1,6 +1,6 @@
 //! Start of the core's effects, in order. Effects that take time answer through the inputs.
 
-use super::Inputs;
+use super::InputSender;
 use super::commits::StoreLink;
 use super::hold_requests::HoldRequests;
 use super::metrics::CoreMetrics;
@@ -20,8 +20,8 @@ pub(super) struct Effects {
     pub(super) events: EventWriter,
     pub(super) hold_requests: HoldRequests,
     pub(super) metrics: CoreMetrics,
-    pub(super) inputs: Inputs,
-    pub(super) election: Inputs,
+    pub(super) inputs: InputSender,
+    pub(super) election: InputSender,
 }
 
 impl Effects {
@@ -77,11 +77,11 @@ fn log_delivery(delivery: &Delivery, outcome: &DeliveryOutcome) {
         DeliveryOutcome::Delivered(answer) => {
             tracing::info!(%notification, %target, said = answer, summary, "delivered a notification");
         }
-        DeliveryOutcome::Failed(why) => {
-            tracing::warn!(%notification, %target, why, summary, "cannot deliver a notification");
+        DeliveryOutcome::Failed(cause) => {
+            tracing::warn!(%notification, %target, why = cause, summary, "cannot deliver a notification");
         }
-        DeliveryOutcome::Refused(why) => {
-            tracing::warn!(%notification, %target, why, summary, "cannot deliver a notification, giving up");
+        DeliveryOutcome::Refused(cause) => {
+            tracing::warn!(%notification, %target, why = cause, summary, "cannot deliver a notification, giving up");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The task of the election, with its own channels to etcd, so that no plan delays a refresh or a keep-alive.
 
-use super::Inputs;
+use super::InputSender;
 use super::commits::StoreLink;
 use super::watching::{self, RefreshRequests};
 use crate::core::candidacy::Candidacy;
@@ -16,7 +16,7 @@ pub(super) struct ElectionTask {
     pub(super) config: Config,
     pub(super) store: EtcdStore,
     pub(super) link: StoreLink,
-    pub(super) planner: Inputs,
+    pub(super) planner: InputSender,
     pub(super) ended: watch::Sender<bool>,
 }
 
@@ -45,7 +45,7 @@ impl Core for Candidacy {
 /// the receiver of all inputs.
 pub(super) fn spawn(
     task: ElectionTask,
-    inputs: &Inputs,
+    inputs: &InputSender,
     mut received: mpsc::UnboundedReceiver<Input>,
     clock: SystemClock,
 ) {
@@ -62,7 +62,7 @@ fn begin(
     effect: Effect,
     link: &StoreLink,
     refresher: &RefreshRequests,
-    planner: &Inputs,
+    planner: &InputSender,
     ended: &watch::Sender<bool>,
 ) {
     match effect {

@@ -1,7 +1,7 @@
 //! Passes hold requests from agents to the core, and the core's answers back to the agents.
 
-use super::Inputs;
-use crate::api::AskHold;
+use super::InputSender;
+use crate::api::RequestHold;
 use crate::core::{HoldId, Input};
 use futures::FutureExt;
 use ha_api_types::record::HoldAnswer;
@@ -23,13 +23,13 @@ struct PendingRequests {
 
 impl HoldRequests {
     /// Returns the function that the API calls to request a hold from the core.
-    pub(super) fn request_function(&self, inputs: Inputs) -> AskHold {
+    pub(super) fn request_function(&self, inputs: InputSender) -> RequestHold {
         let hold_requests = self.clone();
         Arc::new(move |node, request| {
             let (id, answer) = hold_requests.register();
             // After the end of the loop, no answer comes. Drop the sender, so that the receiver ends too.
             if inputs.send(Input::HoldRequested { id, node, request }).is_err() {
-                hold_requests.forget(id);
+                hold_requests.discard(id);
             }
             async move { answer.await.ok() }.boxed()
         })
@@ -37,7 +37,7 @@ impl HoldRequests {
 
     /// Forwards the core's answer.
     pub(super) fn answer(&self, id: HoldId, answer: HoldAnswer) {
-        if let Some(sender) = self.forget(id) {
+        if let Some(sender) = self.discard(id) {
             // The client may have stopped waiting.
             let _ = sender.send(answer);
         }
@@ -53,7 +53,7 @@ impl HoldRequests {
         (id, receiver)
     }
 
-    fn forget(&self, id: HoldId) -> Option<oneshot::Sender<HoldAnswer>> {
+    fn discard(&self, id: HoldId) -> Option<oneshot::Sender<HoldAnswer>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).answer_senders.remove(&id)
     }
 }

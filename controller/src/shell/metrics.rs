@@ -216,7 +216,7 @@ fn core_samples(
         controller::STORE_REVISION_LAG.sample([], (newest_revision - cluster_view.revision) as f64),
     ];
     if is_leader {
-        let waiting = core.waiting().len();
+        let waiting = core.wait_conditions().len();
         let reservation = core.reservation();
         read.extend(samples(&MetricsInput { cluster_view, now, waiting, reservation, relocations }));
     }
@@ -261,7 +261,7 @@ mod tests {
     fn exactly_the_declared_metrics_are_registered() {
         let (metrics, _) = registered();
         crate::api::ApiMetrics::new(&metrics).unwrap();
-        super::super::measured::Durations::new(&metrics).unwrap();
+        super::super::instrumented_controller::Durations::new(&metrics).unwrap();
         ha_runtime::certificate::Certificates::default().register(&metrics).unwrap();
         let declared = Metric::all().filter(|metric| metric.exposer != Exposer::Agent);
         let declared: std::collections::BTreeSet<&str> = declared.map(|metric| metric.name).collect();

@@ -165,7 +165,7 @@ impl Options {
 
     /// Returns the URL under which others reach this API; `address` is that of the TCP port. A controller with only a
     /// Unix socket cannot be reached from other machines.
-    pub fn advertised(&self, address: Option<SocketAddr>) -> String {
+    pub fn advertised_url(&self, address: Option<SocketAddr>) -> String {
         let scheme = if self.tls().is_some() { "https" } else { "http" };
         self.advertise_url.clone().unwrap_or_else(|| match (address, &self.socket) {
             (Some(address), _) => format!("{scheme}://{address}"),

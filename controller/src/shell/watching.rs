@@ -1,6 +1,6 @@
 //! Watches of etcd, converted to inputs of the cores.
 
-use super::Inputs;
+use super::InputSender;
 use super::metrics::ControllerMetrics;
 use crate::core::candidacy::Candidacy;
 use crate::core::{Config, FullReadId, Input};
@@ -37,7 +37,7 @@ impl RefreshRequests {
 }
 
 /// Watches the election's keys as long as its loop runs.
-pub(super) fn spawn_election(store: EtcdStore, config: &Config, inputs: Inputs) -> RefreshRequests {
+pub(super) fn spawn_election(store: EtcdStore, config: &Config, inputs: InputSender) -> RefreshRequests {
     let selectors = Candidacy::keys(config).to_vec();
     let (refresher, mut items) = reflector(store, selectors, Options::default());
     let requests = RefreshRequests { refresher, pending: Arc::default() };
@@ -78,7 +78,7 @@ impl WatchTarget {
         let found = found.and_then(|entry| serde_json::from_slice(&entry.value).ok());
         match self.followed.judge(found.as_ref()) {
             Verdict::Follows(_) | Verdict::AllowedByOperator(_) => Ok(()),
-            Verdict::Refused(why) => Err(why),
+            Verdict::Refused(cause) => Err(cause),
         }
     }
 }
@@ -86,7 +86,7 @@ impl WatchTarget {
 /// Watches as long as the loop runs. Data that this process must not follow is not passed to the core.
 pub(super) fn spawn(
     watched: WatchTarget,
-    inputs: Inputs,
+    inputs: InputSender,
     ready: Checks,
     metrics: ControllerMetrics,
 ) -> RefreshRequests {
@@ -109,9 +109,9 @@ pub(super) fn spawn(
                             answers: answers.newest_answered(),
                         })
                     }
-                    Err(why) => {
-                        tracing::error!(why, "rejected the data in etcd");
-                        ready.set("store", Err(why));
+                    Err(cause) => {
+                        tracing::error!(why = cause, "rejected the data in etcd");
+                        ready.set("store", Err(cause));
                         Ok(())
                     }
                 },

@@ -94,10 +94,10 @@ impl Simulate {
             self.why.as_deref().map(|name| (name, ResourceName::from(names::without_type(name))));
         let before = resource_to_explain
             .as_ref()
-            .map(|(name, resource)| require_explanation(dump.why(resource), name))
+            .map(|(name, resource)| require_explanation(dump.explain(resource), name))
             .transpose()?;
         world.run();
-        let after = resource_to_explain.as_ref().and_then(|(_, resource)| world.why(resource));
+        let after = resource_to_explain.as_ref().and_then(|(_, resource)| world.explain(resource));
         let mut summary = world.summary();
         if let Some(before) = &before {
             summary["why"] = json!({"before": before, "after": after});

@@ -33,7 +33,7 @@ fn simulation_continues_and_explains_a_dump() {
     assert_eq!(result.status, 0, "{}", result.stderr);
     let summary: Value = serde_json::from_str(&result.stdout).expect("JSON");
     assert_eq!(summary["services"]["web"]["running"], json!(["node2"]));
-    let before = serde_json::to_value(world.why(&"web".into())).expect("JSON");
+    let before = serde_json::to_value(world.explain(&"web".into())).expect("JSON");
     assert_eq!((&summary["why"]["before"], &summary["why"]["after"]["node"]), (&before, &json!("node2")));
 
     let result = run(&mut command(&["simulate", "--from-dump", &dump, "--why", "web"]));

@@ -32,7 +32,7 @@ fn disconnect_tolerance_ms(timeout_ms: Millis, stop_margin_ms: Millis) -> Millis
 /// State of the daemon, its device, and the request in progress.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watchdog {
-    connected: bool,
+    is_connected: bool,
     pub(super) status: Status,
     device: String,
     pub(super) facts: Option<DeviceFacts>,
@@ -55,7 +55,7 @@ pub(super) struct Watchdog {
     disconnected_since: Option<MonotonicTime>,
     /// Time for which the daemon may be disconnected before the node acts, milliseconds.
     disconnect_tolerance_ms: Millis,
-    simulated_warned: bool,
+    has_warned_of_simulation: bool,
     /// `true` if this process opened the device only to identify it.
     opened_to_identify: bool,
     /// A deadline that reached the daemon too late. The agent does not send this deadline again; it sends the next
@@ -74,7 +74,7 @@ impl Watchdog {
 
     /// Returns `true` if the daemon is connected and the device is running: the value of *armed* in a heartbeat.
     pub(super) fn is_armed(&self) -> bool {
-        self.connected && self.is_running()
+        self.is_connected && self.is_running()
     }
 
     /// Returns `true` if the daemon has acknowledged a deadline since *armed* was committed: a condition of every
@@ -87,11 +87,11 @@ impl Watchdog {
     /// start.
     pub(super) fn follows_deadline(&self) -> bool {
         let ends = match self.pending_request {
-            Some((_, Request::Stay | Request::Release)) => true,
+            Some((_, Request::PetWithoutDeadline | Request::Release)) => true,
             Some((_, Request::Arm(arm))) => arm.deadline.is_none(),
             Some((_, Request::Deadline(_) | Request::Query)) | None => false,
         };
-        self.connected && !ends && matches!(self.status.state, State::Armed { .. })
+        self.is_connected && !ends && matches!(self.status.state, State::Armed { .. })
     }
 
     /// Returns `true` if no deadline after `bound` is active or is being sent to the daemon.
@@ -103,7 +103,7 @@ impl Watchdog {
         let requested = match self.pending_request {
             Some((_, Request::Deadline(deadline))) => Some(deadline),
             Some((_, Request::Arm(arm))) => arm.deadline,
-            Some((_, Request::Stay | Request::Release | Request::Query)) | None => None,
+            Some((_, Request::PetWithoutDeadline | Request::Release | Request::Query)) | None => None,
         };
         !in_force.into_iter().chain(requested).any(|deadline| bound.is_earlier_on_a_clock(deadline))
     }
@@ -126,7 +126,7 @@ impl Watchdog {
 
     /// Returns `true` if the daemon is not connected.
     pub(super) fn is_disconnected(&self) -> bool {
-        !self.connected
+        !self.is_connected
     }
 
     /// Returns `true` if the daemon has been disconnected for so long that it counts as ended.
@@ -138,12 +138,12 @@ impl Watchdog {
     fn gone_at(&self) -> Option<MonotonicTime> {
         let disconnect_tolerance_ms =
             if self.is_running() { self.disconnect_tolerance_ms } else { DISCONNECT_TOLERANCE_MS };
-        self.disconnected_since.filter(|_| !self.connected).map(|since| since + disconnect_tolerance_ms)
+        self.disconnected_since.filter(|_| !self.is_connected).map(|since| since + disconnect_tolerance_ms)
     }
 
     /// Returns `true` if the daemon pets without a deadline.
     pub(super) fn is_staying(&self) -> bool {
-        self.connected && self.status.state == State::Staying
+        self.is_connected && self.status.state == State::Staying
     }
 
     /// Returns the deadline that the daemon follows; after a start, the deadline set by the previous agent process.
@@ -218,7 +218,7 @@ impl AgentCore {
     pub(super) fn handle_watchdog_event(&mut self, now: &Now, event: WatchdogEvent) {
         match event {
             WatchdogEvent::Connected { status, device } => {
-                self.watchdog.connected = true;
+                self.watchdog.is_connected = true;
                 self.watchdog.device = device;
                 self.watchdog.pending_request = None;
                 self.watchdog.acknowledged = None;
@@ -263,7 +263,7 @@ impl AgentCore {
                 }
             }
             WatchdogEvent::Disconnected { message } => {
-                if self.watchdog.connected || self.watchdog.disconnected_since.is_none() {
+                if self.watchdog.is_connected || self.watchdog.disconnected_since.is_none() {
                     self.watchdog.disconnected_since = Some(now.monotonic_raw);
                     let timeout_ms =
                         self.watchdog.facts.map_or(0, |facts| u64::from(facts.timeout_seconds) * 1000);
@@ -272,7 +272,7 @@ impl AgentCore {
                     self.log(Level::Warning, format!("cannot use ha-watchdogd: {message}"));
                 }
                 // An armed device stays armed, so the last status is kept.
-                self.watchdog.connected = false;
+                self.watchdog.is_connected = false;
                 self.watchdog.pending_request = None;
                 self.watchdog.acknowledged = None;
             }
@@ -286,8 +286,8 @@ impl AgentCore {
         }
         if let Some(facts) = status.device {
             self.watchdog.facts = Some(facts);
-            if facts.kind == DeviceKind::Simulated && !self.watchdog.simulated_warned {
-                self.watchdog.simulated_warned = true;
+            if facts.kind == DeviceKind::Simulated && !self.watchdog.has_warned_of_simulation {
+                self.watchdog.has_warned_of_simulation = true;
                 self.log(
                     Level::Error,
                     "watchdog is simulated (sandboxes and tests only) and does not reset a real machine; the leader accepts such a watchdog only with Cluster.spec.fencing.allowSimulatedWatchdog".to_owned(),
@@ -319,7 +319,7 @@ impl AgentCore {
                     self.watchdog.acknowledged = Some(deadline);
                 }
             }
-            Request::Stay => {
+            Request::PetWithoutDeadline => {
                 let consequence = if self.watchdog.accepts_pets() {
                     "ha-watchdogd renews the watchdog without a deadline and will not reset the node"
                 } else {
@@ -376,21 +376,21 @@ impl AgentCore {
                 }
                 self.log(Level::Warning, format!("ha-watchdogd rejected a deadline: {text}"));
             }
-            Request::Stay | Request::Release | Request::Query => {
+            Request::PetWithoutDeadline | Request::Release | Request::Query => {
                 self.log(Level::Warning, format!("ha-watchdogd rejected a request: {text}"));
             }
         }
     }
 
     /// Sends the request that is due to the daemon, one request at a time.
-    pub(super) fn watchdog_step(&mut self, now: &Now) {
+    pub(super) fn advance_watchdog(&mut self, now: &Now) {
         if self.watchdog.is_gone(now) && self.watchdog.problem_reason != Some(Reason::WatchdogMissing) {
             "cannot reach ha-watchdogd: start it, or set its socket with --watchdog-socket"
                 .clone_into(&mut self.watchdog.problem);
             self.watchdog.problem_reason = Some(Reason::WatchdogMissing);
             self.changed = true;
         }
-        if !self.watchdog.connected {
+        if !self.watchdog.is_connected {
             return;
         }
         if self.watchdog.pending_request.is_some() {
@@ -432,8 +432,8 @@ impl AgentCore {
         }
         // The node is empty, after the deadline's margin or before registering, so no remaining service requires a
         // reset.
-        if self.watchdog.is_running() && self.may_stay(now) {
-            return (!self.watchdog.is_staying()).then_some(Request::Stay);
+        if self.watchdog.is_running() && self.may_pet_without_deadline(now) {
+            return (!self.watchdog.is_staying()).then_some(Request::PetWithoutDeadline);
         }
         if idle {
             // The agent opens the device to identify it, once, and again after arming failed. It releases the device
@@ -470,12 +470,14 @@ impl AgentCore {
     /// changed now. A longer timeout is allowed only once the report that names it is committed.
     fn must_rearm(&self) -> bool {
         let timings = self.arming_timings();
-        let Request::Arm(wanted) = Request::Arm(Arm::of_timings(&timings, None)) else { return false };
-        let differs = self.watchdog.armed_with != Some((wanted.timeout_seconds, wanted.heartbeat_valid_ms));
-        let longer = self.watchdog.facts.is_some_and(|facts| wanted.timeout_seconds > facts.timeout_seconds);
+        let Request::Arm(requested) = Request::Arm(Arm::of_timings(&timings, None)) else { return false };
+        let differs =
+            self.watchdog.armed_with != Some((requested.timeout_seconds, requested.heartbeat_valid_ms));
+        let longer =
+            self.watchdog.facts.is_some_and(|facts| requested.timeout_seconds > facts.timeout_seconds);
         let covered = self
             .node_report()
-            .is_some_and(|report| report.watchdog.timeout_ms >= u64::from(wanted.timeout_seconds) * 1000);
+            .is_some_and(|report| report.watchdog.timeout_ms >= u64::from(requested.timeout_seconds) * 1000);
         differs && (!longer || covered)
     }
 }

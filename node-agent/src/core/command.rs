@@ -96,7 +96,7 @@ pub enum CommandResult {
     /// The result of a probe.
     Observed(Observed),
     /// The command was canceled, or did not begin. Processes of the service may still run.
-    Cancelled,
+    Canceled,
 }
 
 impl CommandResult {
@@ -180,7 +180,7 @@ pub enum DriverEvent {
 
 impl DriverEvent {
     /// Returns the name and the uid of the resource that the event concerns.
-    pub fn about(&self) -> (&ResourceName, &str) {
+    pub fn subject(&self) -> (&ResourceName, &str) {
         match self {
             DriverEvent::Exited { name, uid, .. }
             | DriverEvent::Appeared { name, uid }

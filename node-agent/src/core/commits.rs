@@ -24,7 +24,7 @@ pub(super) enum Purpose {
     /// A service's report: an answer, a probe or a permit.
     Service { name: ResourceName, report: ServiceReport },
     /// Deletion of the report of a deleted resource.
-    Forget { name: ResourceName },
+    DeleteReport { name: ResourceName },
     /// The doctor's report about the machine.
     Doctor { report: DoctorReport },
     /// The report of measured usage.
@@ -41,7 +41,7 @@ impl Purpose {
             Purpose::Request { .. }
             | Purpose::DeleteAlive
             | Purpose::Service { .. }
-            | Purpose::Forget { .. }
+            | Purpose::DeleteReport { .. }
             | Purpose::Doctor { .. }
             | Purpose::Usage { .. }
             | Purpose::Leave { .. } => None,
@@ -51,7 +51,7 @@ impl Purpose {
 
 /// Returns the delay before a write that was not applied is retried. The delay is longer after a refusal by etcd, such
 /// as for lack of space.
-fn rewrite_ms(outcome: &Outcome) -> Millis {
+fn rewrite_delay_ms(outcome: &Outcome) -> Millis {
     match outcome {
         Outcome::Refused(_) => RETRY_DELAY_MS,
         Outcome::Applied(_) | Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Unknown(_) => {
@@ -80,18 +80,20 @@ impl AgentCore {
             self.journal.revision = self.journal.revision.max(revision);
         }
         match purpose {
-            Purpose::Request { report } => self.on_request_answered(now, report, outcome),
+            Purpose::Request { report } => self.on_registration_committed(now, report, outcome),
             Purpose::DeleteAlive => self.on_alive_deleted(now, outcome),
-            Purpose::Heartbeat(heartbeat) => self.on_heartbeat_answered(now, heartbeat, outcome),
-            Purpose::Service { name, report } => self.on_service_answered(now, id, &name, report, outcome),
-            Purpose::Forget { name } => self.on_forget_answered(now, id, &name, outcome),
-            Purpose::Doctor { report } => self.on_doctor_answered(report, outcome),
-            Purpose::Usage { report } => self.on_usage_answered(now, report, outcome),
-            Purpose::Leave { report } => self.on_leave_answered(now, report, outcome),
+            Purpose::Heartbeat(heartbeat) => self.on_heartbeat_committed(now, heartbeat, outcome),
+            Purpose::Service { name, report } => {
+                self.on_service_report_committed(now, id, &name, report, outcome);
+            }
+            Purpose::DeleteReport { name } => self.on_report_deleted(now, id, &name, outcome),
+            Purpose::Doctor { report } => self.on_doctor_report_committed(report, outcome),
+            Purpose::Usage { report } => self.on_usage_committed(now, report, outcome),
+            Purpose::Leave { report } => self.on_leave_committed(now, report, outcome),
         }
     }
 
-    fn on_service_answered(
+    fn on_service_report_committed(
         &mut self,
         now: &Now,
         id: CommitId,
@@ -106,18 +108,18 @@ impl AgentCore {
             self.view.reports.record_write(name.clone(), report, revision);
         }
         let Some(service) = self.services.get_mut(name) else { return };
-        if service.write != Some(id) {
+        if service.pending_write != Some(id) {
             return;
         }
-        service.write = None;
+        service.pending_write = None;
         let write_name = format!("report of {name}");
         if applied.is_some() {
             self.log_outcome(&write_name, outcome);
         } else {
             // After a conflict or an unknown outcome, only another read is permitted.
-            service.reread = true;
+            service.needs_reread = true;
             service.has_worker = false;
-            service.write_not_before = Some(now.monotonic_raw + rewrite_ms(outcome));
+            service.write_not_before = Some(now.monotonic_raw + rewrite_delay_ms(outcome));
             self.log_outcome(&write_name, outcome);
             self.emit_permit_refused(now, name, phase, outcome);
         }
@@ -136,18 +138,18 @@ impl AgentCore {
         }
     }
 
-    fn on_forget_answered(&mut self, now: &Now, id: CommitId, name: &ResourceName, outcome: &Outcome) {
+    fn on_report_deleted(&mut self, now: &Now, id: CommitId, name: &ResourceName, outcome: &Outcome) {
         self.dirty_services.insert(name.clone());
         if let Some(revision) = outcome.applied() {
             self.view.reports.on_deleted(name.clone(), revision);
         }
         if let Some(service) = self.services.get_mut(name)
-            && service.write == Some(id)
+            && service.pending_write == Some(id)
         {
-            service.write = None;
+            service.pending_write = None;
             if outcome.applied().is_none() {
-                service.reread = true;
-                service.write_not_before = Some(now.monotonic_raw + rewrite_ms(outcome));
+                service.needs_reread = true;
+                service.write_not_before = Some(now.monotonic_raw + rewrite_delay_ms(outcome));
             }
         }
         self.changed = true;
@@ -159,7 +161,7 @@ impl AgentCore {
             .services
             .iter()
             .filter(|(name, service)| {
-                service.reread
+                service.needs_reread
                     && service.write_not_before.is_none_or(|at| now.monotonic_raw >= at)
                     && !self.is_reading(&ReadPurpose::Service((*name).clone()))
             })

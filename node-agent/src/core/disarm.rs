@@ -7,7 +7,7 @@ use ha_api_types::record::Mode;
 impl AgentCore {
     /// Returns the mode in which the cluster is disarmed; `None` while this node continues normally. The mode is that
     /// of the operator's order, once the leader has stated that no fencing, recovery or move is in progress.
-    pub(super) fn disarmed(&self) -> Option<Disarmed> {
+    pub(super) fn disarm_mode(&self) -> Option<Disarmed> {
         let requested = self.view.cluster().and_then(|cluster| cluster.spec.disarmed);
         let status = self.view.cluster_statuses.get(CLUSTER_NAME);
         let acknowledged = self.node_report().is_some_and(|report| report.mode == Mode::Disarmed);
@@ -28,19 +28,22 @@ impl AgentCore {
 
     /// Returns `true` if the operator has ordered the cluster to be disarmed, even if the leader does not allow it yet.
     pub(super) fn is_to_be_disarmed(&self) -> bool {
-        let wants = self.view.cluster().is_some_and(|cluster| cluster.spec.disarmed.is_some());
-        wants || (self.view.is_cluster_unknown() && self.disarmed().is_some())
+        let is_disarm_requested = self.view.cluster().is_some_and(|cluster| cluster.spec.disarmed.is_some());
+        is_disarm_requested || (self.view.is_cluster_unknown() && self.disarm_mode().is_some())
     }
 
     /// Returns `true` if the cluster is disarmed: this node starts, monitors and stops no service.
     pub(super) fn is_disarmed(&self) -> bool {
-        self.disarmed().is_some()
+        self.disarm_mode().is_some()
     }
 
     /// Returns `true` if the node's report should contain *Disarmed, armed: false*: no worker is running.
     pub(super) fn is_disarming(&self) -> bool {
-        let quiet =
-            || self.services.values().all(|service| service.task.is_none() && service.cancelling.is_empty());
+        let quiet = || {
+            self.services
+                .values()
+                .all(|service| service.running_command.is_none() && service.canceling.is_empty())
+        };
         self.is_disarmed() && (self.has_acknowledged_disarm() || quiet())
     }
 

@@ -10,7 +10,7 @@ use ha_api_types::record::{Phase, ServiceReport};
 impl AgentCore {
     pub(super) fn on_driver_event(&mut self, now: &Now, event: DriverEvent) {
         self.changed = true;
-        let (name, uid) = event.about();
+        let (name, uid) = event.subject();
         let name = name.to_owned();
         self.dirty_services.insert(name.clone());
         if self.services.get(&name).is_none_or(|service| service.definition.uid != uid) {
@@ -21,7 +21,7 @@ impl AgentCore {
                 on_exited(service, message, stopped_externally);
             }
             DriverEvent::Appeared { .. } => {
-                if service.presence == Presence::Stopped && service.task.is_none() {
+                if service.presence == Presence::Stopped && service.running_command.is_none() {
                     service.presence = Presence::Running;
                 }
             }
@@ -39,7 +39,7 @@ impl AgentCore {
         let is_under_way = self.current_report(service).is_some_and(|report| {
             report.phase == Phase::HandingOver && report.action_uid.as_ref() == Some(&uid)
         });
-        if is_under_way && service.task.is_some() {
+        if is_under_way && service.running_command.is_some() {
             let report =
                 self.report(now, service, Some(&uid), Phase::HandingOver, Reason::Migrating, message);
             self.set_desired(service, report);
@@ -51,7 +51,7 @@ impl AgentCore {
     fn record_requested_amounts(&mut self, now: &Now, service: &mut Service, amounts: Amounts) {
         service.definition_requests = amounts;
         let Some(report) = self.current_report(service) else { return };
-        if report.definition_requests != amounts && service.task.is_none() {
+        if report.definition_requests != amounts && service.running_command.is_none() {
             self.set_desired(
                 service,
                 ServiceReport { definition_requests: amounts, at: now.timestamp(), ..report },

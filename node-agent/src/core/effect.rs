@@ -32,7 +32,7 @@ pub struct WatchdogRequestId(pub u64);
 
 /// Identifies one reading of usage within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MeasureId(pub u64);
+pub struct UsageReadId(pub u64);
 
 /// Identifies one round of hold requests within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,7 +89,7 @@ pub enum Effect {
         /// The result, for [`super::Input::Ended`].
         result: CommandResult,
     },
-    /// Cancel a command. The shell still answers the command, with its result or with `Cancelled`.
+    /// Cancel a command. The shell still answers the command, with its result or with `Canceled`.
     Cancel(CommandId),
     /// Send a request to the watchdog daemon; answered by [`super::WatchdogEvent::Answered`] or by `Disconnected`.
     Watchdog {
@@ -99,7 +99,7 @@ pub enum Effect {
         request: Request,
     },
     /// Ask a controller not to declare this node dead; answered by [`super::Input::HoldAnswered`].
-    AskHold {
+    RequestHold {
         /// Id of the round of requests, which all controllers of the round have in common.
         id: HoldId,
         /// Id of the controller.
@@ -111,10 +111,10 @@ pub enum Effect {
         /// Time to wait for the answer (Ki), milliseconds. After that time the core asks again.
         timeout_ms: Millis,
     },
-    /// Read the current usage of these services and of the machine; answered by [`super::Input::Measured`].
-    Measure {
+    /// Read the current usage of these services and of the machine; answered by [`super::Input::UsageReadings`].
+    ReadUsage {
         /// Id that the answer carries.
-        id: MeasureId,
+        id: UsageReadId,
         /// Services that run here.
         services: Vec<ServiceDefinition>,
     },

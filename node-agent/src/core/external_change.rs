@@ -43,7 +43,7 @@ impl AgentCore {
         let text =
             format!("Service was stopped outside hactl ({message}), which externalStop: Accept allows");
         self.emit_event(now, service, false, Reason::StoppedExternally, &text);
-        service.crashed_before = false;
+        service.has_crashed_before = false;
         self.set_desired(
             service,
             self.report(now, service, Some(uid), Phase::Stopping, Reason::StoppedExternally, &message),

@@ -96,13 +96,13 @@ impl AgentCore {
         now: &Now,
         service: &mut Service,
         uid: &ActionUid,
-        why: &str,
+        cause: &str,
     ) {
-        service.begun = None;
+        service.begun_action = None;
         service.guarded = None;
         service.peer_check_at = None;
-        self.emit_event(now, service, true, Reason::MoveFailed, why);
-        let report = self.report(now, service, Some(uid), Phase::MoveFailed, Reason::MoveFailed, why);
+        self.emit_event(now, service, true, Reason::MoveFailed, cause);
+        let report = self.report(now, service, Some(uid), Phase::MoveFailed, Reason::MoveFailed, cause);
         self.set_desired(service, ServiceReport { never_began: true, ..report });
         service.transition_to(Step::Idle);
         self.changed = true;
@@ -121,11 +121,11 @@ impl AgentCore {
             CommandResult::Done | CommandResult::Observed(_) => {
                 service.transition_to(Step::MigrateProbe { uid, failure });
             }
-            CommandResult::Failed(why) => {
-                service.message = why.message;
+            CommandResult::Failed(cause) => {
+                service.message = cause.message;
                 service.not_before = Some(now.monotonic_raw + PROBE_RETRY_MS);
             }
-            CommandResult::Cancelled => service.not_before = Some(now.monotonic_raw + PROBE_RETRY_MS),
+            CommandResult::Canceled => service.not_before = Some(now.monotonic_raw + PROBE_RETRY_MS),
         }
         self.changed = true;
     }

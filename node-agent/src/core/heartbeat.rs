@@ -47,7 +47,7 @@ impl AgentCore {
             machine_id: self.config.machine_id.clone(),
             product_id: self.config.product_id.clone(),
             boot_id: self.config.boot_id.clone(),
-            epoch: self.registered().map_or(Epoch(0), |registered| registered.epoch),
+            epoch: self.registration().map_or(Epoch(0), |registered| registered.epoch),
             mode: Mode::Active,
             armed: false,
             watchdog_failed: !self.watchdog.accepts_pets(),
@@ -148,9 +148,9 @@ impl AgentCore {
     }
 
     /// Sends a heartbeat if one is due.
-    pub(super) fn heartbeat_step(&mut self, now: &Now) {
-        let Some(registered) = self.registered() else { return };
-        if registered.heartbeat.is_some() || registered.reread || self.leave_commit.is_some() {
+    pub(super) fn advance_heartbeat(&mut self, now: &Now) {
+        let Some(registered) = self.registration() else { return };
+        if registered.heartbeat.is_some() || registered.needs_reread || self.leave_commit.is_some() {
             return;
         }
         if !self.is_own_fence(registered) {
@@ -263,7 +263,7 @@ impl AgentCore {
                     self.view.alive.on_deleted(node, *revision);
                 }
                 Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Refused(_) | Outcome::Unknown(_) => {
-                    registered.reread = true;
+                    registered.needs_reread = true;
                     registered.next_heartbeat_at = now.monotonic_raw + RETRY_DELAY_MS / 4;
                 }
             }
@@ -272,7 +272,7 @@ impl AgentCore {
 
     /// Handles the outcome of a heartbeat. FENCING 3: if applied, D = s + Th with s read before the commit; if unknown,
     /// D is not extended.
-    pub(super) fn on_heartbeat_answered(
+    pub(super) fn on_heartbeat_committed(
         &mut self,
         now: &Now,
         heartbeat: PendingHeartbeat,
@@ -281,7 +281,7 @@ impl AgentCore {
         let node = self.config.node.clone();
         let interval_ms = self.active_timings.heartbeat_interval_ms;
         let continues_previous =
-            heartbeat.report.is_none() && self.active().is_some() && self.is_before_margin(now);
+            heartbeat.report.is_none() && self.active_registration().is_some() && self.is_before_margin(now);
         let Some(registered) = self.registered_mut() else { return };
         registered.heartbeat = None;
         match outcome {
@@ -291,7 +291,7 @@ impl AgentCore {
                 }
                 registered.has_created_alive = true;
                 // No step waits for a heartbeat that commits while the previous one is still valid.
-                self.all_dirty |= !continues_previous;
+                self.are_all_dirty |= !continues_previous;
                 self.view.alive.record_write(node, heartbeat.alive, *revision);
                 if let Some(report) = heartbeat.report {
                     self.on_report_committed(report, *revision);
@@ -304,11 +304,11 @@ impl AgentCore {
                 }
             }
             Outcome::Conflict(_) => {
-                registered.reread = true;
+                registered.needs_reread = true;
                 registered.next_heartbeat_at = now.monotonic_raw;
             }
             Outcome::LeaseNotFound => {
-                registered.reread = true;
+                registered.needs_reread = true;
                 registered.next_heartbeat_at = now.monotonic_raw;
                 self.lease = Lease::default();
             }
@@ -316,7 +316,7 @@ impl AgentCore {
                 // A plain heartbeat changes no key that the next heartbeat guards, so the next one may follow an
                 // unknown outcome immediately. A heartbeat that changes the report or creates `alive` does: the next
                 // heartbeat must guard the stored values, so the keys are read first.
-                registered.reread = heartbeat.report.is_some() || registered.created.is_none();
+                registered.needs_reread = heartbeat.report.is_some() || registered.created.is_none();
                 self.unconfirmed_report |=
                     heartbeat.report.is_some() && matches!(outcome, Outcome::Unknown(_));
                 let Some(registered) = self.registered_mut() else { return };
@@ -348,8 +348,8 @@ impl AgentCore {
     }
 
     /// Requests a lease, and keeps it alive.
-    pub(super) fn lease_step(&mut self, now: &Now) {
-        if self.registered().is_none() || self.leave_commit.is_some() {
+    pub(super) fn advance_lease(&mut self, now: &Now) {
+        if self.registration().is_none() || self.leave_commit.is_some() {
             return;
         }
         match self.lease.id {
@@ -426,7 +426,7 @@ impl AgentCore {
             LeaseKept::Gone => {
                 self.lease = Lease::default();
                 if let Some(registered) = self.registered_mut() {
-                    registered.reread = true;
+                    registered.needs_reread = true;
                 }
             }
             LeaseKept::Unknown(_) => self.lease.keep_at = Some(now.monotonic_raw + RETRY_DELAY_MS),
@@ -435,13 +435,14 @@ impl AgentCore {
 
     /// Returns the heartbeat that is in progress.
     pub(super) fn pending_heartbeat(&self) -> Option<&PendingHeartbeat> {
-        self.commits.get(&self.registered()?.heartbeat?)?.heartbeat()
+        self.commits.get(&self.registration()?.heartbeat?)?.heartbeat()
     }
 
     pub(super) fn heartbeat_due_at(&self) -> Option<MonotonicTime> {
-        let registered = self.registered()?;
-        let heartbeat = (registered.heartbeat.is_none() && self.lease.id.is_some() && !registered.reread)
-            .then_some(registered.next_heartbeat_at);
+        let registered = self.registration()?;
+        let heartbeat =
+            (registered.heartbeat.is_none() && self.lease.id.is_some() && !registered.needs_reread)
+                .then_some(registered.next_heartbeat_at);
         let lease = match self.lease.id {
             None => self.lease.retry_at.filter(|_| self.lease.requested.is_none()),
             Some(_) => self.lease.keep_at.filter(|_| !self.lease.keeping),

@@ -33,14 +33,14 @@ struct HoldRound {
 
 impl Hold {
     /// Returns the controllers that have not granted the current request; `None` if there is no request.
-    pub(super) fn awaited(&self) -> Option<&BTreeSet<ControllerId>> {
+    pub(super) fn controllers_without_grant(&self) -> Option<&BTreeSet<ControllerId>> {
         self.round.as_ref().map(|round| &round.unanswered)
     }
 }
 
 impl AgentCore {
     /// Asks every controller from the first late heartbeat on, and again every Ki.
-    pub(super) fn hold_step(&mut self, now: &Now) {
+    pub(super) fn advance_hold(&mut self, now: &Now) {
         self.confirm_departures();
         if !self.may_be_held(now) || !self.is_heartbeat_late(now) {
             self.hold.round = None;
@@ -67,7 +67,7 @@ impl AgentCore {
         if candidates.is_empty() {
             return self.log_hold_state("no controller found");
         }
-        let Some(registered) = self.registered() else { return };
+        let Some(registered) = self.registration() else { return };
         let template = HoldRequest {
             candidate: ControllerId::default(),
             sent_sequence: registered.sequence,
@@ -79,7 +79,13 @@ impl AgentCore {
         self.hold.round = Some(HoldRound { id, started: Moment::from(now), unanswered });
         for (candidate, url) in candidates {
             let request = HoldRequest { candidate: candidate.clone(), ..template.clone() };
-            self.effects.push_back(Effect::AskHold { id, candidate, url, request, timeout_ms: interval_ms });
+            self.effects.push_back(Effect::RequestHold {
+                id,
+                candidate,
+                url,
+                request,
+                timeout_ms: interval_ms,
+            });
         }
     }
 
@@ -87,7 +93,7 @@ impl AgentCore {
     /// controller.
     fn confirm_departures(&mut self) {
         let unsure = self.view.hold_candidates(&self.config.node) == HoldCandidates::Unsure;
-        if unsure && self.active().is_some() && self.read_retry_at.is_none() {
+        if unsure && self.active_registration().is_some() && self.read_retry_at.is_none() {
             self.read_own_keys();
         }
     }
@@ -103,7 +109,7 @@ impl AgentCore {
             || self.pending_heartbeat().is_some_and(|heartbeat| heartbeat.report.is_some());
         committed
             && !sends_another
-            && self.active().is_some()
+            && self.active_registration().is_some()
             && self.leave_commit.is_none()
             // A watchdog must be able to end the services that continue by grants (FENCING R4.21).
             && self.watchdog.accepts_pets()
@@ -126,7 +132,7 @@ impl AgentCore {
         )
     }
 
-    /// Returns when [`AgentCore::hold_step`] is due again.
+    /// Returns when [`AgentCore::advance_hold`] is due again.
     pub(super) fn hold_due_at(&self) -> Option<MonotonicTime> {
         match self.hold.next {
             Some(next) => Some(next),
@@ -179,9 +185,9 @@ impl AgentCore {
     }
 
     /// Logs once why the node is not held.
-    fn log_hold_state(&mut self, why: &str) {
+    fn log_hold_state(&mut self, cause: &str) {
         let text = format!(
-            "heartbeats cannot be committed, and not all controllers agreed not to fence this node: {why}"
+            "heartbeats cannot be committed, and not all controllers agreed not to fence this node: {cause}"
         );
         if self.hold.last_logged.as_ref() != Some(&text) {
             self.log(Level::Warning, text.clone());

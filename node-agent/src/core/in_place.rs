@@ -23,8 +23,8 @@ impl AgentCore {
             .is_some_and(|assignment| assignment.in_place.is_some());
         if !is_confirmed
             || service.step != Step::Idle
-            || service.task.is_some()
-            || !service.cancelling.is_empty()
+            || service.running_command.is_some()
+            || !service.canceling.is_empty()
         {
             return;
         }

@@ -2,8 +2,10 @@
 
 use super::Hardware;
 use super::command::{CommandId, CommandResult, DriverEvent};
-use super::effect::{CommitId, HoldId, JournalWriteId, LeaseRequestId, MeasureId, ReadId, WatchdogRequestId};
-use super::measuring::Measured;
+use super::effect::{
+    CommitId, HoldId, JournalWriteId, LeaseRequestId, ReadId, UsageReadId, WatchdogRequestId,
+};
+use super::usage_measurement::UsageReadings;
 use crate::doctor::MachineFacts;
 use crate::watchdog::protocol;
 use ha_api_types::etcd_access::AgentSelector;
@@ -81,9 +83,9 @@ pub enum Input {
         /// The outcome. A lease that is still valid is not proof (FENCING, section 3).
         kept: LeaseKept,
     },
-    /// The answer to [`super::Effect::AskHold`].
+    /// The answer to [`super::Effect::RequestHold`].
     HoldAnswered {
-        /// Id of the answered [`super::Effect::AskHold`].
+        /// Id of the answered [`super::Effect::RequestHold`].
         id: HoldId,
         /// Id of the controller that was asked.
         candidate: ControllerId,
@@ -111,11 +113,11 @@ pub enum Input {
     /// The machine was examined, for `hactl doctor`.
     Examined(MachineFacts),
     /// The answer to [`super::Effect::Measure`].
-    Measured {
+    UsageReadings {
         /// Id of the answered [`super::Effect::Measure`].
-        id: MeasureId,
+        id: UsageReadId,
         /// Usage of the machine and of the services that could be read.
-        measured: Measured,
+        measured: UsageReadings,
     },
     /// The drivers or the hardware of the machine were determined again.
     Facts {

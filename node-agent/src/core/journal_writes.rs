@@ -72,7 +72,7 @@ impl AgentCore {
     }
 
     /// Writes the journal if it has changed.
-    pub(super) fn journal_writes_step(&mut self, now: &Now) {
+    pub(super) fn advance_journal_writes(&mut self, now: &Now) {
         if !self.journal_writes.dirty || self.journal_writes.pending_write.is_some() {
             return;
         }
@@ -98,7 +98,7 @@ impl AgentCore {
     fn journal_is_awaited(&self) -> bool {
         let next = self.journal_next_write();
         self.services.values().any(
-            |service| matches!(&service.step, Step::Journal { write: Some(write), .. } if *write == next),
+            |service| matches!(&service.step, Step::Journal { pending_write: Some(write), .. } if *write == next),
         )
     }
 }

@@ -51,11 +51,11 @@ impl AgentCore {
     /// Returns `true` if mode Restart is to be committed now: no command is in progress, or the time limit of the wait
     /// has passed.
     pub(super) fn is_ready_to_restart(&self) -> bool {
-        self.restart_ready
+        self.is_restart_ready
     }
 
     pub(super) fn is_restart_requested(&self) -> bool {
-        self.shutdown == Some(Shutdown::Restart) && self.restart_ready
+        self.shutdown == Some(Shutdown::Restart) && self.is_restart_ready
     }
 
     /// Stops a service because the machine shuts down, regardless of its assignment.
@@ -120,15 +120,15 @@ impl AgentCore {
 
     fn reports_stop_failed(&self, service: &Service) -> bool {
         let report = self.current_report(service);
-        service.task.is_none() && report.is_some_and(|report| report.phase == Phase::StopFailed)
+        service.running_command.is_none() && report.is_some_and(|report| report.phase == Phase::StopFailed)
     }
 
-    pub(super) fn leave_step(&mut self, now: &Now) {
+    pub(super) fn advance_leave(&mut self, now: &Now) {
         let Some(shutdown) = self.shutdown else { return };
         if matches!(self.session, Session::Ended) {
             return;
         }
-        if self.registered().is_none() {
+        if self.registration().is_none() {
             // This node has no service under an epoch. A device that still runs covers services whose end is not
             // confirmed. If every service is cleared, the daemon may continue to pet without a deadline.
             let cleared = match &self.session {
@@ -142,7 +142,7 @@ impl AgentCore {
             return;
         }
         match shutdown {
-            Shutdown::Restart => self.restart_step(now),
+            Shutdown::Restart => self.advance_restart(now),
             Shutdown::Leave(leave) => {
                 if self.has_left() {
                     if !self.watchdog.is_running() || self.watchdog.is_disconnected() {
@@ -153,7 +153,7 @@ impl AgentCore {
                 if self.leave_commit.is_some() {
                     return;
                 }
-                self.moves_step();
+                self.advance_moves();
                 if !self.awaits_moves() {
                     self.commit_leave(leave);
                     self.give_up_stopping(now);
@@ -183,21 +183,23 @@ impl AgentCore {
         self.exit_with(Exit::Left);
     }
 
-    fn restart_step(&mut self, now: &Now) {
-        if !self.restart_ready {
+    fn advance_restart(&mut self, now: &Now) {
+        if !self.is_restart_ready {
             let waited =
                 self.shutdown_at.is_some_and(|at| now.monotonic_raw.since(at) >= RESTART_MAX_WAIT_MS);
             let quiet = self.services.values().all(|service| {
-                service.task.is_none() && service.cancelling.is_empty() && !service.replacing.is_busy()
+                service.running_command.is_none()
+                    && service.canceling.is_empty()
+                    && !service.replacing.is_busy()
             });
             if quiet || waited {
-                self.restart_ready = true;
+                self.is_restart_ready = true;
                 self.changed = true;
             }
             return;
         }
-        if self.heartbeats_failing_since.is_some() && !self.exit_delay_logged {
-            self.exit_delay_logged = true;
+        if self.heartbeats_failing_since.is_some() && !self.has_logged_exit_delay {
+            self.has_logged_exit_delay = true;
             let text = "agent cannot stop yet: etcd has not stored that the agent is restarting, so this node would be fenced and \
                         reset. The agent stops when etcd confirms it";
             self.log(Level::Error, text.to_owned());
@@ -252,20 +254,21 @@ impl AgentCore {
 
     /// Commits mode Left and deletes `alive` in one transaction, after all stops were committed (FENCING 5 (d)).
     fn commit_leave(&mut self, leave: ha_api_types::record::Leave) {
-        let Some((_, _)) = self.active() else { return };
+        let Some((_, _)) = self.active_registration() else { return };
         let settled = self.services.values().all(|service| {
             let name = service.name();
-            let ignored = self.is_unmanaged(name) && service.task.is_none() && !service.replacing.is_busy();
+            let ignored =
+                self.is_unmanaged(name) && service.running_command.is_none() && !service.replacing.is_busy();
             let confirmed = service.desired.is_none()
-                && service.write.is_none()
-                && service.cancelling.is_empty()
-                && service.task.is_none()
+                && service.pending_write.is_none()
+                && service.canceling.is_empty()
+                && service.running_command.is_none()
                 && !self.is_active(service);
             let harmless = !self.is_exclusive(service) && service.presence != Presence::Running;
             ignored || confirmed || harmless
         });
-        let Some(registered) = self.registered() else { return };
-        if !settled || registered.heartbeat.is_some() || registered.reread {
+        let Some(registered) = self.registration() else { return };
+        if !settled || registered.heartbeat.is_some() || registered.needs_reread {
             return;
         }
         let node = self.config.node.clone();
@@ -281,7 +284,7 @@ impl AgentCore {
             Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::Leave { report }));
     }
 
-    pub(super) fn on_leave_answered(&mut self, now: &Now, report: NodeReport, outcome: &Outcome) {
+    pub(super) fn on_leave_committed(&mut self, now: &Now, report: NodeReport, outcome: &Outcome) {
         let node = self.config.node.clone();
         match outcome {
             Outcome::Applied(revision) => {
@@ -294,7 +297,7 @@ impl AgentCore {
                 self.log_outcome("report of a clean shutdown", outcome);
                 self.leave_commit = None;
                 if let Some(registered) = self.registered_mut() {
-                    registered.reread = true;
+                    registered.needs_reread = true;
                     registered.next_heartbeat_at = now.monotonic_raw;
                 }
             }

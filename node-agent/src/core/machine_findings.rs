@@ -64,9 +64,9 @@ impl AgentCore {
     }
 
     /// Reports how the previous boot ended, once this node is active again, and judges facts that were not judged yet.
-    pub(super) fn machine_findings_step(&mut self, now: &Now) {
+    pub(super) fn advance_machine_findings(&mut self, now: &Now) {
         self.store_fencing_proof();
-        let Some((_, created)) = self.active() else { return };
+        let Some((_, created)) = self.active_registration() else { return };
         self.report_previous_boot(now);
         if self.commits.values().any(|purpose| matches!(purpose, Purpose::Doctor { .. })) {
             return;
@@ -145,7 +145,7 @@ impl AgentCore {
 
     /// Handles the outcome of writing the doctor's report. A report that was not applied is computed again later,
     /// against etcd's state at that time.
-    pub(super) fn on_doctor_answered(&mut self, report: DoctorReport, outcome: &Outcome) {
+    pub(super) fn on_doctor_report_committed(&mut self, report: DoctorReport, outcome: &Outcome) {
         if let Some(revision) = outcome.applied() {
             self.view.doctor_reports.record_write(self.config.node.clone(), report, revision);
         }

@@ -34,7 +34,7 @@ impl AgentCore {
                     // driver that may have begun.
                     if self.was_begun(service, uid) {
                         let failure =
-                            interrupted("a restart of the agent or a kill interrupted the migration");
+                            interruption("a restart of the agent or a kill interrupted the migration");
                         service
                             .transition_to(Step::EndMigration { uid: uid.clone(), failure: Some(failure) });
                         self.changed = true;
@@ -67,7 +67,7 @@ impl AgentCore {
                 service.transition_to(Step::Probe { purpose: ProbePurpose::Presence });
             }
             Presence::Stopped => {
-                let failure = interrupted("service does not run on this node, so it cannot be migrated");
+                let failure = interruption("service does not run on this node, so it cannot be migrated");
                 service.transition_to(Step::Unwind { uid: uid.clone(), failure });
                 self.changed = true;
             }
@@ -134,7 +134,7 @@ impl AgentCore {
         let failure = match result {
             CommandResult::Done | CommandResult::Observed(_) => None,
             CommandResult::Failed(failure) => Some(failure),
-            CommandResult::Cancelled => Some(interrupted("migration canceled")),
+            CommandResult::Canceled => Some(interruption("migration canceled")),
         };
         service.presence = Presence::Unclear;
         service.guarded = None;
@@ -161,7 +161,7 @@ impl AgentCore {
             Observed::NotRunning => {
                 service.presence = Presence::Stopped;
                 service.permit = None;
-                service.begun = None;
+                service.begun_action = None;
                 self.set_desired(
                     service,
                     self.report(now, service, Some(uid), Phase::HandedOver, Reason::Moved, ""),
@@ -170,7 +170,7 @@ impl AgentCore {
             }
             Observed::Running => {
                 service.presence = Presence::Running;
-                service.begun = None;
+                service.begun_action = None;
                 let message = failure.map_or_else(
                     || "migration succeeded, but the service still runs on the source node".to_owned(),
                     |failure| failure.message,
@@ -207,13 +207,13 @@ impl AgentCore {
         let uid = &assignment.action_uid;
         let current = self.current_report(service).filter(|report| report.action_uid.as_ref() == Some(uid));
         let Some(report) = current else {
-            if self.journal_begun(service, uid) {
-                let failure = interrupted("agent restarted while it received the service");
+            if self.is_begun_in_journal(service, uid) {
+                let failure = interruption("agent restarted while it received the service");
                 service.transition_to(Step::Unwind { uid: uid.clone(), failure });
                 self.changed = true;
                 return;
             }
-            return self.ask_permit(service, assignment, Phase::Receiving);
+            return self.request_permit(service, assignment, Phase::Receiving);
         };
         match report.phase {
             Phase::Receiving if report.reason == Reason::Migrating => {
@@ -221,7 +221,7 @@ impl AgentCore {
             }
             Phase::Receiving => {
                 if self.was_begun(service, uid) {
-                    let failure = interrupted("agent restarted while it prepared to receive the service");
+                    let failure = interruption("agent restarted while it prepared to receive the service");
                     service.transition_to(Step::Unwind { uid: uid.clone(), failure });
                 } else {
                     self.on_permitted(now, service, uid, Phase::Receiving);
@@ -299,7 +299,7 @@ impl AgentCore {
                     && self.has_read_last_report(source, service.name())
                 {
                     if service.definition.driver.waits_for_resume_permit() {
-                        let failure = interrupted("source node failed before the cutover");
+                        let failure = interruption("source node failed before the cutover");
                         service.transition_to(Step::Unwind { uid: uid.clone(), failure });
                         self.changed = true;
                     } else {
@@ -341,9 +341,15 @@ impl AgentCore {
 
     /// Probes an arrived service again whose probe had no result. After the timeout of a migration, the arrival counts as
     /// failed: the agent stops the service or reports that it cannot (R8.14).
-    pub(super) fn on_arrival_unclear(&mut self, now: &Now, service: &mut Service, uid: ActionUid, why: &str) {
+    pub(super) fn on_arrival_unclear(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        uid: ActionUid,
+        cause: &str,
+    ) {
         if service.arrival_unclear_since.is_none() {
-            let text = format!("Service was handed over to this node and cannot be checked: {why}");
+            let text = format!("Service was handed over to this node and cannot be checked: {cause}");
             self.emit_event(now, service, true, Reason::NotProbed, &text);
         }
         let since = *service.arrival_unclear_since.get_or_insert(now.monotonic_raw);
@@ -355,7 +361,7 @@ impl AgentCore {
         let failure = DriverFailure {
             class: FailureClass::RetryHere,
             reason: Reason::TimedOut,
-            message: format!("arrived service could not be checked in time: {why}"),
+            message: format!("arrived service could not be checked in time: {cause}"),
         };
         service.transition_to(Step::Unwind { uid, failure });
     }
@@ -395,7 +401,7 @@ impl AgentCore {
             CommandResult::Failed(failure) => {
                 service.transition_to(Step::Unwind { uid: uid.clone(), failure });
             }
-            CommandResult::Cancelled => service.transition_to(Step::Idle),
+            CommandResult::Canceled => service.transition_to(Step::Idle),
         }
         self.changed = true;
     }
@@ -408,7 +414,7 @@ impl AgentCore {
                 service.transition_to(Step::Probe { purpose: ProbePurpose::Received { uid } });
             }
             CommandResult::Failed(failure) => service.transition_to(Step::Unwind { uid, failure }),
-            CommandResult::Cancelled => service.transition_to(Step::Idle),
+            CommandResult::Canceled => service.transition_to(Step::Idle),
         }
         self.changed = true;
     }
@@ -447,6 +453,6 @@ pub(super) fn report_after_kill(report: &ServiceReport) -> Option<(Phase, Option
     }
 }
 
-pub(super) fn interrupted(message: &str) -> DriverFailure {
+pub(super) fn interruption(message: &str) -> DriverFailure {
     DriverFailure { class: FailureClass::RetryHere, reason: Reason::Interrupted, message: message.to_owned() }
 }

@@ -16,12 +16,12 @@ impl AgentCore {
 
     /// Returns `true` if the shutdown waits for services to move away. They keep running; only moves end them here.
     pub(super) fn awaits_moves(&self) -> bool {
-        self.awaiting_moves
+        self.is_awaiting_moves
     }
 
     /// Recomputes whether the shutdown waits. Call it while every service is in the map.
     pub(super) fn update_awaiting_moves(&mut self) {
-        self.awaiting_moves =
+        self.is_awaiting_moves =
             self.may_await_moves() && self.services.values().any(|service| self.is_to_move(service));
     }
 
@@ -38,7 +38,7 @@ impl AgentCore {
     }
 
     /// Ends the wait permanently: by an operator's command, at the time limit, or after the last move.
-    pub(super) fn moves_step(&mut self) {
+    pub(super) fn advance_moves(&mut self) {
         if self.shutdown_revision.is_none() {
             self.shutdown_revision = self.view.node_reports.get(&self.config.node).and_then(|stored| {
                 let report = stored.value.as_ref()?;
@@ -51,7 +51,7 @@ impl AgentCore {
             return;
         }
         self.has_stopped_awaiting_moves = true;
-        self.all_dirty = true;
+        self.are_all_dirty = true;
         self.changed = true;
         let remaining_services = self.services.values().filter(|service| self.may_be_here(service)).count();
         if remaining_services > 0 {

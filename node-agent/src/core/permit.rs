@@ -62,7 +62,7 @@ impl Permit {
 impl AgentCore {
     /// Returns the missing precondition of a permit; `None` if every precondition holds.
     pub(super) fn permit_waits_for(&self, now: &Now, exclusive: bool, phase: Phase) -> Option<&'static str> {
-        if self.active().is_none() {
+        if self.active_registration().is_none() {
             return Some("a committed heartbeat and a valid registration");
         }
         if self.is_to_verify() {
@@ -137,9 +137,9 @@ impl AgentCore {
 
     /// Returns `true` if this service may be received now, which a permit to receive also allows.
     pub(super) fn may_receive(&self, now: &Now, service: &Service, uid: &ActionUid) -> bool {
-        let Some(registered) = self.registered() else { return false };
+        let Some(registered) = self.registration() else { return false };
         let permitted = service.permit.as_ref().is_some_and(|permit| permit.permits(uid, registered.epoch));
-        let is_journaled = service.begun.as_ref() == Some(uid);
+        let is_journaled = service.begun_action.as_ref() == Some(uid);
         let exclusive = self.is_exclusive(service);
         let in_time = self.is_before_margin(now) || (!exclusive && service.restarts > 0);
         // The permit may be older than a stay or a disarmed period. A service would be unguarded if it started while
@@ -152,15 +152,15 @@ impl AgentCore {
     }
 
     /// Commits the permit of `Step::Permit` once every precondition holds.
-    pub(super) fn permit_step(&mut self, now: &Now, service: &mut Service, uid: &ActionUid, phase: Phase) {
-        if service.write.is_some()
-            || service.reread
+    pub(super) fn advance_permit(&mut self, now: &Now, service: &mut Service, uid: &ActionUid, phase: Phase) {
+        if service.pending_write.is_some()
+            || service.needs_reread
             || service.write_not_before.is_some_and(|at| now.monotonic_raw < at)
         {
             return;
         }
         let name = service.name().to_owned();
-        let Some((epoch, created)) = self.active() else { return };
+        let Some((epoch, created)) = self.active_registration() else { return };
         let role = self.role(&name);
         let committed = self.view.reports.value(&name);
         let granted = committed.is_some_and(|report| {
@@ -198,7 +198,7 @@ impl AgentCore {
                 return;
             }
             // The driver must begin directly after the hand-over, so a worker is reserved first.
-            if !service.has_worker || service.replacing.is_busy() || !service.cancelling.is_empty() {
+            if !service.has_worker || service.replacing.is_busy() || !service.canceling.is_empty() {
                 return;
             }
         }
@@ -244,7 +244,7 @@ impl AgentCore {
             service.guarded = self.guarded_target(&name, &assignment);
         }
         let id = self.commit(transaction, CommitUrgency::Ordinary, Purpose::Service { name, report });
-        service.write = Some(id);
+        service.pending_write = Some(id);
     }
 
     /// Builds a permit's transaction. FENCING 6: it guards its own report key, `Created(alive)`, `Unchanged(fence)` and

@@ -48,7 +48,7 @@ impl AgentCore {
                 format!("the watchdog rejects renewals{errno}: exclusive services move away from this node");
             self.log(Level::Error, text);
             self.changed = true;
-            self.all_dirty = true;
+            self.are_all_dirty = true;
             if self.watchdog_test.is_under_way() {
                 // The device would not cause the coming reset, so the reset would be no proof that the device works.
                 self.end_test("the watchdog rejects renewals");
@@ -64,7 +64,7 @@ impl AgentCore {
             self.watchdog.pets = PetStatus::Accepted;
             self.log(Level::Info, "the watchdog accepts renewals again".to_owned());
             self.changed = true;
-            self.all_dirty = true;
+            self.are_all_dirty = true;
         }
     }
 
@@ -73,7 +73,7 @@ impl AgentCore {
     /// R4.18, R4.24).
     pub(super) fn recovery_request(&self, now: &Now) -> Option<Request> {
         if !self.watchdog.is_staying() {
-            return Some(Request::Stay);
+            return Some(Request::PetWithoutDeadline);
         }
         match self.watchdog.pets {
             PetStatus::Refused if self.may_rearm(now) => {

@@ -55,7 +55,7 @@ impl AgentCore {
                 && self.view.resources.get(name).is_none()
                 && self.view.assignments.get(name).is_none()
         };
-        (self.registered().is_some() || self.journal.boot_id == self.config.boot_id)
+        (self.registration().is_some() || self.journal.boot_id == self.config.boot_id)
             && self
                 .journal
                 .receptions
@@ -64,8 +64,8 @@ impl AgentCore {
     }
 
     /// Handles a service that is confirmed dead. A reception before a reset, or before registering, is also closed.
-    pub(super) fn on_kill_verified(&mut self, now: &Now, service: &mut Service, why: KillReason) {
-        let closes = match why {
+    pub(super) fn on_kill_verified(&mut self, now: &Now, service: &mut Service, kill_reason: KillReason) {
+        let closes = match kill_reason {
             KillReason::BeforeReset(_) | KillReason::Clearing => true,
             KillReason::AssignedElsewhere | KillReason::NotReceived | KillReason::MigrationRemnant => false,
         };
@@ -73,10 +73,10 @@ impl AgentCore {
         if closes && receives {
             service.presence = Presence::Stopped;
             service.not_before = None;
-            service.transition_to(Step::CloseReception { why, tries: 0 });
+            service.transition_to(Step::CloseReception { kill_reason, attempts: 0 });
             self.changed = true;
         } else {
-            self.on_killed(now, service, why);
+            self.on_killed(now, service, kill_reason);
         }
     }
 
@@ -86,27 +86,27 @@ impl AgentCore {
         &mut self,
         now: &Now,
         service: &mut Service,
-        why: KillReason,
-        tries: u32,
+        kill_reason: KillReason,
+        attempts: u32,
         result: CommandResult,
     ) {
         let can_never = match result {
             CommandResult::Done | CommandResult::Observed(_) => {
                 self.remove_reception(service.name());
-                return self.on_killed(now, service, why);
+                return self.on_killed(now, service, kill_reason);
             }
             CommandResult::Failed(failure) => {
                 let can_never = failure.class == FailureClass::NeverHere;
                 service.message = failure.message;
                 can_never
             }
-            CommandResult::Cancelled => false,
+            CommandResult::Canceled => false,
         };
-        if can_never || tries >= MAX_CLOSE_RETRIES {
-            return self.on_killed(now, service, why);
+        if can_never || attempts >= MAX_CLOSE_RETRIES {
+            return self.on_killed(now, service, kill_reason);
         }
         service.not_before = Some(now.monotonic_raw + CLOSE_RETRY_MS);
-        service.transition_to(Step::CloseReception { why, tries: tries + 1 });
+        service.transition_to(Step::CloseReception { kill_reason, attempts: attempts + 1 });
         self.changed = true;
     }
 }

@@ -77,11 +77,11 @@ impl AgentCore {
         let Some(definition) = self.next_definition_to_clear(service) else { return };
         service.definition = definition;
         service.presence = Presence::Unprobed;
-        service.transition_to(Step::KillVerify { why: KillReason::Clearing, tries: 0 });
+        service.transition_to(Step::KillVerify { kill_reason: KillReason::Clearing, attempts: 0 });
         self.changed = true;
     }
 
-    pub(super) fn clearing_step(&mut self, now: &Now) {
+    pub(super) fn advance_clearing(&mut self, now: &Now) {
         // Services that became desired, assigned or managed after clearing began are probed and killed like the rest.
         for name in self.service_names() {
             self.with_service(&name, |core, service| {
@@ -149,9 +149,9 @@ impl AgentCore {
         }
     }
 
-    pub(super) fn requesting_step(&mut self, now: &Now) {
+    pub(super) fn advance_registration_request(&mut self, now: &Now) {
         let Session::Requesting(requesting) = &self.session else { return };
-        if requesting.write.is_some() {
+        if requesting.pending_write.is_some() {
             return;
         }
         let node = self.config.node.clone();
@@ -199,12 +199,12 @@ impl AgentCore {
             return;
         }
         if self.is_duplicate() {
-            let warned = requesting.warned;
+            let has_warned = requesting.has_warned;
             if let Session::Requesting(requesting) = &mut self.session {
-                requesting.warned = true;
+                requesting.has_warned = true;
                 requesting.retry_at = Some(now.monotonic_raw + DUPLICATE_RETRY_DELAY_MS);
             }
-            if !warned {
+            if !has_warned {
                 self.log(Level::Error, format!("another machine is registered as {node}: set another name for this machine with --node"));
             }
             self.read_own_keys();
@@ -218,7 +218,7 @@ impl AgentCore {
             .guard(fence_key, self.view.fences.guard(&node));
         let id = self.commit(transaction, CommitUrgency::Ordinary, Purpose::Request { report });
         if let Session::Requesting(requesting) = &mut self.session {
-            requesting.write = Some(id);
+            requesting.pending_write = Some(id);
             requesting.request = None;
         }
     }
@@ -235,10 +235,10 @@ impl AgentCore {
         }) && self.view.alive.get(&self.config.node).is_some()
     }
 
-    pub(super) fn on_request_answered(&mut self, now: &Now, report: NodeReport, outcome: &Outcome) {
+    pub(super) fn on_registration_committed(&mut self, now: &Now, report: NodeReport, outcome: &Outcome) {
         let node = self.config.node.clone();
         let Session::Requesting(requesting) = &mut self.session else { return };
-        requesting.write = None;
+        requesting.pending_write = None;
         match outcome {
             Outcome::Applied(revision) => {
                 requesting.request = Some(*revision);
@@ -275,7 +275,7 @@ impl AgentCore {
         let request_revision = self.stored_request();
         if let Session::Requesting(requesting) = &mut self.session
             && requesting.request.is_none()
-            && requesting.write.is_none()
+            && requesting.pending_write.is_none()
             && let Some(revision) = request_revision
         {
             requesting.request = Some(revision);

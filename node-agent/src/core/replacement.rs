@@ -30,7 +30,7 @@ pub(super) enum Replacing {
     /// The beginning is to be committed.
     Begin { uid: ReplacementUid },
     /// The driver is replacing the secondary.
-    Run { replacement: Box<Replacement>, task: CommandId },
+    Run { replacement: Box<Replacement>, running_command: CommandId },
     /// The replacement has ended without success. Its remains are removed before it is answered.
     Clear(Box<Clearing>),
 }
@@ -42,9 +42,9 @@ pub(super) struct Clearing {
     /// The answer after the removal.
     answer: ReplacementReport,
     /// The driver's canceled command that has not ended yet.
-    cancelled: Option<CommandId>,
+    canceled: Option<CommandId>,
     /// The command that removes the remains.
-    task: Option<CommandId>,
+    running_command: Option<CommandId>,
     not_before: Option<MonotonicTime>,
 }
 
@@ -86,7 +86,7 @@ impl AgentCore {
     /// Returns the answer so far to the requested replacement. Every report of the service carries it.
     pub(super) fn known_replacement_answer(&self, service: &Service) -> Option<ReplacementReport> {
         let requested = self.requested_replacement(service.name())?;
-        let epoch = self.registered()?.epoch;
+        let epoch = self.registration()?.epoch;
         let stored = self.view.reports.value(service.name());
         let stored = stored.filter(|report| report.epoch == epoch && report.boot_id == self.config.boot_id);
         let local_answer = service.replacement_answer.as_ref();
@@ -98,7 +98,7 @@ impl AgentCore {
     }
 
     /// Advances the replacement as far as possible without waiting.
-    pub(super) fn replacement_step(&mut self, now: &Now, service: &mut Service) {
+    pub(super) fn advance_replacement(&mut self, now: &Now, service: &mut Service) {
         let requested = self.requested_replacement(service.name());
         match service.replacing.clone() {
             Replacing::Idle => {
@@ -136,11 +136,11 @@ impl AgentCore {
             Replacing::Run { replacement, .. } => {
                 let is_requested = requested
                     .is_some_and(|requested| requested.uid == replacement.uid && !requested.is_canceled);
-                if let Some(why) = self.replacement_must_end(now, service, is_requested) {
-                    self.end_replacement(service, why);
+                if let Some(cause) = self.replacement_must_end(now, service, is_requested) {
+                    self.end_replacement(service, cause);
                 }
             }
-            Replacing::Clear(clearing) => self.clear_step(now, service, &clearing),
+            Replacing::Clear(clearing) => self.advance_clearing_command(now, service, &clearing),
         }
     }
 
@@ -149,7 +149,8 @@ impl AgentCore {
         let name = service.name().clone();
         let Role::Act { assignment } = self.role(&name) else { return };
         let Some(value) = &assignment.value else { return };
-        let is_report_written = service.write.is_none() && service.desired.is_none() && !service.reread;
+        let is_report_written =
+            service.pending_write.is_none() && service.desired.is_none() && !service.needs_reread;
         let must_wait = service.write_not_before.is_some_and(|at| now.monotonic_raw < at);
         let exclusive = self.is_exclusive(service);
         if !is_report_written
@@ -172,17 +173,17 @@ impl AgentCore {
                 node: requested.node.clone(),
             };
             self.push_command(id, command, requested.definition.clone());
-            service.replacing = Replacing::Run { replacement: Box::new(requested), task: id };
+            service.replacing = Replacing::Run { replacement: Box::new(requested), running_command: id };
             self.changed = true;
             return;
         }
-        let Some((_, created)) = self.active() else { return };
+        let Some((_, created)) = self.active_registration() else { return };
         let text = format!("Replacing the secondary with {}", requested.node);
         let begin_answer = answer(&requested.uid, ReplacementPhase::Begun, Reason::ReplacingSecondary, &text);
         let report = ServiceReport { replacement: Some(begin_answer), at: now.timestamp(), ..report };
         let transaction = self.permit_transaction(&name, &report, &assignment, created, exclusive);
         if let Some(transaction) = transaction {
-            service.write =
+            service.pending_write =
                 Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::Service { name, report }));
             self.changed = true;
         }
@@ -232,25 +233,28 @@ impl AgentCore {
     }
 
     /// Ends the replacement in progress. The agent answers once no process of the replacement remains.
-    pub(super) fn end_replacement(&mut self, service: &mut Service, why: &str) {
-        let Replacing::Run { replacement, task } = service.replacing.clone() else { return };
-        self.effects.push_back(Effect::Cancel(task));
-        let failed = answer(&replacement.uid, ReplacementPhase::Failed, Reason::Interrupted, why);
-        clear(service, replacement.definition, failed, Some(task));
+    pub(super) fn end_replacement(&mut self, service: &mut Service, cause: &str) {
+        let Replacing::Run { replacement, running_command } = service.replacing.clone() else { return };
+        self.effects.push_back(Effect::Cancel(running_command));
+        let failed = answer(&replacement.uid, ReplacementPhase::Failed, Reason::Interrupted, cause);
+        clear(service, replacement.definition, failed, Some(running_command));
         self.changed = true;
     }
 
-    fn clear_step(&mut self, now: &Now, service: &mut Service, clearing: &Clearing) {
+    fn advance_clearing_command(&mut self, now: &Now, service: &mut Service, clearing: &Clearing) {
         let must_wait = clearing.not_before.is_some_and(|at| now.monotonic_raw < at);
-        if clearing.cancelled.is_some() || clearing.task.is_some() || must_wait {
+        if clearing.canceled.is_some() || clearing.running_command.is_some() || must_wait {
             return;
         }
         let id = CommandId(self.next_id());
         self.commands.insert(id, service.name().clone());
         let command = Command::EndReplacement;
         self.push_command(id, command, clearing.definition.clone());
-        service.replacing =
-            Replacing::Clear(Box::new(Clearing { task: Some(id), not_before: None, ..clearing.clone() }));
+        service.replacing = Replacing::Clear(Box::new(Clearing {
+            running_command: Some(id),
+            not_before: None,
+            ..clearing.clone()
+        }));
         self.changed = true;
     }
 
@@ -263,7 +267,7 @@ impl AgentCore {
         result: &CommandResult,
     ) -> bool {
         match service.replacing.clone() {
-            Replacing::Run { replacement, task } if task == id => {
+            Replacing::Run { replacement, running_command } if running_command == id => {
                 let Replacement { uid, definition, .. } = *replacement;
                 match result {
                     CommandResult::Done | CommandResult::Observed(_) => self.on_replaced(now, service, &uid),
@@ -271,28 +275,28 @@ impl AgentCore {
                         let failed = answer(&uid, ReplacementPhase::Failed, failure.reason, &failure.message);
                         clear(service, definition, failed, None);
                     }
-                    CommandResult::Cancelled => {
+                    CommandResult::Canceled => {
                         let text = "replacement canceled";
                         let failed = answer(&uid, ReplacementPhase::Failed, Reason::Interrupted, text);
                         clear(service, definition, failed, None);
                     }
                 }
             }
-            Replacing::Clear(clearing) if clearing.cancelled == Some(id) => match result {
+            Replacing::Clear(clearing) if clearing.canceled == Some(id) => match result {
                 // The command had succeeded before it could be canceled.
                 CommandResult::Done => self.on_replaced(now, service, &clearing.answer.uid),
-                CommandResult::Observed(_) | CommandResult::Failed(_) | CommandResult::Cancelled => {
-                    service.replacing = Replacing::Clear(Box::new(Clearing { cancelled: None, ..*clearing }));
+                CommandResult::Observed(_) | CommandResult::Failed(_) | CommandResult::Canceled => {
+                    service.replacing = Replacing::Clear(Box::new(Clearing { canceled: None, ..*clearing }));
                 }
             },
-            Replacing::Clear(clearing) if clearing.task == Some(id) => match result {
+            Replacing::Clear(clearing) if clearing.running_command == Some(id) => match result {
                 CommandResult::Done | CommandResult::Observed(_) => {
                     service.replacing = Replacing::Idle;
                     self.answer_replacement(now, service, clearing.answer);
                 }
-                CommandResult::Failed(_) | CommandResult::Cancelled => {
+                CommandResult::Failed(_) | CommandResult::Canceled => {
                     let not_before = Some(now.monotonic_raw + PROBE_RETRY_MS);
-                    let retry = Clearing { task: None, not_before, ..*clearing };
+                    let retry = Clearing { running_command: None, not_before, ..*clearing };
                     service.replacing = Replacing::Clear(Box::new(retry));
                 }
             },
@@ -325,9 +329,9 @@ fn clear(
     service: &mut Service,
     definition: ServiceDefinition,
     answer: ReplacementReport,
-    cancelled: Option<CommandId>,
+    canceled: Option<CommandId>,
 ) {
-    let clearing = Clearing { definition, answer, cancelled, task: None, not_before: None };
+    let clearing = Clearing { definition, answer, canceled, running_command: None, not_before: None };
     service.replacing = Replacing::Clear(Box::new(clearing));
 }
 

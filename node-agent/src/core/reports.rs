@@ -27,7 +27,7 @@ impl AgentCore {
         ServiceReport {
             uid: service.definition.uid.clone(),
             action_uid: uid.cloned(),
-            epoch: self.registered().map_or(Epoch(0), |registered| registered.epoch),
+            epoch: self.registration().map_or(Epoch(0), |registered| registered.epoch),
             boot_id: self.config.boot_id.clone(),
             probed_generation: 0,
             probed_arming: 0,
@@ -56,20 +56,20 @@ impl AgentCore {
         });
         // A write in progress may change the stored report. An equal report is therefore skipped only if no write is in
         // progress.
-        service.desired = (!is_stored || service.write.is_some()).then_some(report);
+        service.desired = (!is_stored || service.pending_write.is_some()).then_some(report);
         self.changed = true;
     }
 
     /// Writes the desired report: level-triggered, one write at a time for each key.
     pub(super) fn write_report(&mut self, now: &Now, service: &mut Service) {
         let Some(desired) = &service.desired else { return };
-        if service.write.is_some()
-            || service.reread
+        if service.pending_write.is_some()
+            || service.needs_reread
             || service.write_not_before.is_some_and(|at| now.monotonic_raw < at)
         {
             return;
         }
-        let Some((epoch, created)) = self.active() else { return };
+        let Some((epoch, created)) = self.active_registration() else { return };
         let name = service.name().to_owned();
         if self.view.reports.value(&name) == Some(desired) {
             service.desired = None;
@@ -92,17 +92,17 @@ impl AgentCore {
             .guard(keys.alive(node), Guard::Created(created))
             .guard(keys.fence(node), self.fence_guard());
         let report = desired.clone();
-        service.write =
+        service.pending_write =
             Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::Service { name, report }));
     }
 
     /// Removes the report and the journal entry of a resource that is deleted or no longer managed. The service itself
     /// is left unchanged.
-    pub(super) fn forget(&mut self, now: &Now, service: &mut Service) {
-        if service.task.is_some()
-            || !service.cancelling.is_empty()
-            || service.write.is_some()
-            || service.reread
+    pub(super) fn delete_report(&mut self, now: &Now, service: &mut Service) {
+        if service.running_command.is_some()
+            || !service.canceling.is_empty()
+            || service.pending_write.is_some()
+            || service.needs_reread
             || service.step != Step::Idle
             || service.replacing.is_busy()
         {
@@ -111,7 +111,7 @@ impl AgentCore {
         if service.write_not_before.is_some_and(|at| now.monotonic_raw < at) {
             return;
         }
-        let Some((_, created)) = self.active() else { return };
+        let Some((_, created)) = self.active_registration() else { return };
         let name = service.name().to_owned();
         if self.view.reports.get(&name).is_some() {
             let node = &self.config.node;
@@ -121,7 +121,8 @@ impl AgentCore {
                 .guard(keys.alive(node), Guard::Created(created))
                 .guard(keys.fence(node), self.fence_guard());
             service.desired = None;
-            service.write = Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::Forget { name }));
+            service.pending_write =
+                Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::DeleteReport { name }));
             return;
         }
         let was_journaled = self.journal.services.remove(&name).is_some();
@@ -130,8 +131,9 @@ impl AgentCore {
         }
         service.desired = None;
         service.permit = None;
-        service.begun = None;
-        service.forgotten = self.role(&name) == Role::Unassigned && self.view.resources.get(&name).is_none();
+        service.begun_action = None;
+        service.is_unmanaged =
+            self.role(&name) == Role::Unassigned && self.view.resources.get(&name).is_none();
     }
 
     pub(super) fn emit_event(
@@ -154,7 +156,7 @@ impl AgentCore {
             node: Some(self.config.node.clone()),
             action_uid: action_uid.or_else(|| self.current_report(service)?.action_uid),
             operation: None,
-            epoch: self.registered().map(|registered| registered.epoch),
+            epoch: self.registration().map(|registered| registered.epoch),
             at: now.precise_timestamp(),
         };
         self.effects.push_back(Effect::Event(event));

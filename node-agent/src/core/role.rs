@@ -38,7 +38,7 @@ impl AgentCore {
     pub(super) fn role(&self, name: &ResourceName) -> Role {
         let Some(stored) = self.view.assignments.get(name) else { return Role::Unassigned };
         let Some(assignment) = &stored.value else { return Role::Unreadable };
-        let Some(registered) = self.registered() else { return Role::Outdated };
+        let Some(registered) = self.registration() else { return Role::Outdated };
         let own_epoch_match = |node: &NodeName, epoch: Epoch, boot_id: &BootId| {
             (*node == self.config.node).then(|| epoch == registered.epoch && *boot_id == self.config.boot_id)
         };
@@ -111,7 +111,7 @@ impl AgentCore {
     /// Returns `true` if this node guards the copies of the service: they are exclusive, and the service is managed, or a
     /// command of this agent has not ended (R4.36).
     pub(super) fn is_guarded(&self, service: &Service) -> bool {
-        let has_command = service.task.is_some() || !service.cancelling.is_empty();
+        let has_command = service.running_command.is_some() || !service.canceling.is_empty();
         self.is_exclusive(service) && (has_command || !self.is_unmanaged(service.name()))
     }
 

@@ -35,8 +35,8 @@ impl AgentCore {
                 }
             };
         by_presence
-            || !service.cancelling.is_empty()
-            || (service.task.is_some() && !matches!(service.step, Step::Probe { .. }))
+            || !service.canceling.is_empty()
+            || (service.running_command.is_some() && !matches!(service.step, Step::Probe { .. }))
     }
 
     /// Returns `true` unless the service is confirmed stopped, unmanaged, or `exclusive: false`. A permit in progress
@@ -65,21 +65,21 @@ impl AgentCore {
             | Step::KillVerify { .. }
             | Step::CloseReception { .. } => true,
         };
-        let epoch = self.registered().map_or(Epoch::default(), |registered| registered.epoch);
+        let epoch = self.registration().map_or(Epoch::default(), |registered| registered.epoch);
         let reports_running = |report: &ServiceReport| {
             report.epoch == epoch && report.boot_id == self.config.boot_id && report.phase.may_run()
         };
         under_way
             || self.may_be_here(service)
             || service.replacing != Replacing::Idle
-            || service.write.is_some() && service.permit.is_some()
+            || service.pending_write.is_some() && service.permit.is_some()
             || service.desired.as_ref().is_some_and(reports_running)
             || self.view.reports.value(service.name()).is_some_and(reports_running)
     }
 
     /// Returns `true` if the watchdog should be armed: only while an exclusive service is active.
     pub(super) fn needs_watchdog(&self) -> bool {
-        if self.registered().is_none() || self.is_disarming() || self.leave_commit.is_some() {
+        if self.registration().is_none() || self.is_disarming() || self.leave_commit.is_some() {
             return false;
         }
         if self.is_restart_requested() {
@@ -97,7 +97,7 @@ impl AgentCore {
 
     /// Returns `true` if the daemon may pet without a deadline. This requires that the margin has passed or the epoch
     /// is lost, that the node is empty, and that no reception is open (R4.40).
-    pub(super) fn may_stay(&self, now: &Now) -> bool {
+    pub(super) fn may_pet_without_deadline(&self, now: &Now) -> bool {
         if self.has_open_reception() {
             return false;
         }
@@ -153,7 +153,7 @@ impl AgentCore {
     }
 
     /// Kills every exclusive service and its workers from D − Ts on, or when the watchdog is no longer petted.
-    pub(super) fn self_fence_step(&mut self, now: &Now) {
+    pub(super) fn advance_self_fence(&mut self, now: &Now) {
         match &self.session {
             Session::Registered(_) | Session::Waiting => {}
             Session::Clearing | Session::Requesting(_) | Session::Ended => return,
@@ -174,9 +174,9 @@ impl AgentCore {
                 let concerns = core.is_guarded(service);
                 let is_being_killed = matches!(
                     service.step,
-                    Step::Kill { why: KillReason::BeforeReset(_), .. }
-                        | Step::KillVerify { why: KillReason::BeforeReset(_), .. }
-                        | Step::CloseReception { why: KillReason::BeforeReset(_), .. }
+                    Step::Kill { kill_reason: KillReason::BeforeReset(_), .. }
+                        | Step::KillVerify { kill_reason: KillReason::BeforeReset(_), .. }
+                        | Step::CloseReception { kill_reason: KillReason::BeforeReset(_), .. }
                 );
                 if concerns && !is_being_killed {
                     if core.may_be_here(service) {
@@ -226,9 +226,9 @@ impl AgentCore {
 
     /// Cancels the command in progress for a service. The driver answers it later.
     pub(super) fn interrupt(&mut self, service: &mut Service) {
-        if let Some(task) = service.task.take() {
-            service.cancelling.insert(task);
-            self.effects.push_back(Effect::Cancel(task));
+        if let Some(command) = service.running_command.take() {
+            service.canceling.insert(command);
+            self.effects.push_back(Effect::Cancel(command));
             if !matches!(
                 service.step,
                 Step::Probe { .. }
@@ -248,12 +248,12 @@ impl AgentCore {
 
     /// Begins to kill a service. A service with unknown presence is probed first, unless an action was begun for it. In
     /// that case, a paused copy may wait to be received. A probe does not detect such a copy, but a kill removes it.
-    pub(super) fn kill(&mut self, now: &Now, service: &mut Service, why: KillReason) {
-        if let Step::Kill { why: step_cause, tries } | Step::KillVerify { why: step_cause, tries } =
-            &mut service.step
+    pub(super) fn kill(&mut self, now: &Now, service: &mut Service, kill_reason: KillReason) {
+        if let Step::Kill { kill_reason: step_cause, attempts }
+        | Step::KillVerify { kill_reason: step_cause, attempts } = &mut service.step
         {
-            *step_cause = why;
-            *tries = 0;
+            *step_cause = kill_reason;
+            *attempts = 0;
             service.not_before = None;
             return;
         }
@@ -263,14 +263,16 @@ impl AgentCore {
         service.exit = None;
         let _ = now;
         match service.presence {
-            Presence::Stopped if service.cancelling.is_empty() => {}
+            Presence::Stopped if service.canceling.is_empty() => {}
             Presence::Unprobed if self.may_be_received(service) => {
-                service.transition_to(Step::Kill { why, tries: 0 });
+                service.transition_to(Step::Kill { kill_reason, attempts: 0 });
             }
             Presence::Unprobed | Presence::Stopped => {
-                service.transition_to(Step::KillVerify { why, tries: 0 });
+                service.transition_to(Step::KillVerify { kill_reason, attempts: 0 });
             }
-            Presence::Running | Presence::Unclear => service.transition_to(Step::Kill { why, tries: 0 }),
+            Presence::Running | Presence::Unclear => {
+                service.transition_to(Step::Kill { kill_reason, attempts: 0 });
+            }
         }
         self.changed = true;
     }
@@ -296,31 +298,31 @@ impl AgentCore {
         &mut self,
         now: &Now,
         service: &mut Service,
-        why: KillReason,
-        tries: u32,
+        kill_reason: KillReason,
+        attempts: u32,
         message: String,
     ) {
         service.presence = Presence::Unclear;
         if !message.is_empty() {
             service.message = message;
         }
-        let wait_ms = match why {
+        let wait_ms = match kill_reason {
             // So far the service was only probed.
-            _ if tries == 0 => 0,
+            _ if attempts == 0 => 0,
             KillReason::BeforeReset(_) => KILL_RETRY_DELAY_MS,
             KillReason::Clearing
             | KillReason::AssignedElsewhere
             | KillReason::NotReceived
             | KillReason::MigrationRemnant => {
-                (KILL_RETRY_DELAY_MS << tries.min(10)).min(MAX_KILL_RETRY_DELAY_MS)
+                (KILL_RETRY_DELAY_MS << attempts.min(10)).min(MAX_KILL_RETRY_DELAY_MS)
             }
         };
-        if tries == FAILED_KILLS_TO_REPORT {
+        if attempts == FAILED_KILLS_TO_REPORT {
             let text = format!("Service cannot be killed: {}", service.message);
             self.emit_event(now, service, true, Reason::StopFailed, &text);
         }
         service.not_before = (wait_ms > 0).then(|| now.monotonic_raw + wait_ms);
-        service.transition_to(Step::Kill { why, tries });
+        service.transition_to(Step::Kill { kill_reason, attempts });
         self.changed = true;
     }
 
@@ -330,14 +332,19 @@ impl AgentCore {
     /// A source that has handed over answers with the result of the migration, as after a restart of its agent: a failed
     /// stop would replace the report of the hand-over, which the leader needs (R8.13).
     pub(super) fn end_failing_kill(&mut self, now: &Now, service: &mut Service) {
-        let (Step::Kill { why, .. } | Step::KillVerify { why, .. }) = &service.step else { return };
-        let belongs_to_action = match why {
+        let (Step::Kill { kill_reason, .. } | Step::KillVerify { kill_reason, .. }) = &service.step else {
+            return;
+        };
+        let belongs_to_action = match kill_reason {
             KillReason::NotReceived | KillReason::MigrationRemnant | KillReason::AssignedElsewhere => true,
             // A heartbeat was committed in time, so the leader may order a stop again.
             KillReason::BeforeReset(_) => self.is_before_margin(now),
             KillReason::Clearing => false,
         };
-        if !belongs_to_action || service.task.is_some() || service.kill_tries() < FAILED_KILLS_TO_REPORT {
+        if !belongs_to_action
+            || service.running_command.is_some()
+            || service.kill_tries() < FAILED_KILLS_TO_REPORT
+        {
             return;
         }
         let (Role::Act { assignment } | Role::Target { assignment }) = self.role(service.name()) else {
@@ -356,20 +363,20 @@ impl AgentCore {
     }
 
     /// Handles a confirmed kill. The action under which the service ran cannot be used again.
-    pub(super) fn on_killed(&mut self, now: &Now, service: &mut Service, why: KillReason) {
+    pub(super) fn on_killed(&mut self, now: &Now, service: &mut Service, kill_reason: KillReason) {
         service.presence = Presence::Stopped;
         service.permit = None;
-        service.begun = None;
+        service.begun_action = None;
         service.not_before = None;
         service.transition_to(Step::Idle);
         self.changed = true;
-        if matches!(why, KillReason::BeforeReset(_))
+        if matches!(kill_reason, KillReason::BeforeReset(_))
             && let Some(entry) = self.journal.services.get_mut(service.name())
         {
             entry.spent = true;
             self.mark_journal_changed();
         }
-        let (reason, message) = match why {
+        let (reason, message) = match kill_reason {
             KillReason::Clearing => {
                 service.cleared.push(service.definition.clone());
                 self.clear_next_definition(service);
@@ -391,7 +398,7 @@ impl AgentCore {
                 (Reason::MoveFailed, "Killed the processes that a failed migration left on this node")
             }
         };
-        self.emit_event(now, service, why != KillReason::NotReceived, reason, message);
+        self.emit_event(now, service, kill_reason != KillReason::NotReceived, reason, message);
         let Some(current) = self.current_report(service) else { return };
         if let Some((phase, uid)) = report_after_kill(&current) {
             let report = self.report(now, service, uid.as_ref(), phase, reason, message);
@@ -414,7 +421,7 @@ impl AgentCore {
 
     /// Reports such a service as possibly running, once this node is registered.
     pub(super) fn report_not_stopped_services(&mut self, now: &Now, service: &mut Service) {
-        if service.not_stopped && self.active().is_some() {
+        if service.not_stopped && self.active_registration().is_some() {
             service.not_stopped = false;
             let message = service.message.clone();
             let report = self.report(now, service, None, Phase::StopFailed, Reason::StopFailed, &message);

@@ -35,7 +35,7 @@ pub(super) enum Step {
     /// Commits a permit (Starting, Receiving) or the source's HandingOver.
     Permit { uid: ActionUid, phase: Phase },
     /// Writes the journal before the action is begun.
-    Journal { uid: ActionUid, write: Option<JournalWriteId> },
+    Journal { uid: ActionUid, pending_write: Option<JournalWriteId> },
     /// Stops the running copy before it is started again. This stop is needed for Restart, and for a copy whose driver
     /// fields differ from those of the assignment, such as a copy found after a restore (FENCING, R6.9).
     StopFirst { uid: ActionUid },
@@ -62,11 +62,11 @@ pub(super) enum Step {
     /// Source of a migration: probes the remains here.
     MigrateProbe { uid: ActionUid, failure: Option<DriverFailure> },
     /// Kills the service immediately.
-    Kill { why: KillReason, tries: u32 },
+    Kill { kill_reason: KillReason, attempts: u32 },
     /// Probes whether the service is dead.
-    KillVerify { why: KillReason, tries: u32 },
+    KillVerify { kill_reason: KillReason, attempts: u32 },
     /// The service is dead and was being received: confirms that a copy that still arrives cannot run.
-    CloseReception { why: KillReason, tries: u32 },
+    CloseReception { kill_reason: KillReason, attempts: u32 },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -153,20 +153,20 @@ pub(super) struct Service {
     pub(super) presence: Presence,
     pub(super) step: Step,
     /// The command in progress for `step`.
-    pub(super) task: Option<CommandId>,
+    pub(super) running_command: Option<CommandId>,
     /// Canceled commands that have not ended yet.
-    pub(super) cancelling: BTreeSet<CommandId>,
+    pub(super) canceling: BTreeSet<CommandId>,
     /// The report to write; `None` if the stored report is up to date.
     pub(super) desired: Option<ServiceReport>,
     /// The write of the report that is in progress.
-    pub(super) write: Option<CommitId>,
+    pub(super) pending_write: Option<CommitId>,
     /// `true` if the report must be read again first.
-    pub(super) reread: bool,
+    pub(super) needs_reread: bool,
     pub(super) write_not_before: Option<MonotonicTime>,
     /// The permit to start; set only from a committed report.
     pub(super) permit: Option<Permit>,
     /// The action that this process has begun; it is in the journal on disk.
-    pub(super) begun: Option<ActionUid>,
+    pub(super) begun_action: Option<ActionUid>,
     /// `true` while a worker is reserved for the hand-over, from before its commit until the driver has begun.
     pub(super) has_worker: bool,
     /// The target's revisions that HandingOver has guarded.
@@ -182,7 +182,7 @@ pub(super) struct Service {
     pub(super) failures: u32,
     pub(super) restarts: u32,
     /// `true` if the running copy was restarted after a crash.
-    pub(super) crashed_before: bool,
+    pub(super) has_crashed_before: bool,
     pub(super) started_at: Option<MonotonicTime>,
     /// Time before which no further command begins.
     pub(super) not_before: Option<MonotonicTime>,
@@ -198,13 +198,13 @@ pub(super) struct Service {
     pub(super) not_stopped: bool,
     /// `true` if an operator may have moved the service while the cluster was disarmed. Such a service is probed, and
     /// not restarted in place.
-    pub(super) recheck: bool,
+    pub(super) needs_recheck: bool,
     /// The replacement of the secondary.
     pub(super) replacing: Replacing,
     /// The last answer of this process to a replacement request.
     pub(super) replacement_answer: Option<ReplacementReport>,
     /// `true` if no part of the service remains here, and no report of it remains in etcd.
-    pub(super) forgotten: bool,
+    pub(super) is_unmanaged: bool,
     /// The driver's last message.
     pub(super) message: String,
     /// The requests in the service's definition on this node, as the driver read them.
@@ -217,14 +217,14 @@ impl Service {
             definition,
             presence: Presence::Unprobed,
             step: Step::Idle,
-            task: None,
-            cancelling: BTreeSet::new(),
+            running_command: None,
+            canceling: BTreeSet::new(),
             desired: None,
-            write: None,
-            reread: false,
+            pending_write: None,
+            needs_reread: false,
             write_not_before: None,
             permit: None,
-            begun: None,
+            begun_action: None,
             has_worker: false,
             guarded: None,
             may_have_incoming_copy: false,
@@ -232,7 +232,7 @@ impl Service {
             stopped_for: None,
             failures: 0,
             restarts: 0,
-            crashed_before: false,
+            has_crashed_before: false,
             started_at: None,
             not_before: None,
             peer_check_at: None,
@@ -240,10 +240,10 @@ impl Service {
             exit: None,
             external_stop: None,
             not_stopped: false,
-            recheck: false,
+            needs_recheck: false,
             replacing: Replacing::Idle,
             replacement_answer: None,
-            forgotten: false,
+            is_unmanaged: false,
             message: String::new(),
             definition_requests: Amounts::default(),
         }
@@ -256,19 +256,19 @@ impl Service {
     /// Returns `true` if the service is confirmed stopped, and no worker can start it.
     pub(super) fn is_gone(&self) -> bool {
         self.presence == Presence::Stopped
-            && self.task.is_none()
-            && self.cancelling.is_empty()
+            && self.running_command.is_none()
+            && self.canceling.is_empty()
             && !self.replacing.is_busy()
     }
 
     /// Returns `true` if no work is in progress, so only a change from outside requires work on the service.
     pub(super) fn is_quiet(&self) -> bool {
         self.step == Step::Idle
-            && self.task.is_none()
-            && self.cancelling.is_empty()
+            && self.running_command.is_none()
+            && self.canceling.is_empty()
             && self.desired.is_none()
-            && self.write.is_none()
-            && !self.reread
+            && self.pending_write.is_none()
+            && !self.needs_reread
             && !self.not_stopped
             && self.exit.is_none()
             && self.not_before.is_none()
@@ -278,7 +278,11 @@ impl Service {
 
     /// Returns how many kills have failed.
     pub(super) fn kill_tries(&self) -> u32 {
-        if let Step::Kill { tries, .. } | Step::KillVerify { tries, .. } = &self.step { *tries } else { 0 }
+        if let Step::Kill { attempts, .. } | Step::KillVerify { attempts, .. } = &self.step {
+            *attempts
+        } else {
+            0
+        }
     }
 
     /// Changes to another step, which has no task yet, and releases the worker unless the new step may keep it. The
@@ -304,7 +308,7 @@ impl Service {
             | Step::CloseReception { .. } => false,
         };
         self.step = step;
-        self.task = None;
+        self.running_command = None;
     }
 }
 

@@ -28,7 +28,7 @@ impl AgentCore {
     /// Advances a service as far as possible without waiting.
     pub(super) fn advance(&mut self, now: &Now, service: &mut Service) {
         self.end_finished_reception(service.name());
-        if self.registered().is_none() {
+        if self.registration().is_none() {
             return;
         }
         if is_killing(&service.step) {
@@ -50,12 +50,14 @@ impl AgentCore {
                 self.abandon_late_hand_over(now, service, &uid, since);
             }
             Step::Migrate { uid, deadline, .. }
-                if service.task.is_none() && now.monotonic_raw >= deadline =>
+                if service.running_command.is_none() && now.monotonic_raw >= deadline =>
             {
                 self.report_never_began(now, service, &uid, "the driver could not start in time");
             }
-            Step::Permit { uid, phase } => self.permit_step(now, service, &uid, phase),
-            Step::Journal { uid, write } => self.advance_journal_step(now, service, &uid, write),
+            Step::Permit { uid, phase } => self.advance_permit(now, service, &uid, phase),
+            Step::Journal { uid, pending_write } => {
+                self.advance_journal_step(now, service, &uid, pending_write);
+            }
             Step::Probe { .. }
             | Step::StopFirst { .. }
             | Step::Clean { .. }
@@ -200,16 +202,16 @@ impl AgentCore {
     /// Returns the report that etcd has, or is about to have, for the service under the current epoch and boot.
     pub(super) fn current_report(&self, service: &Service) -> Option<ServiceReport> {
         let report = service.desired.as_ref().or_else(|| self.view.reports.value(service.name()))?;
-        let epoch = self.registered()?.epoch;
+        let epoch = self.registration()?.epoch;
         (report.epoch == epoch && report.boot_id == self.config.boot_id).then(|| report.clone())
     }
 
     fn advance_idle(&mut self, now: &Now, service: &mut Service) {
-        let Some((epoch, _)) = self.active() else { return };
+        let Some((epoch, _)) = self.active_registration() else { return };
         let name = service.name().to_owned();
         let role = self.role(&name);
         if role == Role::Unassigned && (self.is_ignored(&name) || self.view.resources.get(&name).is_none()) {
-            return self.forget(now, service);
+            return self.delete_report(now, service);
         }
         let stops_for_shutdown = self.is_leaving() && !self.awaits_moves();
         if self.is_ignored(&name) && !stops_for_shutdown {
@@ -222,8 +224,8 @@ impl AgentCore {
         if stops_for_shutdown {
             return self.stop_for_shutdown(now, service);
         }
-        if self.disarmed() == Some(Disarmed::Ignore) {
-            service.recheck = true;
+        if self.disarm_mode() == Some(Disarmed::Ignore) {
+            service.needs_recheck = true;
             service.presence = Presence::Unprobed;
         }
         if self.is_quiescing() || service.not_before.is_some_and(|at| now.monotonic_raw < at) {
@@ -290,7 +292,7 @@ impl AgentCore {
                 | Phase::HandingOver
                 | Phase::MoveFailed => {}
             },
-            None if self.journal_begun(service, uid) => {
+            None if self.is_begun_in_journal(service, uid) => {
                 service
                     .transition_to(Step::Probe { purpose: ProbePurpose::Interrupted { uid: uid.clone() } });
             }
@@ -301,12 +303,12 @@ impl AgentCore {
                 let assignment = Box::new(assignment.clone());
                 service.transition_to(Step::Probe { purpose: ProbePurpose::TakeOver { assignment } });
             }
-            None => self.ask_permit(service, assignment, Phase::Starting),
+            None => self.request_permit(service, assignment, Phase::Starting),
         }
     }
 
     /// Requests a permit for a new action.
-    pub(super) fn ask_permit(&mut self, service: &mut Service, assignment: &Assignment, phase: Phase) {
+    pub(super) fn request_permit(&mut self, service: &mut Service, assignment: &Assignment, phase: Phase) {
         if self.is_leaving() {
             // The agent only waits for the services here to move away.
             return;
@@ -316,7 +318,7 @@ impl AgentCore {
         }
         service.failures = 0;
         service.restarts = 0;
-        service.crashed_before = false;
+        service.has_crashed_before = false;
         service.exit = None;
         service.external_stop = None;
         service.stopped_for = None;
@@ -354,8 +356,8 @@ impl AgentCore {
         }
         match service.presence {
             Presence::Running => {}
-            Presence::Stopped if service.recheck => {
-                service.recheck = false;
+            Presence::Stopped if service.needs_recheck => {
+                service.needs_recheck = false;
                 service.permit = None;
                 let text = "Service was moved or stopped while the cluster was disarmed";
                 let report =

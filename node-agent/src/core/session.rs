@@ -30,9 +30,9 @@ pub(super) enum Session {
 pub(super) struct Requesting {
     /// The revision at which this process's request is stored in the node's report.
     pub(super) request: Option<Revision>,
-    pub(super) write: Option<CommitId>,
+    pub(super) pending_write: Option<CommitId>,
     pub(super) retry_at: Option<MonotonicTime>,
-    pub(super) warned: bool,
+    pub(super) has_warned: bool,
 }
 
 /// State of a registered process.
@@ -49,10 +49,9 @@ pub(super) struct Registered {
     pub(super) heartbeat: Option<CommitId>,
     pub(super) next_heartbeat_at: MonotonicTime,
     /// `true` if a key has changed unexpectedly and must be read again before the next heartbeat.
-    pub(super) reread: bool,
+    pub(super) needs_reread: bool,
 }
 
-/// The purpose of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ReadPurpose {
     /// This node's own keys: fence, alive, node report.
@@ -99,7 +98,7 @@ impl AgentCore {
         fence.filter(|_| self.is_to_verify()).map_or(Revision(0), |fence| fence.modified)
     }
 
-    pub(super) fn registered(&self) -> Option<&Registered> {
+    pub(super) fn registration(&self) -> Option<&Registered> {
         match &self.session {
             Session::Registered(registered) => Some(registered),
             Session::Waiting | Session::Clearing | Session::Requesting(_) | Session::Ended => None,
@@ -115,8 +114,8 @@ impl AgentCore {
 
     /// Returns the epoch and the create revision of `alive`, while the fence contains the registration of this process
     /// and the process has created the key.
-    pub(super) fn active(&self) -> Option<(Epoch, Revision)> {
-        let registered = self.registered()?;
+    pub(super) fn active_registration(&self) -> Option<(Epoch, Revision)> {
+        let registered = self.registration()?;
         if !self.is_own_fence(registered) {
             return None;
         }
@@ -186,7 +185,7 @@ impl AgentCore {
                     ReadPurpose::Own => self.handle_own_keys_read(now),
                     ReadPurpose::Service(name) => {
                         if let Some(service) = self.services.get_mut(&name) {
-                            service.reread = false;
+                            service.needs_reread = false;
                         }
                     }
                     ReadPurpose::Peer(_) => {}
@@ -230,7 +229,7 @@ impl AgentCore {
         let alive = self.view.alive.get(&self.config.node).cloned();
         let instance = self.config.instance.clone();
         let Some(registered) = self.registered_mut() else { return };
-        registered.reread = false;
+        registered.needs_reread = false;
         match alive {
             Some(stored) if stored.value.as_ref().is_some_and(|alive| alive.instance == instance) => {
                 // A creation with an unknown outcome was applied.
@@ -240,7 +239,7 @@ impl AgentCore {
             Some(_) if registered.has_created_alive => return self.exit_superseded(),
             Some(_) | None => registered.created = None,
         }
-        if let Some(registered) = self.registered()
+        if let Some(registered) = self.registration()
             && !self.is_own_fence(registered)
         {
             self.on_epoch_closed(now, "the leader revoked the registration of this node");
@@ -266,12 +265,12 @@ impl AgentCore {
 
     /// Handles the loss of the epoch: etcd contains another epoch, or its revision is below the journal's. Stops every
     /// exclusive service, verifies the stops, and registers (FENCING R3.30).
-    pub(super) fn on_epoch_closed(&mut self, now: &Now, why: &str) {
+    pub(super) fn on_epoch_closed(&mut self, now: &Now, cause: &str) {
         // A session that waits for a complete view clears the services later, based on that view.
         if matches!(self.session, Session::Ended | Session::Clearing | Session::Waiting) {
             return;
         }
-        self.log(Level::Warning, format!("{why}: stopping all exclusive services, then registering again"));
+        self.log(Level::Warning, format!("{cause}: stopping all exclusive services, then registering again"));
         self.begin_clearing(now);
     }
 
@@ -295,7 +294,7 @@ impl AgentCore {
     pub(super) fn begin_clearing(&mut self, now: &Now) {
         self.session = Session::Clearing;
         self.changed = true;
-        self.all_dirty = true;
+        self.are_all_dirty = true;
         // Commits in progress guard the fence that has changed, so they can no longer be applied. Their answers
         // belong to the closed epoch.
         self.commits.clear();
@@ -304,8 +303,8 @@ impl AgentCore {
             self.with_service(&name, |core, service| {
                 service.permit = None;
                 service.desired = None;
-                service.begun = None;
-                service.write = None;
+                service.begun_action = None;
+                service.pending_write = None;
                 service.cleared.clear();
                 if core.is_guarded(service) {
                     // Every service is verified again, even if it is known to be stopped, because the registration
@@ -320,7 +319,7 @@ impl AgentCore {
     }
 
     /// Advances the session; it leaves Waiting once the view is complete.
-    pub(super) fn session_step(&mut self, now: &Now) {
+    pub(super) fn advance_session(&mut self, now: &Now) {
         if let Some(retry_at) = self.read_retry_at
             && now.monotonic_raw >= retry_at
         {
@@ -340,15 +339,15 @@ impl AgentCore {
                 self.discard_cleanly_ended_boot();
                 self.begin_session(now);
             }
-            Session::Clearing => self.clearing_step(now),
-            Session::Requesting(_) => self.requesting_step(now),
+            Session::Clearing => self.advance_clearing(now),
+            Session::Requesting(_) => self.advance_registration_request(now),
             Session::Registered(registered) => {
-                let (reread, fence_known) =
-                    (registered.reread, self.view.fences.get(&self.config.node).is_some());
+                let (needs_reread, fence_known) =
+                    (registered.needs_reread, self.view.fences.get(&self.config.node).is_some());
                 if fence_known && !self.is_own_fence(registered) {
                     return self.on_epoch_closed(now, "the registration of this node was revoked");
                 }
-                if reread && self.read_retry_at.is_none() {
+                if needs_reread && self.read_retry_at.is_none() {
                     self.read_own_keys();
                 }
             }
@@ -387,7 +386,7 @@ impl AgentCore {
     }
 
     pub(super) fn register(&mut self, now: &Now, epoch: Epoch, request: Revision) {
-        self.all_dirty = true;
+        self.are_all_dirty = true;
         self.session = Session::Registered(Registered {
             epoch,
             request,
@@ -396,7 +395,7 @@ impl AgentCore {
             sequence: 0,
             heartbeat: None,
             next_heartbeat_at: now.monotonic_raw,
-            reread: false,
+            needs_reread: false,
         });
         self.deadline = None;
         self.journal.boot_id.clone_from(&self.config.boot_id);

@@ -18,7 +18,7 @@ const MAX_BACKOFF_MS: Millis = 30_000;
 
 impl AgentCore {
     /// Returns `true` if the journal on disk names this action as begun, by this process or an earlier one.
-    pub(super) fn journal_begun(&self, service: &Service, uid: &ActionUid) -> bool {
+    pub(super) fn is_begun_in_journal(&self, service: &Service, uid: &ActionUid) -> bool {
         self.journal.services.get(service.name()).is_some_and(|entry| entry.begun == *uid)
     }
 
@@ -29,7 +29,7 @@ impl AgentCore {
 
     /// Returns `true` if the action was begun, by this process or an earlier one.
     pub(super) fn was_begun(&self, service: &Service, uid: &ActionUid) -> bool {
-        service.begun.as_ref() == Some(uid) || self.journal_begun(service, uid)
+        service.begun_action.as_ref() == Some(uid) || self.is_begun_in_journal(service, uid)
     }
 
     /// Continues under a committed permit with the step that precedes or begins the action.
@@ -46,10 +46,10 @@ impl AgentCore {
         self.changed = true;
         // A service that arrived and failed here is started again in place.
         let resumes = phase == Phase::Starting && is_target && service.stopped_for.as_ref() != Some(&uid);
-        if resumes && self.journal_begun(service, &uid) {
-            service.begun = Some(uid.clone());
+        if resumes && self.is_begun_in_journal(service, &uid) {
+            service.begun_action = Some(uid.clone());
         }
-        if service.begun.as_ref() == Some(&uid) {
+        if service.begun_action.as_ref() == Some(&uid) {
             service.transition_to(match phase {
                 Phase::Receiving => Step::Prepare { uid },
                 Phase::HandingOver => match AgentCore::migration_target(&assignment) {
@@ -95,7 +95,7 @@ impl AgentCore {
         if phase != Phase::HandingOver {
             service.definition = assignment.definition;
         }
-        service.transition_to(Step::Journal { uid, write: None });
+        service.transition_to(Step::Journal { uid, pending_write: None });
     }
 
     /// Waits until the action is in the journal on disk, before it is begun (FENCING 6).
@@ -104,13 +104,13 @@ impl AgentCore {
         now: &Now,
         service: &mut Service,
         uid: &ActionUid,
-        write: Option<JournalWriteId>,
+        pending_write: Option<JournalWriteId>,
     ) {
-        if let Some(write) = write {
+        if let Some(write) = pending_write {
             match self.journal_result(write) {
                 None => {}
                 Some(Ok(())) => {
-                    service.begun = Some(uid.clone());
+                    service.begun_action = Some(uid.clone());
                     let phase = self.current_report(service).map(|report| report.phase);
                     self.on_permitted(now, service, uid, phase.unwrap_or(Phase::Starting));
                 }
@@ -141,7 +141,7 @@ impl AgentCore {
         self.journal.services.insert(service.name().to_owned(), entry);
         self.mark_journal_changed();
         let write = self.journal_next_write();
-        service.step = Step::Journal { uid: uid.clone(), write: Some(write) };
+        service.step = Step::Journal { uid: uid.clone(), pending_write: Some(write) };
         self.changed = true;
     }
 
@@ -156,7 +156,7 @@ impl AgentCore {
             CommandResult::Done | CommandResult::Observed(_) => {
                 service.presence = Presence::Running;
                 service.started_at = Some(now.monotonic_raw);
-                service.recheck = false;
+                service.needs_recheck = false;
                 service.exit = None;
                 let (reason, message) = if service.restarts > 0 {
                     (Reason::Restarted, service.message.clone())
@@ -177,7 +177,7 @@ impl AgentCore {
                 service.transition_to(Step::Idle);
             }
             CommandResult::Failed(failure) => self.on_start_failed(now, service, uid, failure),
-            CommandResult::Cancelled => {
+            CommandResult::Canceled => {
                 service.presence = Presence::Unclear;
                 service.transition_to(Step::Idle);
             }
@@ -229,10 +229,10 @@ impl AgentCore {
         // A crash within the stable time counts as a failed start only if it follows another crash.
         if stable || stopped_externally {
             service.failures = 0;
-        } else if service.crashed_before {
+        } else if service.has_crashed_before {
             service.failures += 1;
         }
-        service.crashed_before = !stopped_externally;
+        service.has_crashed_before = !stopped_externally;
         service.restarts += 1;
         service.message.clone_from(&message);
         let text = if stopped_externally {
@@ -253,8 +253,8 @@ impl AgentCore {
         if service.failures > 0 {
             service.not_before = Some(now.monotonic_raw + back_off_ms(service.failures));
         }
-        if self.journal_begun(service, uid) {
-            service.begun = Some(uid.clone());
+        if self.is_begun_in_journal(service, uid) {
+            service.begun_action = Some(uid.clone());
         }
         self.set_desired(service, self.report(now, service, Some(uid), Phase::Starting, reason, &message));
         service.transition_to(Step::Clean { uid: uid.clone() });
@@ -279,7 +279,7 @@ impl AgentCore {
                 let message = failure.message;
                 self.on_stop_failed(now, service, Some(uid), &message);
             }
-            CommandResult::Cancelled => {
+            CommandResult::Canceled => {
                 service.presence = Presence::Unclear;
                 service.transition_to(Step::Idle);
             }
@@ -307,7 +307,7 @@ impl AgentCore {
                 );
                 self.on_stop_failed(now, service, Some(uid), &message);
             }
-            CommandResult::Cancelled => {
+            CommandResult::Canceled => {
                 service.not_before = Some(now.monotonic_raw + INITIAL_BACKOFF_MS);
             }
         }
@@ -322,7 +322,7 @@ impl AgentCore {
         failure: &DriverFailure,
     ) {
         service.permit = None;
-        service.begun = None;
+        service.begun_action = None;
         self.emit_event(now, service, true, failure.reason, &failure.message);
         let mut report =
             self.report(now, service, Some(uid), Phase::Failed, failure.reason, &failure.message);

@@ -89,11 +89,11 @@ impl AgentCore {
         };
         let running = || self.services.values().filter(may_run);
         let waits_for_worker =
-            |service: &&Service| service.task.is_none() && self.command_of(now, service).is_some();
+            |service: &&Service| service.running_command.is_none() && self.command_of(now, service).is_some();
         let watchdog = self.node_report().map(|report| report.watchdog.timeout_ms);
         Summary {
             state,
-            epoch: self.registered().map_or(Epoch(0), |registered| registered.epoch),
+            epoch: self.registration().map_or(Epoch(0), |registered| registered.epoch),
             left_ms: self.left_ms(now),
             armed: self
                 .node_report()
@@ -103,7 +103,7 @@ impl AgentCore {
             queued: self.services.values().filter(waits_for_worker).count(),
             watchdog_timeout_ms: watchdog.filter(|timeout_ms| *timeout_ms > 0),
             watchdog_margin_ms: self.watchdog.daemon_status().smallest_margin_ms,
-            workers: self.services.values().filter(|service| service.task.is_some()).count(),
+            workers: self.services.values().filter(|service| service.running_command.is_some()).count(),
             ending: self.is_ending(),
             doing,
         }
@@ -116,7 +116,7 @@ impl AgentCore {
     }
 
     /// Returns the name and the current activity of every service that is not at rest.
-    pub fn waiting(&self, now: &Now) -> Vec<(ResourceName, String)> {
+    pub fn wait_texts(&self, now: &Now) -> Vec<(ResourceName, String)> {
         let busy = self.services.values().filter(|service| service.step != Step::Idle);
         busy.map(|service| {
             let wait_description = match self.step_waits_for(now, service) {

@@ -12,19 +12,19 @@ mod holding;
 mod in_place;
 mod leaving;
 mod machine_findings;
-mod measuring;
 mod migrations;
 mod permits;
 mod policies;
 mod properties;
 mod refusing;
-mod registering;
+mod registrations;
 mod replacements;
 mod restarts;
 mod starting_points;
 mod state;
 mod stopping;
 mod unreadable;
+mod usage_measurement;
 mod watchdog_tests;
 
 use super::*;
@@ -54,7 +54,7 @@ pub(super) fn own_node() -> NodeName {
 
 /// State of the network between agent and etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Net {
+pub(super) enum NetworkFault {
     Up,
     /// Requests do not reach etcd.
     Down,
@@ -84,7 +84,7 @@ pub(super) struct World {
     pub(super) now_ms: u64,
     pub(super) state: MemoryState,
     delivered_revision: Revision,
-    pub(super) net: Net,
+    pub(super) network: NetworkFault,
     /// Names of commands that do not end.
     pub(super) commands_to_hold: BTreeSet<&'static str>,
     pub(super) held_commands: Vec<(CommandId, Command, ServiceDefinition)>,
@@ -116,7 +116,7 @@ pub(super) struct World {
     /// Time at which the device resets the machine.
     pub(super) fires_at_ms: Option<u64>,
     device_timeout_ms: u64,
-    pub(super) reset: bool,
+    pub(super) was_reset: bool,
     pub(super) events: Vec<ha_api_types::event::Event>,
     pub(super) logs: Vec<String>,
     pub(super) exit: Option<Exit>,
@@ -151,7 +151,7 @@ impl World {
             now_ms: 1_000_000,
             state: MemoryState::default(),
             delivered_revision: Revision(1),
-            net: Net::Up,
+            network: NetworkFault::Up,
             commands_to_hold: BTreeSet::new(),
             held_commands: Vec::new(),
             hold_heartbeats: false,
@@ -177,7 +177,7 @@ impl World {
             refuse_arm: false,
             fires_at_ms: None,
             device_timeout_ms: 0,
-            reset: false,
+            was_reset: false,
             events: Vec::new(),
             logs: Vec::new(),
             exit: None,
@@ -252,7 +252,7 @@ impl World {
 
     /// Delivers the pending changes of the watches.
     pub(super) fn deliver(&mut self) {
-        if self.net != Net::Up {
+        if self.network != NetworkFault::Up {
             return;
         }
         let revision = self.state.revision();
@@ -283,16 +283,18 @@ impl World {
                     self.held_heartbeats.push((id, transaction));
                     return;
                 }
-                let reaches = self.net != Net::Down;
+                let reaches = self.network != NetworkFault::Down;
                 let outcome = if reaches {
                     self.state.commit(&transaction)
                 } else {
                     Outcome::Unknown("down".to_owned())
                 };
                 self.commits.push((transaction, outcome.clone()));
-                let answer = match self.net {
-                    Net::Up => outcome,
-                    Net::Down | Net::AnswersLost => Outcome::Unknown("no answer".to_owned()),
+                let answer = match self.network {
+                    NetworkFault::Up => outcome,
+                    NetworkFault::Down | NetworkFault::AnswersLost => {
+                        Outcome::Unknown("no answer".to_owned())
+                    }
                 };
                 if let CommitUrgency::Heartbeat { .. } = urgency
                     && answer.applied().is_some()
@@ -303,7 +305,7 @@ impl World {
             }
             Effect::Read { id, keys } if self.hold_reads => self.held_reads.push((id, keys)),
             Effect::Read { id, keys } => {
-                let result = if self.net == Net::Up {
+                let result = if self.network == NetworkFault::Up {
                     let entries = keys.iter().flat_map(|key| self.state.get(key).entries).collect();
                     Ok((entries, self.state.revision()))
                 } else {
@@ -312,7 +314,7 @@ impl World {
                 self.input(Input::Read { id, result });
             }
             Effect::GrantLease { id, ttl_seconds } => {
-                let result = if self.net == Net::Up {
+                let result = if self.network == NetworkFault::Up {
                     Ok(self.state.grant_lease(MonotonicTime(self.now_ms), ttl_seconds))
                 } else {
                     Err("no answer".to_owned())
@@ -320,7 +322,7 @@ impl World {
                 self.input(Input::LeaseGranted { id, result });
             }
             Effect::KeepAlive(lease) => {
-                let keep_alive_result = if self.net == Net::Up {
+                let keep_alive_result = if self.network == NetworkFault::Up {
                     match self.state.keep_alive(MonotonicTime(self.now_ms), lease) {
                         Ok(_) => LeaseKept::Kept,
                         Err(_) => LeaseKept::Gone,
@@ -360,7 +362,7 @@ impl World {
             Effect::Cancel(id) => {
                 if let Some(at) = self.held_commands.iter().position(|(held, _, _)| *held == id) {
                     self.held_commands.remove(at);
-                    self.input(Input::Ended { id, result: CommandResult::Cancelled });
+                    self.input(Input::Ended { id, result: CommandResult::Canceled });
                 }
             }
             Effect::Watchdog { id, request } => {
@@ -387,7 +389,7 @@ impl World {
                 }
                 self.daemon_input(daemon::Input::Message { number: self.number, request });
             }
-            Effect::AskHold { id, candidate, url, request, .. } => {
+            Effect::RequestHold { id, candidate, url, request, .. } => {
                 self.questions.push((self.now_ms, id, url, request));
                 if let Some(answer) = self.controllers.get(&candidate).cloned() {
                     // A grant counts as an observation.
@@ -395,7 +397,7 @@ impl World {
                     self.input(Input::HoldAnswered { id, candidate, answer: Ok(answer) });
                 }
             }
-            Effect::Measure { id, services } => self.measure(id, &services),
+            Effect::ReadUsage { id, services } => self.measure(id, &services),
             Effect::Event(event) => self.events.push(event),
             Effect::Log { message, .. } => self.logs.push(format!("{} {message}", self.now_ms)),
             Effect::Exit(exit) => self.exit = Some(exit),
@@ -502,7 +504,7 @@ impl World {
             }
             self.now_ms = next.min(end_ms);
             if self.fires_at_ms.is_some_and(|at| self.now_ms >= at) {
-                self.reset = true;
+                self.was_reset = true;
             }
             if daemon.is_some_and(|at| at <= self.now_ms) {
                 self.daemon_input(daemon::Input::Tick);

@@ -22,10 +22,12 @@ impl AgentCore {
     /// Deletes unreadable reports that concern no service of this node, because no other process writes them. An
     /// unreadable report of a service is overwritten by the service's next report.
     pub(super) fn clear_unreadable_reports(&mut self) {
-        let Some((_, created)) = self.active() else { return };
+        let Some((_, created)) = self.active_registration() else { return };
         let is_orphaned = |name: &ResourceName| {
-            let is_deletion_in_progress =
-                |purpose: &Purpose| matches!(purpose, Purpose::Forget { name: deleted } if deleted == name);
+            let is_deletion_in_progress = |purpose: &Purpose| {
+                let Purpose::DeleteReport { name: deleted } = purpose else { return false };
+                deleted == name
+            };
             !self.services.contains_key(name) && !self.commits.values().any(is_deletion_in_progress)
         };
         let reports = self.view.reports.iter().filter(|(_, stored)| stored.value.is_none());
@@ -41,7 +43,7 @@ impl AgentCore {
             let message =
                 format!("cannot read the report of {name}, written by another version: deleting it");
             self.log(Level::Warning, message);
-            self.commit(transaction, CommitUrgency::Ordinary, Purpose::Forget { name });
+            self.commit(transaction, CommitUrgency::Ordinary, Purpose::DeleteReport { name });
         }
     }
 }

@@ -86,7 +86,7 @@ impl WatchdogTest {
         self.stage.is_some()
     }
 
-    pub(super) fn due(&self) -> Option<MonotonicTime> {
+    pub(super) fn due_at(&self) -> Option<MonotonicTime> {
         match self.stage {
             Some(Stage::Waiting { recorded_at, deadline, .. }) => {
                 Some(deadline.min(recorded_at + PROGRESS_INTERVAL_MS))
@@ -98,7 +98,7 @@ impl WatchdogTest {
 
 impl AgentCore {
     /// Begins a test that the leader has allowed, and follows it.
-    pub(super) fn watchdog_test_step(&mut self, now: &Now) {
+    pub(super) fn advance_watchdog_test(&mut self, now: &Now) {
         match self.watchdog_test.stage {
             None => self.begin_test(now),
             Some(_) if self.is_ending() => self.end_test("the agent was stopped"),
@@ -200,7 +200,7 @@ impl AgentCore {
     /// Returns `true` if the node is in maintenance, no exclusive service is active, no report is committed as armed,
     /// and the device is released.
     fn may_be_tested(&self) -> bool {
-        self.active().is_some()
+        self.active_registration().is_some()
             && self.view.nodes.value(&self.config.node).is_some_and(|node| node.spec.maintenance)
             && !self.needs_watchdog()
             && !self.may_be_committed_armed()
@@ -223,9 +223,9 @@ impl AgentCore {
         }
     }
 
-    pub(super) fn end_test(&mut self, why: &str) {
+    pub(super) fn end_test(&mut self, cause: &str) {
         if let Some(trial) = self.journal.trial.take() {
-            self.log(Level::Error, format!("operation {}: {why}", trial.operation));
+            self.log(Level::Error, format!("operation {}: {cause}", trial.operation));
             self.watchdog_test.ended_tests.insert(trial.operation);
         }
         self.watchdog_test.stage = None;

@@ -2,7 +2,7 @@
 
 use super::command::{Command, CommandId, CommandResult};
 use super::effect::Effect;
-use super::migration::interrupted;
+use super::migration::interruption;
 use super::service::{KillReason, Presence, ProbePurpose, Service, Step, UnexpectedExit};
 use super::service_machine::PROBE_RETRY_MS;
 use super::{AgentCore, JournalEntry, Now};
@@ -36,7 +36,7 @@ impl AgentCore {
         let mut verifiers = 0;
         let mut waiting = Vec::new();
         for (name, service) in &self.services {
-            if service.task.is_some() {
+            if service.running_command.is_some() {
                 match &service.step {
                     Step::Kill { .. } => {}
                     Step::KillVerify { .. } | Step::CloseReception { .. } => verifiers += 1,
@@ -62,7 +62,7 @@ impl AgentCore {
             if service.has_worker {
                 workers += 1;
             }
-            let request = if self.wants_worker(now, service) {
+            let request = if self.needs_worker(now, service) {
                 DesiredCommand::Worker
             } else {
                 let Some(command) = self.command_of(now, service) else { continue };
@@ -121,11 +121,11 @@ impl AgentCore {
     }
 
     /// Returns `true` if a hand-over could be committed and only waits for a worker.
-    fn wants_worker(&self, now: &Now, service: &Service) -> bool {
+    fn needs_worker(&self, now: &Now, service: &Service) -> bool {
         matches!(&service.step, Step::Permit { phase: Phase::HandingOver, .. })
             && !service.has_worker
-            && service.write.is_none()
-            && !service.reread
+            && service.pending_write.is_none()
+            && !service.needs_reread
             && service.write_not_before.is_none_or(|at| now.monotonic_raw >= at)
             && self.permit_waits_for(now, service.definition.exclusive, Phase::HandingOver).is_none()
     }
@@ -135,13 +135,13 @@ impl AgentCore {
         if service.not_before.is_some_and(|at| now.monotonic_raw < at) {
             return None;
         }
-        let killing = matches!(service.step, Step::Kill { .. } | Step::CloseReception { .. });
-        if !killing && !service.cancelling.is_empty() {
+        let is_kill = matches!(service.step, Step::Kill { .. } | Step::CloseReception { .. });
+        if !is_kill && !service.canceling.is_empty() {
             return None;
         }
         // Any command other than a probe must wait until the replacement of the secondary has ended.
         let is_probe = matches!(service.step, Step::Probe { .. });
-        if !killing && !is_probe && service.replacing.is_busy() {
+        if !is_kill && !is_probe && service.replacing.is_busy() {
             return None;
         }
         match &service.step {
@@ -172,7 +172,7 @@ impl AgentCore {
     fn run(&mut self, name: &ResourceName, command: Command) {
         let id = CommandId(self.next_id());
         let Some(service) = self.services.get_mut(name) else { return };
-        service.task = Some(id);
+        service.running_command = Some(id);
         service.not_before = None;
         match &command {
             // From this point on, the service may be running, even if the command fails.
@@ -209,34 +209,34 @@ impl AgentCore {
         self.changed = true;
         self.dirty_services.insert(name.clone());
         // Other services may have waited for this one to stop.
-        self.all_dirty |= self.is_leaving();
+        self.are_all_dirty |= self.is_leaving();
         self.with_service(&name, |core, service| {
-            if core.on_replacement_ended(now, service, id, &result) || service.cancelling.remove(&id) {
+            if core.on_replacement_ended(now, service, id, &result) || service.canceling.remove(&id) {
                 return;
             }
-            if service.task != Some(id) {
+            if service.running_command != Some(id) {
                 return;
             }
-            service.task = None;
+            service.running_command = None;
             core.handle_step_result(now, service, result);
         });
     }
 
     fn handle_step_result(&mut self, now: &Now, service: &mut Service, result: CommandResult) {
         // The service runs here, or its copy has ended, so no received copy is waiting to take over.
-        let clears = !matches!(service.step, Step::Prepare { .. } | Step::EndMigration { .. });
+        let ends_incoming_copy = !matches!(service.step, Step::Prepare { .. } | Step::EndMigration { .. });
         if matches!(result, CommandResult::Observed(Observed::Running))
-            || (result == CommandResult::Done && clears)
+            || (result == CommandResult::Done && ends_incoming_copy)
         {
             service.may_have_incoming_copy = false;
         }
         match service.step.clone() {
             Step::Idle | Step::Permit { .. } | Step::Journal { .. } | Step::CheckTarget { .. } => {}
-            Step::Probe { purpose } => self.on_probed(now, service, purpose, observed(result)),
+            Step::Probe { purpose } => self.on_probed(now, service, purpose, to_observed(result)),
             Step::Start { uid } => self.on_started(now, service, &uid, result),
             Step::StopFirst { uid } | Step::Clean { uid } => self.on_cleaned(now, service, &uid, result),
             Step::Unwind { uid, failure } => self.on_unwound(now, service, &uid, failure, result),
-            Step::Verify { uid, failure } => match observed(result) {
+            Step::Verify { uid, failure } => match to_observed(result) {
                 Observed::NotRunning => {
                     service.presence = Presence::Stopped;
                     self.on_failed(now, service, &uid, &failure);
@@ -264,35 +264,35 @@ impl AgentCore {
                 self.on_migration_ended(now, service, uid, failure, result);
             }
             Step::MigrateProbe { uid, failure } => {
-                self.on_migration_probed(now, service, &uid, failure, observed(result));
+                self.on_migration_probed(now, service, &uid, failure, to_observed(result));
             }
-            Step::Kill { why, tries } => {
-                let tries = tries.saturating_add(1);
+            Step::Kill { kill_reason, attempts } => {
+                let attempts = attempts.saturating_add(1);
                 let failed = match result {
                     CommandResult::Done => None,
                     CommandResult::Failed(failure) => Some(failure.message),
-                    CommandResult::Observed(_) | CommandResult::Cancelled => Some(String::new()),
+                    CommandResult::Observed(_) | CommandResult::Canceled => Some(String::new()),
                 };
                 match failed {
                     Some(message) if self.may_wait_to_be_received(service) => {
-                        self.retry_kill(now, service, why, tries, message);
+                        self.retry_kill(now, service, kill_reason, attempts, message);
                     }
                     Some(message) => {
                         service.message = message;
-                        service.transition_to(Step::KillVerify { why, tries });
+                        service.transition_to(Step::KillVerify { kill_reason, attempts });
                     }
-                    None => service.transition_to(Step::KillVerify { why, tries }),
+                    None => service.transition_to(Step::KillVerify { kill_reason, attempts }),
                 }
             }
-            Step::KillVerify { why, tries } => match observed(result) {
-                Observed::NotRunning => self.on_kill_verified(now, service, why),
-                Observed::Running => self.retry_kill(now, service, why, tries, String::new()),
+            Step::KillVerify { kill_reason, attempts } => match to_observed(result) {
+                Observed::NotRunning => self.on_kill_verified(now, service, kill_reason),
+                Observed::Running => self.retry_kill(now, service, kill_reason, attempts, String::new()),
                 Observed::Remnant(message) | Observed::Unknown(message) => {
-                    self.retry_kill(now, service, why, tries, message);
+                    self.retry_kill(now, service, kill_reason, attempts, message);
                 }
             },
-            Step::CloseReception { why, tries } => {
-                self.on_reception_closed(now, service, why, tries, result);
+            Step::CloseReception { kill_reason, attempts } => {
+                self.on_reception_closed(now, service, kill_reason, attempts, result);
             }
         }
     }
@@ -308,7 +308,7 @@ impl AgentCore {
             CommandResult::Done | CommandResult::Observed(_) => {
                 service.presence = Presence::Stopped;
                 service.permit = None;
-                service.begun = None;
+                service.begun_action = None;
                 service.exit = None;
                 let (phase, reason) = match uid {
                     Some(_) => (
@@ -323,7 +323,7 @@ impl AgentCore {
                 service.transition_to(Step::Idle);
             }
             CommandResult::Failed(failure) => self.on_stop_failed(now, service, uid, &failure.message),
-            CommandResult::Cancelled => {
+            CommandResult::Canceled => {
                 service.presence = Presence::Unclear;
                 service.transition_to(Step::Idle);
             }
@@ -331,7 +331,7 @@ impl AgentCore {
     }
 
     fn on_probed(&mut self, now: &Now, service: &mut Service, purpose: ProbePurpose, observed: Observed) {
-        let remnant = matches!(observed, Observed::Remnant(_));
+        let is_remnant = matches!(observed, Observed::Remnant(_));
         let (presence, message) = match observed {
             Observed::Running => (Presence::Running, String::new()),
             Observed::NotRunning => (Presence::Stopped, String::new()),
@@ -339,7 +339,7 @@ impl AgentCore {
             Observed::Remnant(message) | Observed::Unknown(message) => (Presence::Unclear, message),
         };
         service.presence = presence;
-        let is_unclear = presence == Presence::Unclear && !remnant;
+        let is_unclear = presence == Presence::Unclear && !is_remnant;
         service.arrival_unclear_since = service.arrival_unclear_since.filter(|_| is_unclear);
         self.record_found_service(service);
         service.transition_to(Step::Idle);
@@ -363,7 +363,7 @@ impl AgentCore {
             ProbePurpose::Adopt { uid } => match service.presence {
                 Presence::Running => self.adopt(service, uid),
                 Presence::Stopped => {}
-                Presence::Unclear | Presence::Unprobed if remnant => {
+                Presence::Unclear | Presence::Unprobed if is_remnant => {
                     service.exit = Some(UnexpectedExit { message, stopped_externally: false });
                     self.on_crashed(now, service, &uid);
                 }
@@ -374,24 +374,24 @@ impl AgentCore {
             ProbePurpose::Interrupted { uid } => match service.presence {
                 Presence::Running if service.permit.is_some() => self.adopt(service, uid),
                 Presence::Running | Presence::Stopped | Presence::Unclear | Presence::Unprobed => {
-                    let failure = interrupted("action interrupted by a restart of the agent");
+                    let failure = interruption("action interrupted by a restart of the agent");
                     service.transition_to(Step::Unwind { uid, failure });
                 }
             },
             ProbePurpose::Received { uid } => match service.presence {
                 Presence::Running => self.adopt(service, uid),
-                Presence::Unclear | Presence::Unprobed if !remnant => {
+                Presence::Unclear | Presence::Unprobed if !is_remnant => {
                     self.on_arrival_unclear(now, service, uid, &message);
                 }
                 Presence::Stopped | Presence::Unclear | Presence::Unprobed => {
-                    let failure = interrupted(
+                    let failure = interruption(
                         "the cutover happened on the source node, but the service did not arrive on the target node",
                     );
                     service.transition_to(Step::Unwind { uid, failure });
                 }
             },
             ProbePurpose::TakeOver { assignment } => match service.presence {
-                Presence::Unclear | Presence::Unprobed if !remnant => {
+                Presence::Unclear | Presence::Unprobed if !is_remnant => {
                     service.not_before = Some(now.monotonic_raw + PROBE_RETRY_MS);
                 }
                 Presence::Running | Presence::Stopped | Presence::Unclear | Presence::Unprobed => {
@@ -406,7 +406,7 @@ impl AgentCore {
                     if service.presence == Presence::Stopped && self.may_wait_to_be_received(service) {
                         service.presence = Presence::Unclear;
                     }
-                    self.ask_permit(service, &assignment, Phase::Starting);
+                    self.request_permit(service, &assignment, Phase::Starting);
                 }
             },
         }
@@ -438,20 +438,20 @@ impl AgentCore {
     /// Adopts a running copy under its permit, by the driver's start command.
     fn adopt(&mut self, service: &mut Service, uid: ActionUid) {
         if self.was_begun(service, &uid) {
-            service.begun = Some(uid.clone());
+            service.begun_action = Some(uid.clone());
             service.transition_to(Step::Start { uid });
         } else {
-            service.transition_to(Step::Journal { uid, write: None });
+            service.transition_to(Step::Journal { uid, pending_write: None });
         }
         self.changed = true;
     }
 }
 
-fn observed(result: CommandResult) -> Observed {
+fn to_observed(result: CommandResult) -> Observed {
     match result {
         CommandResult::Observed(seen) => seen,
         CommandResult::Done => Observed::Unknown("the probe returned no result".to_owned()),
         CommandResult::Failed(failure) => Observed::Unknown(failure.message),
-        CommandResult::Cancelled => Observed::Unknown("probe canceled".to_owned()),
+        CommandResult::Canceled => Observed::Unknown("probe canceled".to_owned()),
     }
 }

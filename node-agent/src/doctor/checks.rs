@@ -33,28 +33,28 @@ pub struct CheckContext {
 pub fn run_checks(
     facts: &MachineFacts,
     watchdog: &WatchdogReport,
-    daemon: &Status,
+    watchdog_status: &Status,
     context: &CheckContext,
 ) -> Vec<Check> {
-    let mut checks = vec![device(watchdog)];
+    let mut checks = vec![check_device(watchdog)];
     if watchdog.kind != WatchdogKind::Simulated {
-        checks.push(owner(facts));
-        checks.push(nowayout(daemon));
+        checks.push(check_owner(facts));
+        checks.push(check_nowayout(watchdog_status));
         let (runtime, reboot) = (ManagerSettings::runtime_problem, ManagerSettings::reboot_problem);
         checks.push(check_systemd_setting(facts, "runtime-watchdog", runtime, "while the machine runs"));
         checks.push(check_systemd_setting(facts, "reboot-watchdog", reboot, "at reboot"));
-        checks.push(tested(watchdog, context));
+        checks.push(check_tested(watchdog, context));
     }
-    checks.push(margin(watchdog, daemon));
-    checks.push(clock(facts, context));
-    checks.push(sleep(&facts.sleep, context));
-    checks.push(panic(&facts.panic));
-    checks.push(machine(context));
-    checks.push(policy(context.policy.as_ref()));
+    checks.push(check_margin(watchdog, watchdog_status));
+    checks.push(check_clock(facts, context));
+    checks.push(check_sleep(&facts.sleep, context));
+    checks.push(check_panic(&facts.panic));
+    checks.push(check_machine(context));
+    checks.push(check_policy(context.policy.as_ref()));
     checks
 }
 
-fn policy(policy: Option<&NodePolicy>) -> Check {
+fn check_policy(policy: Option<&NodePolicy>) -> Check {
     let name = "node-policy";
     let help = "set policy in /etc/hactl/agent.yaml and restart the agent (docs/concepts/security.md)";
     match policy {
@@ -67,7 +67,7 @@ fn policy(policy: Option<&NodePolicy>) -> Check {
     }
 }
 
-fn device(watchdog: &WatchdogReport) -> Check {
+fn check_device(watchdog: &WatchdogReport) -> Check {
     let name = "watchdog";
     let description = format!(
         "{} at {}, timeout {} s, {}{}",
@@ -104,7 +104,7 @@ fn device(watchdog: &WatchdogReport) -> Check {
     }
 }
 
-fn owner(facts: &MachineFacts) -> Check {
+fn check_owner(facts: &MachineFacts) -> Check {
     let name = "watchdog-owner";
     match &facts.watchdog_owner {
         None => Check::ok(name, "no process has the device open: watchdog is not armed"),
@@ -119,9 +119,9 @@ fn owner(facts: &MachineFacts) -> Check {
     }
 }
 
-fn nowayout(daemon: &Status) -> Check {
+fn check_nowayout(watchdog_status: &Status) -> Check {
     let name = "nowayout";
-    match daemon.device {
+    match watchdog_status.device {
         Some(device) if device.nowayout => Check::warn(
             name,
             "device cannot be stopped after it was started, so stopping ha-watchdogd resets the machine",
@@ -137,16 +137,16 @@ fn check_systemd_setting(
     facts: &MachineFacts,
     name: &str,
     problem: fn(&ManagerSettings) -> Option<(String, String)>,
-    when: &str,
+    phase: &str,
 ) -> Check {
     match facts.manager.as_ref().map(problem) {
-        Some(Some((seen, help))) => Check::fail(name, seen, help),
-        Some(None) => Check::ok(name, format!("systemd does not use the watchdog {when}")),
+        Some(Some((finding, help))) => Check::fail(name, finding, help),
+        Some(None) => Check::ok(name, format!("systemd does not use the watchdog {phase}")),
         None => Check::ok(name, "systemd does not run on this machine"),
     }
 }
 
-fn tested(watchdog: &WatchdogReport, context: &CheckContext) -> Check {
+fn check_tested(watchdog: &WatchdogReport, context: &CheckContext) -> Check {
     let name = "watchdog-tested";
     let node = &context.node;
     let help = format!(
@@ -174,9 +174,9 @@ fn tested(watchdog: &WatchdogReport, context: &CheckContext) -> Check {
     }
 }
 
-fn margin(watchdog: &WatchdogReport, daemon: &Status) -> Check {
+fn check_margin(watchdog: &WatchdogReport, watchdog_status: &Status) -> Check {
     let name = "watchdog-margin";
-    if let Some(seconds) = daemon.pretimeout_seconds.filter(|seconds| *seconds > 0) {
+    if let Some(seconds) = watchdog_status.pretimeout_seconds.filter(|seconds| *seconds > 0) {
         return Check::warn(
             name,
             format!(
@@ -185,15 +185,17 @@ fn margin(watchdog: &WatchdogReport, daemon: &Status) -> Check {
             "select the governor noop: echo noop > /sys/class/watchdog/watchdog0/pretimeout_governor",
         );
     }
-    if !(daemon.privileges.real_time && daemon.privileges.memory_locked) {
+    if !(watchdog_status.privileges.real_time && watchdog_status.privileges.memory_locked) {
         return Check::warn(
             name,
             "ha-watchdogd has no real-time priority or no locked memory: an overloaded machine may be reset unnecessarily",
             "run ha-watchdogd as its systemd unit does (LimitRTPRIO=99, LimitMEMLOCK=infinity)",
         );
     }
-    let Some(margin_ms) = daemon.smallest_margin_ms else { return Check::ok(name, "watchdog is not armed") };
-    let lateness_ms = daemon.worst_lateness_ms.unwrap_or(0);
+    let Some(margin_ms) = watchdog_status.smallest_margin_ms else {
+        return Check::ok(name, "watchdog is not armed");
+    };
+    let lateness_ms = watchdog_status.worst_lateness_ms.unwrap_or(0);
     let finding =
         format!("minimum watchdog margin {margin_ms} ms, maximum scheduling delay {lateness_ms} ms");
     if u64::from(margin_ms) * 4 < watchdog.timeout_ms {
@@ -204,7 +206,7 @@ fn margin(watchdog: &WatchdogReport, daemon: &Status) -> Check {
     }
 }
 
-fn clock(facts: &MachineFacts, context: &CheckContext) -> Check {
+fn check_clock(facts: &MachineFacts, context: &CheckContext) -> Check {
     let name = "clock-slew";
     let tolerated_ppm = context.timings.clock_rate_error_ppm;
     let percent = |ppm: u64| ppm as f64 / 10_000.0;
@@ -222,7 +224,7 @@ fn clock(facts: &MachineFacts, context: &CheckContext) -> Check {
     Check::warn(name, problem, worst.fix)
 }
 
-fn sleep(sleep: &Sleep, context: &CheckContext) -> Check {
+fn check_sleep(sleep: &Sleep, context: &CheckContext) -> Check {
     let name = "sleep";
     let help = "run systemctl mask sleep.target suspend.target hibernate.target hybrid-sleep.target suspend-then-hibernate.target";
     match context.sleep_protection {
@@ -257,7 +259,7 @@ fn sleep(sleep: &Sleep, context: &CheckContext) -> Check {
     )
 }
 
-fn panic(settings: &PanicSettings) -> Check {
+fn check_panic(settings: &PanicSettings) -> Check {
     let name = "panic";
     let mut problems = Vec::new();
     let mut lines = Vec::new();
@@ -294,7 +296,7 @@ fn panic(settings: &PanicSettings) -> Check {
     Check::warn(name, problems.join("; "), help)
 }
 
-fn machine(context: &CheckContext) -> Check {
+fn check_machine(context: &CheckContext) -> Check {
     let name = "machine";
     match (context.is_virtual, context.has_other_fencing) {
         (false, _) => Check::ok(name, "physical machine"),

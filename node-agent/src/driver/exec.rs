@@ -5,8 +5,8 @@
 //! when the agent ends. The next agent finds the service by the record in the service's directory. The supervisor
 //! adopts orphaned processes of the service, and ends only when no such process remains.
 
-mod order;
 mod replace;
+mod request;
 mod script;
 mod supervised;
 mod supervisor;

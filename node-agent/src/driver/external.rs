@@ -98,7 +98,7 @@ impl Driver for ExternalDriver {
             self.context.programs.check_usable()?;
             let names = self.context.directories.names();
             if names.is_empty() {
-                return Err(format!("no external drivers in {}", self.context.directories.listed()));
+                return Err(format!("no external drivers in {}", self.context.directories.joined_paths()));
             }
             let mut usable = Vec::new();
             let mut unusable = BTreeMap::new();

@@ -18,7 +18,7 @@ pub(in crate::driver) enum Health {
 }
 
 /// Runs a container's check at its interval. Returns when the service is unhealthy, with the reason as a clause.
-pub(in crate::driver) async fn unhealthy<F: Future<Output = Health>>(
+pub(in crate::driver) async fn wait_until_unhealthy<F: Future<Output = Health>>(
     container: &str,
     check: &HealthCheck,
     ask: impl Fn() -> F,

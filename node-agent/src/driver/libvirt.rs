@@ -183,11 +183,11 @@ impl Driver for LibvirtDriver {
         Box::pin(async move { self.domain(service)?.end_migration().await })
     }
 
-    fn close_reception<'a>(
+    fn confirm_no_incoming_copy<'a>(
         &'a self,
         service: &'a ServiceDefinition,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
-        Box::pin(async move { self.domain(service)?.close_reception().await })
+        Box::pin(async move { self.domain(service)?.confirm_no_incoming_copy().await })
     }
 
     fn measure<'a>(

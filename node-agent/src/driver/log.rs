@@ -39,7 +39,7 @@ pub struct LogTail {
 #[derive(Debug, Default)]
 pub(in crate::driver) struct TailBuffer {
     bytes: Vec<u8>,
-    is_cut: bool,
+    is_truncated: bool,
 }
 
 impl TailBuffer {
@@ -49,7 +49,7 @@ impl TailBuffer {
         // The buffer may have twice the limit, so that bytes are not moved for each small piece.
         if self.bytes.len() > 2 * LOG_BYTES_MAX {
             self.bytes.drain(..self.bytes.len() - LOG_BYTES_MAX);
-            self.is_cut = true;
+            self.is_truncated = true;
         }
     }
 
@@ -58,16 +58,19 @@ impl TailBuffer {
         let text = String::from_utf8_lossy(&self.bytes);
         let over = text.len().saturating_sub(LOG_BYTES_MAX);
         let start = (over..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
-        let (available, is_cut) = (&text[start..], self.is_cut || start > 0);
+        let (available, is_truncated) = (&text[start..], self.is_truncated || start > 0);
         let lines = usize::try_from(lines).unwrap_or(usize::MAX);
         if let Some(from) = start_of_last_lines(available, lines) {
             return LogTail { text: available[from..].to_owned(), truncated: false };
         }
         // The beginning of the first line is missing. The line is kept only if it is the only one.
-        let whole_lines =
-            if is_cut { available.split_once('\n').map_or(available, |(_, rest)| rest) } else { available };
+        let whole_lines = if is_truncated {
+            available.split_once('\n').map_or(available, |(_, rest)| rest)
+        } else {
+            available
+        };
         let whole_lines = if whole_lines.is_empty() { available } else { whole_lines };
-        LogTail { text: whole_lines.to_owned(), truncated: is_cut }
+        LogTail { text: whole_lines.to_owned(), truncated: is_truncated }
     }
 }
 
@@ -129,11 +132,11 @@ fn file_tail(path: &Path, query: LogQuery, now: SystemTime) -> io::Result<LogTai
         let mut previous = path.as_os_str().to_owned();
         previous.push(".1");
         if let Ok(older) = end_of(Path::new(&previous)) {
-            log_end.is_cut = older.is_cut;
+            log_end.is_truncated = older.is_truncated;
             log_end.push(&older.bytes);
         }
     } else {
-        log_end.is_cut = newest.is_cut;
+        log_end.is_truncated = newest.is_truncated;
     }
     log_end.push(&newest.bytes);
     Ok(log_end.tail(query.lines))
@@ -141,7 +144,7 @@ fn file_tail(path: &Path, query: LogQuery, now: SystemTime) -> io::Result<LogTai
 
 struct FileEnd {
     bytes: Vec<u8>,
-    is_cut: bool,
+    is_truncated: bool,
     written: SystemTime,
 }
 
@@ -157,7 +160,7 @@ fn end_of(path: &Path) -> io::Result<FileEnd> {
     file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();
     file.take(LOG_BYTES_MAX as u64).read_to_end(&mut bytes)?;
-    Ok(FileEnd { bytes, is_cut: from > 0, written: metadata.modified()? })
+    Ok(FileEnd { bytes, is_truncated: from > 0, written: metadata.modified()? })
 }
 
 /// Returns the last lines that a program prints. Dropping the future kills the program.

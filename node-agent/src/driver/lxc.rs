@@ -83,7 +83,7 @@ impl LxcDriver {
     pub fn new(settings: LxcSettings, events: UnboundedSender<DriverEvent>) -> io::Result<LxcDriver> {
         let context = Context {
             settings,
-            groups: CgroupHierarchies::mounted()?,
+            groups: CgroupHierarchies::of_mounts()?,
             last_groups: Mutex::default(),
             events,
             watches: Watches::default(),

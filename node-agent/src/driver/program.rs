@@ -189,7 +189,7 @@ impl Drop for Programs {
 
 /// Removes the mark from the environment of a program that only queries, so that it does not count as a process of the
 /// service.
-pub(in crate::driver) fn unmarked(mut environment: Vec<(String, String)>) -> Vec<(String, String)> {
+pub(in crate::driver) fn without_mark(mut environment: Vec<(String, String)>) -> Vec<(String, String)> {
     environment.retain(|(name, _)| name != SERVICE_MARK_VARIABLE);
     environment
 }

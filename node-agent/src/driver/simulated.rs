@@ -3,7 +3,7 @@
 use super::{Driver, DriverFailure, Sample};
 use futures::future::BoxFuture;
 use ha_api_types::driver::SimulatedDriver as SimulatedSpec;
-use ha_api_types::id::{BootId, NodeName};
+use ha_api_types::id::{BootId, NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_api_types::resource::ServiceDefinition;
@@ -67,21 +67,21 @@ impl SimulatedDriver {
     }
 
     /// Returns the path of the file with a service's state on a node. A test may remove the file to end the service.
-    pub fn state_file(&self, node: &NodeName, resource: &str) -> PathBuf {
+    pub fn state_file(&self, node: &NodeName, resource: &ResourceName) -> PathBuf {
         self.shared.join(node.as_str()).join(format!("{resource}.json"))
     }
 
-    fn failures_file(&self, resource: &str) -> PathBuf {
+    fn failures_file(&self, resource: &ResourceName) -> PathBuf {
         self.shared.join(format!("{resource}.failures.json"))
     }
 
     /// Returns the state on this node; a state of an earlier boot counts as stopped.
-    fn state(&self, resource: &str) -> io::Result<SimulatedState> {
+    fn state(&self, resource: &ResourceName) -> io::Result<SimulatedState> {
         let state: State = read(&self.state_file(&self.node, resource))?;
         Ok(if state.boot_id == self.boot_id { state.service_state } else { SimulatedState::Stopped })
     }
 
-    fn set(&self, resource: &str, state: SimulatedState) -> io::Result<()> {
+    fn set(&self, resource: &ResourceName, state: SimulatedState) -> io::Result<()> {
         write(
             &self.state_file(&self.node, resource),
             &State { boot_id: self.boot_id.clone(), service_state: state },
@@ -265,7 +265,7 @@ impl Driver for SimulatedDriver {
         Box::pin(self.simulate_migration(service, target))
     }
 
-    fn close_reception<'a>(
+    fn confirm_no_incoming_copy<'a>(
         &'a self,
         service: &'a ServiceDefinition,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
@@ -457,7 +457,7 @@ mod tests {
             let service = service(|spec| spec.gated = gated);
             source.start(&service).await.unwrap();
             target.receive(&service).await.unwrap();
-            assert_eq!(target.close_reception(&service).await.is_ok(), gated);
+            assert_eq!(target.confirm_no_incoming_copy(&service).await.is_ok(), gated);
             assert_eq!(source.migrate(&service, &"node2".into()).await.is_err(), gated);
             source.kill(&service).await.unwrap();
             target.kill(&service).await.unwrap();

@@ -8,7 +8,7 @@ mod boot;
 mod bus;
 pub(super) mod group;
 mod manager;
-mod order;
+mod shutdown_order;
 mod start;
 mod state;
 mod stop;
@@ -89,7 +89,7 @@ impl SystemdDriver {
         let context = Context {
             settings,
             bus,
-            groups: CgroupHierarchies::mounted()?,
+            groups: CgroupHierarchies::of_mounts()?,
             last_groups: Mutex::default(),
             events,
             watches: Watches::default(),
@@ -160,7 +160,7 @@ impl Driver for SystemdDriver {
     ) -> BoxFuture<'a, Option<Sample>> {
         Box::pin(async move {
             let unit = spec(service).ok()?.unit_name(&service.name);
-            let group = self.context.bus.session().await.ok()?.group(&unit).await.ok()?;
+            let group = self.context.bus.session().await.ok()?.control_group(&unit).await.ok()?;
             let context = Arc::clone(&self.context);
             // Reading files may block.
             let read = move || {
@@ -218,7 +218,7 @@ impl Context {
             }
             sleep(POLL_INTERVAL).await;
         }
-        self.remember_group(unit, &state.group);
+        self.cache_control_group(unit, &state.group);
         if spec.command.is_empty() {
             self.check_boot_start(&session, service, spec, unit, &state).await;
         }
@@ -266,7 +266,7 @@ impl Context {
         }
     }
 
-    fn remember_group(&self, unit: &str, group: &str) {
+    fn cache_control_group(&self, unit: &str, group: &str) {
         if !group.is_empty() {
             let mut last = self.last_groups.lock().unwrap_or_else(PoisonError::into_inner);
             last.insert(unit.to_owned(), group.to_owned());

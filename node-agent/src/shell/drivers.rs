@@ -3,7 +3,7 @@
 use super::Inputs;
 use super::machine_usage;
 use super::options::Options;
-use crate::core::{Command, CommandId, CommandResult, DriverFailure, Input, MeasureId, Measured};
+use crate::core::{Command, CommandId, CommandResult, DriverFailure, Input, UsageReadId, UsageReadings};
 use crate::driver::Driver;
 use crate::driver::exec::{ExecDriver, ExecSettings};
 use crate::driver::external::{ExternalDriver, ExternalSettings};
@@ -148,7 +148,7 @@ impl Drivers {
         let Some(driver) = driver else {
             return self.answer(id, CommandResult::without_driver(&command, service.driver.kind()));
         };
-        let (cancel, cancelled) = oneshot::channel();
+        let (cancel, canceled) = oneshot::channel();
         self.cancels.lock().unwrap_or_else(PoisonError::into_inner).insert(id, cancel);
         let drivers = self.clone();
         tokio::spawn(async move {
@@ -161,14 +161,13 @@ impl Drivers {
             let result = tokio::select! {
                 biased;
                 result = permitted => result,
-                Ok(()) = cancelled => CommandResult::Cancelled,
+                Ok(()) = canceled => CommandResult::Canceled,
             };
             drivers.cancels.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
             drivers.answer(id, result);
         });
     }
 
-    /// Answers a command with a result.
     pub(super) fn answer(&self, id: CommandId, result: CommandResult) {
         // Sending fails only once the loop has ended.
         let _ = self.inputs.send(Input::Ended { id, result });
@@ -207,7 +206,7 @@ impl Drivers {
     }
 
     /// Reads the usage of services and of the machine once, outside the loop. Figures that cannot be read are omitted.
-    pub(super) fn measure(&self, clock: SystemClock, id: MeasureId, services: Vec<ServiceDefinition>) {
+    pub(super) fn measure(&self, clock: SystemClock, id: UsageReadId, services: Vec<ServiceDefinition>) {
         let drivers = self.clone();
         tokio::spawn(async move {
             let machine_sample = tokio::task::spawn_blocking(move || {
@@ -225,9 +224,9 @@ impl Drivers {
                 }
             }
             let machine = machine_sample.await.ok().flatten();
-            let measured = Measured { machine, services: samples };
+            let measured = UsageReadings { machine, services: samples };
             // Sending fails only once the loop has ended.
-            let _ = drivers.inputs.send(Input::Measured { id, measured });
+            let _ = drivers.inputs.send(Input::UsageReadings { id, measured });
         });
     }
 }
@@ -280,7 +279,7 @@ async fn execute(driver: &dyn Driver, command: &Command, service: &ServiceDefini
         Command::Arrive { source } => driver.arrive(service, source).await,
         Command::Migrate { target } => driver.migrate(service, target).await,
         Command::EndMigration => driver.end_migration(service).await,
-        Command::CloseReception => driver.close_reception(service).await,
+        Command::CloseReception => driver.confirm_no_incoming_copy(service).await,
         Command::ReplaceSecondary { current_secondary, node } => {
             driver.replace_secondary(service, current_secondary.as_ref(), node).await
         }

@@ -56,11 +56,11 @@ impl Effects {
             Effect::Refuse { id, result } => self.drivers.answer(id, result),
             Effect::Cancel(id) => self.drivers.cancel(id),
             Effect::Watchdog { id, request } => self.watchdog.ask(id, request),
-            Effect::AskHold { id, candidate, url, request, timeout_ms } => {
+            Effect::RequestHold { id, candidate, url, request, timeout_ms } => {
                 let limit = Duration::from_millis(timeout_ms);
                 self.controllers.ask(id, candidate, &url, &request, limit);
             }
-            Effect::Measure { id, services } => self.drivers.measure(self.clock, id, services),
+            Effect::ReadUsage { id, services } => self.drivers.measure(self.clock, id, services),
             Effect::Event(event) => {
                 ha_runtime::logging::event(&event);
                 self.event_number += 1;

@@ -4,7 +4,7 @@
 //! `systemd-inhibit` holds the delay lock, for at most `InhibitDelayMaxSec`. After that time, and on a machine without
 //! systemd-logind, only the unit's own ordering and stop timeout apply.
 
-use super::machine_end::{Announcement, announced};
+use super::machine_end::{Announcement, parse_announcement};
 use super::{Inputs, inhibitor};
 use crate::core::{Input, Shutdown as ShutdownRequest};
 use std::process::Stdio;
@@ -78,7 +78,7 @@ async fn watch_once(
     let lock = inhibitor::acquire("shutdown", "delay", "moving or stopping the services of this node")?;
     let mut lines = BufReader::new(output).lines();
     while let Some(line) = lines.next_line().await? {
-        let announcement = match announced(&line) {
+        let announcement = match parse_announcement(&line) {
             Some(Announcement::ShutsDownForUnknownReason) => wait_for_kind(&mut lines).await,
             other => other,
         };
@@ -101,7 +101,7 @@ async fn watch_once(
                 );
                 break;
             }
-            Some(Announcement::Cancelled) | None => {}
+            Some(Announcement::Canceled) | None => {}
         }
     }
     drop(lock);
@@ -112,7 +112,7 @@ async fn watch_once(
 async fn wait_for_kind(lines: &mut tokio::io::Lines<BufReader<ChildStdout>>) -> Option<Announcement> {
     let next = tokio::time::timeout(KIND_TIMEOUT, lines.next_line()).await;
     let followed = next.ok().and_then(Result::ok).flatten();
-    followed.and_then(|line| announced(&line)).or(Some(Announcement::ShutsDownForUnknownReason))
+    followed.and_then(|line| parse_announcement(&line)).or(Some(Announcement::ShutsDownForUnknownReason))
 }
 
 fn monitor() -> std::io::Result<Child> {

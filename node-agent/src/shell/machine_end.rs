@@ -116,11 +116,11 @@ pub(super) enum Announcement {
     /// The machine shuts down, but the kind is unknown (before systemd 255).
     ShutsDownForUnknownReason,
     /// The shutdown was canceled.
-    Cancelled,
+    Canceled,
 }
 
 /// Parses one line of `busctl monitor --json=short`; `None` if it is not an announcement.
-pub(super) fn announced(line: &str) -> Option<Announcement> {
+pub(super) fn parse_announcement(line: &str) -> Option<Announcement> {
     let message: Value = serde_json::from_str(line).ok()?;
     if message["interface"] != "org.freedesktop.login1.Manager" {
         return None;
@@ -128,7 +128,7 @@ pub(super) fn announced(line: &str) -> Option<Announcement> {
     let data = &message["payload"]["data"];
     let begins = data[0].as_bool()?;
     match (message["member"].as_str()?, begins) {
-        ("PrepareForShutdown" | "PrepareForShutdownWithMetadata", false) => Some(Announcement::Cancelled),
+        ("PrepareForShutdown" | "PrepareForShutdownWithMetadata", false) => Some(Announcement::Canceled),
         // Newer versions send both signals; the signal without a kind is repeated with its kind.
         ("PrepareForShutdown", true) => Some(Announcement::ShutsDownForUnknownReason),
         ("PrepareForShutdownWithMetadata", true) => {
@@ -221,8 +221,9 @@ mod tests {
                 ),
             )
         };
-        let check =
-            |line: &str, expected: Option<Announcement>| assert_eq!(announced(line), expected, "{line}");
+        let check = |line: &str, expected: Option<Announcement>| {
+            assert_eq!(parse_announcement(line), expected, "{line}")
+        };
         check(&announcement_of("reboot"), Some(Announcement::ShutsDown(Leave::Reboot)));
         check(&announcement_of("power-off"), Some(Announcement::ShutsDown(Leave::Poweroff)));
         check(&announcement_of("something-new"), Some(Announcement::ShutsDownForUnknownReason));
@@ -230,10 +231,7 @@ mod tests {
             &line("PrepareForShutdown", "{\"type\":\"b\",\"data\":[true]}"),
             Some(Announcement::ShutsDownForUnknownReason),
         );
-        check(
-            &line("PrepareForShutdown", "{\"type\":\"b\",\"data\":[false]}"),
-            Some(Announcement::Cancelled),
-        );
+        check(&line("PrepareForShutdown", "{\"type\":\"b\",\"data\":[false]}"), Some(Announcement::Canceled));
         check(&line("PrepareForSleep", "{\"type\":\"b\",\"data\":[true]}"), None);
         check("not json", None);
         check("{}", None);

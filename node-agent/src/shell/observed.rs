@@ -76,7 +76,7 @@ impl ObservedCore {
         if text != self.shown_state {
             ha_runtime::notify::status(&text);
             self.shown_state = text;
-            for (name, wait_text) in self.core.waiting(now) {
+            for (name, wait_text) in self.core.wait_texts(now) {
                 tracing::debug!(name = name.as_str(), waits = wait_text, "action in progress");
             }
         }

@@ -123,7 +123,7 @@ impl Client {
 
     /// Permits the daemon to pet without a deadline, because the node is empty.
     pub async fn stay(&self) -> Result<Status, ClientError> {
-        self.ask(Request::Stay).await
+        self.ask(Request::PetWithoutDeadline).await
     }
 
     /// Stops the device, after a heartbeat with `armed: false` was committed.

@@ -22,7 +22,7 @@ pub struct Moment {
 
 impl Moment {
     /// Creates a moment with the same value on both clocks, for tests and simulations without suspend.
-    pub const fn both(ns: u64) -> Self {
+    pub const fn on_both_clocks(ns: u64) -> Self {
         Self { monotonic_raw_ns: ns, boottime_ns: ns }
     }
 
@@ -101,11 +101,11 @@ mod tests {
 
     #[test]
     fn longest_remaining_time_covers_both_clocks() {
-        let now = Moment::both(100);
+        let now = Moment::on_both_clocks(100);
         assert_eq!(now.longest_ns(Moment { monotonic_raw_ns: 110, boottime_ns: 190 }), 90);
         assert_eq!(now.longest_ns(Moment { monotonic_raw_ns: 190, boottime_ns: 110 }), 90);
-        assert_eq!(now.longest_ns(Moment::both(5)), 0);
-        assert_eq!(Moment::both(u64::MAX).plus_ms(1), Moment::both(u64::MAX));
+        assert_eq!(now.longest_ns(Moment::on_both_clocks(5)), 0);
+        assert_eq!(Moment::on_both_clocks(u64::MAX).plus_ms(1), Moment::on_both_clocks(u64::MAX));
         assert!(Moment { monotonic_raw_ns: 99, boottime_ns: 500 }.is_earlier_on_a_clock(now));
         assert!(!now.is_earlier_on_a_clock(now));
     }

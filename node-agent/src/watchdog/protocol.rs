@@ -43,7 +43,7 @@ pub enum Request {
     /// counts from that commit or later.
     Deadline(Moment),
     /// Pet without a deadline, because the node is empty (no exclusive service, worker or permit is outstanding).
-    Stay,
+    PetWithoutDeadline,
     /// Stop the device, because a heartbeat with `armed: false` committed.
     Release,
     /// Report the status, without any effect on the device.
@@ -59,8 +59,8 @@ pub struct Arm {
     pub largest: LargestTimeouts,
     /// Validity of a committed heartbeat (Th), milliseconds: no deadline can be further away.
     pub heartbeat_valid_ms: u32,
-    /// The deadline proven last. `None` states that the node is empty, as [`Request::Stay`] does: no service may start
-    /// before a first deadline has been sent and acknowledged.
+    /// The deadline proven last. `None` states that the node is empty, as [`Request::PetWithoutDeadline`] does: no
+    /// service may start before a first deadline has been sent and acknowledged.
     pub deadline: Option<Moment>,
 }
 

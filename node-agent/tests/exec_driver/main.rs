@@ -4,8 +4,8 @@
 
 mod adoption;
 mod launch;
-mod measured;
 mod node;
-mod replacing;
 mod scripts;
-mod supervised;
+mod secondary_replacement;
+mod supervision;
+mod usage;

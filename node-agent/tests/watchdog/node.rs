@@ -14,7 +14,6 @@ use tokio::sync::mpsc::Receiver;
 /// Time limit of a condition before a test fails.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// Waits for a condition.
 pub(crate) fn wait_until(condition_name: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
@@ -24,11 +23,11 @@ pub(crate) fn wait_until(condition_name: &str, mut holds: impl FnMut() -> bool) 
 }
 
 /// Connects as soon as the daemon listens and serves no previous connection.
-pub(crate) async fn served(socket: &Path) -> (Client, Status, Receiver<Event>) {
+pub(crate) async fn connect_until_accepted(socket: &Path) -> (Client, Status, Receiver<Event>) {
     let start = Instant::now();
     loop {
         match Client::connect(socket).await {
-            Ok(served) => return served,
+            Ok(connection) => return connection,
             Err(ClientError::Unreachable(_) | ClientError::Refused(Refusal::AnotherPeer { .. })) => {}
             Err(error) => panic!("not served: {error}"),
         }
@@ -41,8 +40,8 @@ pub(crate) async fn served(socket: &Path) -> (Client, Status, Receiver<Event>) {
 pub(crate) struct Node {
     directory: tempfile::TempDir,
     namespace: Child,
-    init: u32,
-    stand_in: Child,
+    init_pid: u32,
+    simulated_watchdog: Child,
     daemon: Child,
     service_manager: Option<UnixDatagram>,
 }
@@ -69,19 +68,19 @@ impl Node {
             .stdin(Stdio::null())
             .spawn()
             .expect("unshare (package util-linux) starts");
-        let init = first_child(&mut namespace);
-        let stand_in = Command::new(env!("CARGO_BIN_EXE_ha-watchdog-standin"))
+        let init_pid = wait_for_first_child(&mut namespace);
+        let simulated_watchdog = Command::new(env!("CARGO_BIN_EXE_ha-watchdog-standin"))
             .arg("--socket")
             .arg(directory.path().join("standin.sock"))
             .arg("--log")
             .arg(directory.path().join("standin.log"))
-            .args(["--kill-pid", &init.to_string()])
+            .args(["--kill-pid", &init_pid.to_string()])
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
         wait_until("the simulated watchdog listens", || directory.path().join("standin.sock").exists());
-        let daemon = command(directory.path(), service_manager.is_some()).spawn().unwrap();
-        Self { directory, namespace, init, stand_in, daemon, service_manager }
+        let daemon = watchdogd_command(directory.path(), service_manager.is_some()).spawn().unwrap();
+        Self { directory, namespace, init_pid, simulated_watchdog, daemon, service_manager }
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
@@ -89,7 +88,7 @@ impl Node {
     }
 
     pub(crate) fn daemon_command(&self) -> Command {
-        command(self.directory.path(), self.service_manager.is_some())
+        watchdogd_command(self.directory.path(), self.service_manager.is_some())
     }
 
     pub(crate) fn start_daemon(&mut self) {
@@ -136,14 +135,14 @@ impl Node {
     }
 
     /// Returns `true` if process 1 of the tree is alive.
-    pub(crate) fn lives(&self) -> bool {
-        state_of(self.init).is_some_and(|state| state != 'Z')
+    pub(crate) fn is_alive(&self) -> bool {
+        process_state(self.init_pid).is_some_and(|state| state != 'Z')
     }
 
     pub(crate) fn wait_for_death(&mut self) {
         wait_until("the node dies", || self.namespace.try_wait().unwrap().is_some());
-        assert!(!self.lives());
-        wait_until("the simulated watchdog exits", || self.stand_in.try_wait().unwrap().is_some());
+        assert!(!self.is_alive());
+        wait_until("the simulated watchdog exits", || self.simulated_watchdog.try_wait().unwrap().is_some());
     }
 
     /// Returns when the simulated watchdog fired, milliseconds of the boot clock.
@@ -157,14 +156,14 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        for child in [&mut self.daemon, &mut self.stand_in, &mut self.namespace] {
+        for child in [&mut self.daemon, &mut self.simulated_watchdog, &mut self.namespace] {
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-fn command(directory: &Path, service_manager: bool) -> Command {
+fn watchdogd_command(directory: &Path, service_manager: bool) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ha-watchdogd"));
     command.arg("--socket").arg(directory.join("watchdogd.sock"));
     command.arg("--simulated").arg(directory.join("standin.sock"));
@@ -176,7 +175,7 @@ fn command(directory: &Path, service_manager: bool) -> Command {
 }
 
 /// Returns the pid of process 1 of a new namespace, in the namespace of the test.
-fn first_child(parent: &mut Child) -> u32 {
+fn wait_for_first_child(parent: &mut Child) -> u32 {
     let mut found = None;
     wait_until("the namespace has a process 1", || {
         assert_eq!(parent.try_wait().unwrap(), None, "unshare has failed");
@@ -190,19 +189,19 @@ fn first_child(parent: &mut Child) -> u32 {
 }
 
 /// Returns the state letter of a process, if it exists.
-fn state_of(pid: u32) -> Option<char> {
+fn process_state(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit(')').next()?.trim().chars().next()
 }
 
 /// Another process that connects to a daemon.
-pub(crate) struct Helper {
+pub(crate) struct SecondClient {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
-impl Helper {
+impl SecondClient {
     /// Starts the process and waits until the daemon serves it.
     pub(crate) fn connect(socket: &Path) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -213,9 +212,9 @@ impl Helper {
             .spawn()
             .unwrap();
         let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        let mut helper = Self { child, input, output };
-        helper.expect("connected");
-        helper
+        let mut second_client = Self { child, input, output };
+        second_client.expect_line("connected");
+        second_client
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -225,7 +224,7 @@ impl Helper {
     /// Makes the process close its connection and stay alive.
     pub(crate) fn drop_connection(&mut self) {
         self.input.write_all(b"drop\n").unwrap();
-        self.expect("dropped");
+        self.expect_line("dropped");
     }
 
     pub(crate) fn end(&mut self) {
@@ -233,7 +232,7 @@ impl Helper {
         assert!(self.child.wait().unwrap().success());
     }
 
-    fn expect(&mut self, word: &str) {
+    fn expect_line(&mut self, word: &str) {
         let mut line = String::new();
         while !line.contains(word) {
             line.clear();
@@ -246,7 +245,7 @@ impl Helper {
     }
 }
 
-impl Drop for Helper {
+impl Drop for SecondClient {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -256,7 +255,7 @@ impl Drop for Helper {
 /// Runs the helper process: it executes commands from its input, one per line.
 pub(crate) async fn helper_main() {
     let socket = std::env::var_os("HELPER_SOCKET").expect("started by a test only");
-    let (client, _, mut events) = served(Path::new(&socket)).await;
+    let (client, _, mut events) = connect_until_accepted(Path::new(&socket)).await;
     println!("connected");
     let mut byte = [0];
     std::io::stdin().read_exact(&mut byte).unwrap();

@@ -2,7 +2,7 @@
 //! the same text.
 
 use super::arm;
-use super::node::{served, wait_until};
+use super::node::{connect_until_accepted, wait_until};
 use ha_node_agent::watchdog::client::ClientError;
 use ha_node_agent::watchdog::protocol::{Name, Refusal};
 use nix::unistd::geteuid;
@@ -47,7 +47,7 @@ impl Daemon {
     async fn refuses(&self, at_start: &[&str], refusal: Refusal) {
         let socket = self.directory.path().join("watchdogd.sock");
         wait_until("the daemon listens", || Path::new(&socket).exists());
-        let client = served(&socket).await.0;
+        let client = connect_until_accepted(&socket).await.0;
         let log = std::fs::read_to_string(self.directory.path().join("log")).unwrap();
         for part in at_start {
             assert!(log.contains(part), "{part}: {log}");

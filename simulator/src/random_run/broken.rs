@@ -26,27 +26,27 @@ impl World {
     /// Returns reasons, one of which the services of a broken node must state, because no proof of the end of the node
     /// is possible. `None`: a proof is possible, so the services must have been recovered.
     pub(super) fn required_reasons(&self, node: &NodeName) -> Option<&'static [Reason]> {
-        let fence: Fence = self.record(&self.keys.fence(node))?;
+        let fence: Fence = self.read_record(&self.keys.fence(node))?;
         match fence.state {
             // Under the policy Freeze, services wait for the node after a clean shutdown.
             FenceState::Fenced => return Some(&[Reason::Frozen]),
             FenceState::Closed => return None,
             FenceState::Open | FenceState::Fencing => {}
         }
-        let spec = self.typed::<Node>(Kind::Node, node).map(|node| node.spec).unwrap_or_default();
+        let spec = self.read_object::<Node>(Kind::Node, node).map(|node| node.spec).unwrap_or_default();
         let has_device = !spec.fencing.devices.is_empty()
             && self
                 .machines
                 .get(node)
                 .is_some_and(|machine| machine.fence_devices == FenceDeviceCondition::Works);
-        let report: NodeReport = self.record(&self.keys.node_report(node))?;
+        let report: NodeReport = self.read_record(&self.keys.node_report(node))?;
         if report.mode == Mode::Restart {
             return Some(&[Reason::Frozen, Reason::AgentDown]);
         }
         if has_device {
             return None;
         }
-        let cluster = self.typed::<Cluster>(Kind::Cluster, "default");
+        let cluster = self.read_object::<Cluster>(Kind::Cluster, "default");
         let allows_simulated = cluster.is_some_and(|cluster| cluster.spec.fencing.allow_simulated_watchdog);
         let watchdog_counts = report.watchdog.kind != WatchdogKind::Simulated || allows_simulated;
         if !report.armed

@@ -44,7 +44,7 @@ impl Cluster {
         let timings =
             Timings::from(&serde_json::from_value::<TimingSpec>(timing.clone()).unwrap_or_default());
         let mut cluster = Cluster {
-            idle: random.chance(0.3).then(|| "idle".to_owned()),
+            idle: random.draw_chance(0.3).then(|| "idle".to_owned()),
             nodes_with_device: Vec::new(),
             resources: Vec::new(),
             added_names: Vec::new(),
@@ -53,7 +53,7 @@ impl Cluster {
             machines: Vec::new(),
             objects: Vec::new(),
             later_objects: Vec::new(),
-            store_members: if random.chance(0.15) {
+            store_members: if random.draw_chance(0.15) {
                 nodes.iter().take(3).cloned().collect()
             } else {
                 Vec::new()
@@ -69,33 +69,34 @@ impl Cluster {
 
     /// Adds the Cluster object with random settings.
     fn add_settings(&mut self, random: &mut Random) {
-        let policy = ["Conditional", "Freeze", "Failover", "Migrate"][random.below(4)];
-        let mode = ["Basic", "Static", "Dynamic"][random.below(3)];
-        let method = ["BestScore", "Topsis"][random.below(2)];
+        let policy = ["Conditional", "Freeze", "Failover", "Migrate"][random.draw_below(4)];
+        let mode = ["Basic", "Static", "Dynamic"][random.draw_below(3)];
+        let method = ["BestScore", "Topsis"][random.draw_below(2)];
         let spec = json!({
             // In most runs, all lost nodes may be fenced at the same time. In the other runs, the second lost node
             // waits for minutes.
-            "fencing": {"maxFencing": if random.chance(0.8) { "100%" } else { "50%" }, "windowSeconds": 120, "allowSimulatedWatchdog": true,
-                "onEtcdLoss": if random.chance(0.5) { "Hold" } else { "Stop" }},
+            "fencing": {"maxFencing": if random.draw_chance(0.8) { "100%" } else { "50%" },
+                "windowSeconds": 120, "allowSimulatedWatchdog": true,
+                "onEtcdLoss": if random.draw_chance(0.5) { "Hold" } else { "Stop" }},
             "shutdownPolicy": policy,
             "scheduler": {
-                "mode": mode, "preemption": random.chance(0.3), "rebalanceOnStart": random.chance(0.2),
+                "mode": mode, "preemption": random.draw_chance(0.3), "rebalanceOnStart": random.draw_chance(0.2),
                 "autoRebalance": {
-                    "enabled": random.chance(0.2), "method": method,
-                    "threshold": 0.1, "holdSeconds": 2 + random.below(30), "maxMoves": 1 + random.below(2),
+                    "enabled": random.draw_chance(0.2), "method": method,
+                    "threshold": 0.1, "holdSeconds": 2 + random.draw_below(30), "maxMoves": 1 + random.draw_below(2),
                 },
             },
-            "reservation": {"enabled": random.chance(0.2), "overUtilization": 100 + random.below(150)},
-            "maxWorkers": 1 + random.below(6),
-            "maxMigrations": 1 + random.below(3),
+            "reservation": {"enabled": random.draw_chance(0.2), "overUtilization": 100 + random.draw_below(150)},
+            "maxWorkers": 1 + random.draw_below(6),
+            "maxMigrations": 1 + random.draw_below(3),
         });
         self.objects.push(object("Cluster", "default", &spec));
     }
 
     fn add_machines(&mut self, random: &mut Random) {
-        let limits_capacity = random.chance(0.5);
+        let limits_capacity = random.draw_chance(0.5);
         for (index, name) in self.nodes.clone().iter().enumerate() {
-            let watchdog = match random.below(20) {
+            let watchdog = match random.draw_below(20) {
                 0..=12 => "sliding",
                 13..=17 => "fixed",
                 18 => "standIn",
@@ -104,20 +105,21 @@ impl Cluster {
             };
             let mut machine = Map::new();
             machine.insert("name".to_owned(), json!(name));
-            machine.insert("controller".to_owned(), json!(index < 3 || random.chance(0.3)));
+            machine.insert("controller".to_owned(), json!(index < 3 || random.draw_chance(0.3)));
             machine.insert("watchdog".to_owned(), json!(watchdog));
             if limits_capacity {
+                let memory = |gibibytes: usize| format!("{gibibytes}Gi");
                 let capacity =
-                    json!({"cpu": 2 + random.below(7), "memory": format!("{}Gi", 6 + random.below(11))});
+                    json!({"cpu": 2 + random.draw_below(7), "memory": memory(6 + random.draw_below(11))});
                 machine.insert("capacity".to_owned(), capacity);
             }
             let mut fencing = Map::new();
-            if random.chance(0.1) {
+            if random.draw_chance(0.1) {
                 machine.insert("virtual".to_owned(), json!(true));
                 fencing.insert("trustWatchdogOnVirtualMachine".to_owned(), json!(true));
             }
-            if random.chance(0.2) {
-                let action = ["Reboot", "Off"][random.below(2)];
+            if random.draw_chance(0.2) {
+                let action = ["Reboot", "Off"][random.draw_below(2)];
                 let device = json!({"name": "ipmi", "kind": "Power", "action": action, "parts": [{"agent": "fence_ipmilan"}]});
                 fencing.insert("devices".to_owned(), json!([device]));
                 self.nodes_with_device.push(name.clone());
@@ -137,23 +139,23 @@ impl Cluster {
 /// Draws a profile, or timings with the smallest margins that the rules of FENCING 4 allow. With these, a violation of
 /// a rule has an effect.
 fn random_timing(random: &mut Random) -> Value {
-    let shutdown_seconds = 20 + random.below(60);
-    let profile = match random.below(20) {
+    let shutdown_seconds = 20 + random.draw_below(60);
+    let profile = match random.draw_below(20) {
         0..=3 => "Default",
         4..=8 => "Fast",
         9 => "Conservative",
         _ => {
-            let interval_ms = random.between_ms(800, 2_000);
-            let margin_ms = random.between_ms(500, 1_500);
-            let valid_ms = 2 * interval_ms + margin_ms + random.between_ms(500, 3_000);
-            let watchdog_seconds = [1, 1, 1, 2, 3][random.below(5)];
+            let interval_ms = random.draw_between_ms(800, 2_000);
+            let margin_ms = random.draw_between_ms(500, 1_500);
+            let valid_ms = 2 * interval_ms + margin_ms + random.draw_between_ms(500, 3_000);
+            let watchdog_seconds = [1, 1, 1, 2, 3][random.draw_below(5)];
             let seconds = |ms: u64| ms as f64 / 1000.0;
             return json!({
                 "heartbeatIntervalSeconds": seconds(interval_ms),
                 "heartbeatValidSeconds": seconds(valid_ms),
                 "stopMarginSeconds": seconds(margin_ms),
                 "watchdogTimeoutSeconds": watchdog_seconds,
-                "watchdogLatenessSeconds": seconds(random.between_ms(50, 400)),
+                "watchdogLatenessSeconds": seconds(random.draw_between_ms(50, 400)),
                 "shutdownTimeoutSeconds": shutdown_seconds,
             });
         }
@@ -168,10 +170,10 @@ pub(super) fn object(kind: &str, name: &str, spec: &Value) -> Value {
 /// Draws a number from `min` to `max`, both included; returns `max` if `max < min`.
 pub(super) fn random_between(random: &mut Random, min: usize, max: usize) -> usize {
     let min = min.min(max);
-    min + random.below(max - min + 1)
+    min + random.draw_below(max - min + 1)
 }
 
 /// Draws one of the names; returns an empty name if the list is empty.
 pub(super) fn random_name(random: &mut Random, names: &[String]) -> String {
-    names.get(random.below(names.len())).cloned().unwrap_or_default()
+    names.get(random.draw_below(names.len())).cloned().unwrap_or_default()
 }

@@ -8,7 +8,7 @@ use ha_api_types::time::Millis;
 impl Script<'_> {
     /// Adds one of these faults, with its end.
     pub(super) fn add_rare_fault(&mut self, start_ms: Millis, end_ms: Millis) {
-        match self.random.below(21) {
+        match self.random.draw_below(21) {
             0..=4 => self.cut_link(start_ms, end_ms),
             5 => {
                 let node = self.random_worker();
@@ -32,20 +32,20 @@ impl Script<'_> {
     /// Cuts a link in one or both directions: to etcd, to the controllers, to all machines or to one machine.
     pub(super) fn cut_link(&mut self, start_ms: Millis, end_ms: Millis) {
         let node = self.random_worker();
-        let mut link_ends = match self.random.below(8) {
+        let mut link_ends = match self.random.draw_below(8) {
             0..=2 => [node, "store".to_owned()],
             3 => [node, "controllers".to_owned()],
             4 => [node, "peers".to_owned()],
             5 => ["controllers".to_owned(), "store".to_owned()],
             _ => [node, self.random_worker()],
         };
-        if self.random.chance(0.5) {
+        if self.random.draw_chance(0.5) {
             link_ends.reverse();
         }
         if link_ends[0] == link_ends[1] {
             return;
         }
-        let one_way = if self.random.chance(0.5) { " one-way" } else { "" };
+        let one_way = if self.random.draw_chance(0.5) { " one-way" } else { "" };
         let link = link_ends.join(" ");
         self.add_action(start_ms, format!("link {link} off{one_way}"));
         self.add_action(end_ms, format!("link {link} on"));
@@ -58,14 +58,14 @@ impl Script<'_> {
         let slow_ms = self.random_ms(200, 2 * self.cluster.timings.heartbeat_valid_ms);
         self.add_action(start_ms, format!("driver {node} slow {resource} {slow_ms}ms"));
         let order_ms = start_ms + self.random_ms(0, 2_000);
-        let verb = if self.random.chance(0.5) { "restart" } else { "relocate" };
+        let verb = if self.random.draw_chance(0.5) { "restart" } else { "relocate" };
         let text = if verb == "restart" {
             format!("restart {resource}")
         } else {
             format!("relocate {resource} {node}")
         };
         self.add_action(order_ms, text);
-        if self.random.chance(0.6) {
+        if self.random.draw_chance(0.6) {
             let kill_ms = order_ms + self.random_ms(0, slow_ms + 500);
             self.add_action(kill_ms, format!("agent {node} kill"));
             let agent_start_ms = kill_ms + self.random_ms(100, 3_000);
@@ -82,7 +82,7 @@ impl Script<'_> {
         }
         let (node, resource) = (self.random_worker(), self.random_resource());
         self.add_action(start_ms, format!("autostart {node} {resource} on"));
-        if self.random.chance(0.7) {
+        if self.random.draw_chance(0.7) {
             let off_ms = start_ms + self.random_ms(0, 5_000);
             self.add_action(off_ms, format!("power {node} off"));
             self.add_action(end_ms.max(off_ms + 500), format!("power {node} on"));
@@ -92,7 +92,7 @@ impl Script<'_> {
     /// Loses an agent's journal, or replaces the journal by an old one. The agent detects this at its start.
     fn damage_journal(&mut self, start_ms: Millis) {
         let node = self.random_worker();
-        let fault = if self.random.chance(0.6) { "lost" } else { "old" };
+        let fault = if self.random.draw_chance(0.6) { "lost" } else { "old" };
         self.add_action(start_ms, format!("agent {node} kill"));
         self.add_action(start_ms + 1, format!("journal {node} {fault}"));
         let agent_start_ms = start_ms + self.random_ms(100, 20_000);
@@ -103,7 +103,7 @@ impl Script<'_> {
     fn edit_objects(&mut self, start_ms: Millis, end_ms: Millis) {
         let resource = self.random_resource();
         let node = random_name(self.random, &self.cluster.nodes);
-        match self.random.below(8) {
+        match self.random.draw_below(8) {
             0..=1 => {
                 // The service must be stopped before it may run twice.
                 let stopped = format!("service {resource} is Stopped");
@@ -112,18 +112,18 @@ impl Script<'_> {
                 self.add_action(end_ms.max(start_ms + 4_001), format!("set {resource} state=Started"));
             }
             2 => {
-                let hold = self.random.chance(0.5);
+                let hold = self.random.draw_chance(0.5);
                 let (first_policy, last_policy) = if hold { ("Hold", "Stop") } else { ("Stop", "Hold") };
                 self.add_action(start_ms, format!("set cluster/default fencing.onEtcdLoss={first_policy}"));
                 self.add_action(end_ms, format!("set cluster/default fencing.onEtcdLoss={last_policy}"));
             }
             3 => {
-                let max_fencing = ["50%", "100%", "1"][self.random.below(3)];
+                let max_fencing = ["50%", "100%", "1"][self.random.draw_below(3)];
                 self.add_action(start_ms, format!("set cluster/default fencing.maxFencing={max_fencing}"));
                 self.add_action(end_ms, "set cluster/default fencing.maxFencing=100%");
             }
             4 => {
-                let worker_limit = 1 + self.random.below(5);
+                let worker_limit = 1 + self.random.draw_below(5);
                 self.add_action(start_ms, format!("set cluster/default maxWorkers={worker_limit}"));
             }
             5..=6 => {
@@ -136,11 +136,11 @@ impl Script<'_> {
                 } else {
                     1
                 };
-                let profile = ["Conservative", "Default", "Fast"][self.random.below(profile_count)];
+                let profile = ["Conservative", "Default", "Fast"][self.random.draw_below(profile_count)];
                 self.add_action(start_ms, format!("set cluster/default timing.profile={profile}"));
             }
             _ => {
-                let trust_watchdog = self.random.chance(0.5);
+                let trust_watchdog = self.random.draw_chance(0.5);
                 self.add_action(
                     start_ms,
                     format!("set node/{node} fencing.trustWatchdogOnVirtualMachine={trust_watchdog}"),
@@ -157,14 +157,14 @@ impl Script<'_> {
     fn upgrade_processes(&mut self, start_ms: Millis) {
         let nodes = self.cluster.nodes.clone();
         let process_order =
-            if self.random.chance(0.5) { ["controller", "agent"] } else { ["agent", "controller"] };
+            if self.random.draw_chance(0.5) { ["controller", "agent"] } else { ["agent", "controller"] };
         let gap_ms = self.random_ms(200, 8_000);
         let mut upgrade_ms = start_ms;
         for process in process_order {
             for node in &nodes {
                 self.add_action(upgrade_ms, format!("{process} {node} upgrade"));
                 upgrade_ms += gap_ms;
-                if self.random.chance(0.1) {
+                if self.random.draw_chance(0.1) {
                     self.add_action(upgrade_ms, format!("{process} {node} downgrade"));
                     upgrade_ms += gap_ms;
                 }
@@ -183,8 +183,8 @@ impl Script<'_> {
     fn fail_watchdog(&mut self, start_ms: Millis, end_ms: Millis) {
         let nodes = self.cluster.nodes.clone();
         let Some((first_node, other_nodes)) = nodes.split_first() else { return };
-        if self.random.chance(0.5) {
-            let failure = if self.random.chance(0.5) { "fail" } else { "fail-counting" };
+        if self.random.draw_chance(0.5) {
+            let failure = if self.random.draw_chance(0.5) { "fail" } else { "fail-counting" };
             self.add_action(start_ms, format!("pets {first_node} {failure}"));
             self.add_action(end_ms, format!("pets {first_node} ok"));
         } else if !other_nodes.is_empty() {
@@ -201,8 +201,9 @@ impl Script<'_> {
         let off_ms = start_ms + self.random_ms(0, 8_000);
         self.add_action(off_ms, format!("power {node} off"));
         let mut restart_ms = start_ms;
-        for _ in 0..=self.random.below(5) {
-            let target = if self.random.chance(0.5) { "leader".to_owned() } else { self.random_worker() };
+        for _ in 0..=self.random.draw_below(5) {
+            let target =
+                if self.random.draw_chance(0.5) { "leader".to_owned() } else { self.random_worker() };
             self.add_action(restart_ms, format!("controller {target} restart"));
             restart_ms += self.random_ms(300, 6_000);
         }

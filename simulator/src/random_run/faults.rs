@@ -7,7 +7,7 @@ use ha_api_types::time::Millis;
 impl Script<'_> {
     pub(super) fn add_fault(&mut self, start_ms: Millis) {
         let end_ms = start_ms + self.random_duration_ms();
-        match self.random.below(44) {
+        match self.random.draw_below(44) {
             0..=2 => {
                 let node = self.random_node();
                 self.add_action(start_ms, format!("power {node} off"));
@@ -25,7 +25,7 @@ impl Script<'_> {
             13..=14 => self.disturb_controllers(start_ms, end_ms, "hang", "resume"),
             15 => self.disturb_controllers(start_ms, end_ms, "kill", "start"),
             16 => {
-                let verb = if self.random.chance(0.5) { "restart" } else { "stop" };
+                let verb = if self.random.draw_chance(0.5) { "restart" } else { "stop" };
                 self.disturb_controllers(start_ms, end_ms, verb, "start");
             }
             17..=20 => self.disturb_store(start_ms, end_ms),
@@ -54,7 +54,7 @@ impl Script<'_> {
             34..=43 => self.add_rare_fault(start_ms, end_ms),
             28..=29 => {
                 let resource = self.random_resource();
-                let (cpu, memory) = (self.random.below(8), self.random.below(12));
+                let (cpu, memory) = (self.random.draw_below(8), self.random.draw_below(12));
                 self.add_action(start_ms, format!("load {resource} cpu={cpu} memory={memory}Gi"));
             }
             _ => self.add_command(start_ms, end_ms),
@@ -75,7 +75,7 @@ impl Script<'_> {
 
     fn disturb_controllers(&mut self, start_ms: Millis, end_ms: Millis, start_verb: &str, end_verb: &str) {
         let node = self.random_worker();
-        let target = if self.random.chance(0.5) { "leader".to_owned() } else { node };
+        let target = if self.random.draw_chance(0.5) { "leader".to_owned() } else { node };
         self.add_action(start_ms, format!("controller {target} {start_verb}"));
         // The leader at that time is not known when the script is generated, so the script starts all controllers.
         for node in &self.cluster.nodes {
@@ -85,7 +85,7 @@ impl Script<'_> {
 
     fn disturb_store(&mut self, start_ms: Millis, end_ms: Millis) {
         let duration_ms = end_ms - start_ms;
-        match self.random.below(8) {
+        match self.random.draw_below(8) {
             0..=1 => self.add_action(start_ms, format!("store outage {duration_ms}ms")),
             2 => self.add_action(start_ms, "store leader-change"),
             3 => self.add_action(start_ms, "store compact"),
@@ -99,7 +99,8 @@ impl Script<'_> {
                 self.add_action(start_ms, format!("store flaky {duration_ms}ms"));
             }
             _ => {
-                let node = if self.random.chance(0.5) { "leader".to_owned() } else { self.random_worker() };
+                let node =
+                    if self.random.draw_chance(0.5) { "leader".to_owned() } else { self.random_worker() };
                 let duration_ms = self.random_ms(1_000, 20_000);
                 self.add_action(start_ms, format!("store lag {node} {duration_ms}ms"));
             }
@@ -109,7 +110,7 @@ impl Script<'_> {
     /// Sets a latency of etcd: low, or as high as a heartbeat tolerates, or so high that every attempt times out.
     fn raise_store_latency(&mut self, start_ms: Millis, end_ms: Millis) {
         let interval_ms = self.cluster.timings.heartbeat_interval_ms;
-        let latency_ms = match self.random.below(3) {
+        let latency_ms = match self.random.draw_below(3) {
             0 => self.random_ms(5, 50),
             1 => self.random_ms(interval_ms / 8, interval_ms / 2),
             _ => self.random_ms(interval_ms, 3_000),
@@ -121,7 +122,7 @@ impl Script<'_> {
     /// Changes a clock's rate. The rates of two clocks differ by at most ρ, and the extreme rates are the most likely.
     fn change_clock_rate(&mut self, start_ms: Millis) {
         let node = self.random_node();
-        let rate = match self.random.below(4) {
+        let rate = match self.random.draw_below(4) {
             0 => 0.9995,
             1 => 1.0005,
             _ => 0.9995 + 0.0001 * self.random_ms(0, 10) as f64,
@@ -144,7 +145,7 @@ impl Script<'_> {
     pub(super) fn add_command(&mut self, start_ms: Millis, end_ms: Millis) {
         let resource = self.random_resource();
         let node = random_name(self.random, &self.cluster.nodes);
-        match self.random.below(16) {
+        match self.random.draw_below(16) {
             0..=3 => self.add_action(start_ms, format!("migrate {resource} {node}")),
             4..=5 => self.add_action(start_ms, format!("relocate {resource} {node}")),
             6..=7 => {

@@ -1,7 +1,7 @@
 //! Checks, without the scheduler, whether some node could run a service now: based on the objects and the running
 //! services.
 
-use super::together::affinity_set_of;
+use super::affinity_sets::affinity_set_of;
 use crate::world::World;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
@@ -18,7 +18,7 @@ impl World {
             return None;
         }
         let rules = self.active_rules();
-        let mut running = self.running();
+        let mut running = self.running_nodes_by_service();
         // A service without a confirmed stop counts as running (FENCING, R7.17). A service also counts as running on
         // its last known node until every node has answered whether the service runs there.
         for other in self.resource_names() {
@@ -34,8 +34,9 @@ impl World {
     /// Returns `true` if a dependency of the service does not run as desired.
     fn is_dependency_unmet(&self, resource: &Resource) -> bool {
         resource.spec.depends_on.iter().any(|dependency| {
-            let requested_state =
-                self.typed::<Resource>(Kind::Resource, dependency).map(|dependency| dependency.spec.state);
+            let requested_state = self
+                .read_object::<Resource>(Kind::Resource, dependency)
+                .map(|dependency| dependency.spec.state);
             let status = self.status_of::<ResourceStatus>(Kind::Resource, dependency).unwrap_or_default();
             requested_state != Some(RequestedState::Ignored)
                 && (requested_state != Some(RequestedState::Started)
@@ -67,7 +68,7 @@ impl World {
         let stopped = set.into_iter().filter(|other| nodes_running(other).next().is_none());
         let mut unit: Vec<_> = stopped
             .filter_map(|other| {
-                self.typed::<Resource>(Kind::Resource, &other).map(|definition| (other, definition))
+                self.read_object::<Resource>(Kind::Resource, &other).map(|definition| (other, definition))
             })
             .filter(|(_, other)| other.spec.state == RequestedState::Started)
             .collect();
@@ -104,7 +105,7 @@ impl World {
         let node_flag = |field: &str| spec.pointer(&format!("/spec/{field}")).and_then(Value::as_bool);
         let simulated = resource.spec.driver.simulated.clone().unwrap_or_default();
         self.machines.get(node).is_some_and(|machine| {
-            machine.up && !self.is_broken(node) && (machine.is_guarded() || !resource.spec.exclusive)
+            machine.is_up && !self.is_broken(node) && (machine.is_guarded() || !resource.spec.exclusive)
         }) && node_flag("maintenance") != Some(true)
             && node_flag("schedulable") != Some(false)
             && !simulated.missing.iter().any(|missing| missing == node)

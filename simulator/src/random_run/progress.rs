@@ -17,7 +17,7 @@ impl World {
             if self.is_broken(node) {
                 continue;
             }
-            if !machine.up {
+            if !machine.is_up {
                 unmet.push(format!("{node} is not up"));
             } else if self.node_states.get(node) != Some(&NodeState::Online) {
                 unmet.push(format!("{node} is {:?}", self.node_states.get(node)));
@@ -26,7 +26,7 @@ impl World {
         if self.leader().is_none() {
             unmet.push("no controller is leader".to_owned());
         }
-        let mut running = self.running();
+        let mut running = self.running_nodes_by_service();
         // A service on a broken node does not count as running.
         for nodes in running.values_mut() {
             nodes.retain(|node| !self.is_broken(node));

@@ -116,7 +116,7 @@ impl Script<'_> {
     /// Draws a machine.
     pub(super) fn random_node(&mut self) -> String {
         if let Some(idle) = &self.cluster.idle
-            && self.random.chance(0.1)
+            && self.random.draw_chance(0.1)
         {
             return idle.clone();
         }
@@ -129,12 +129,12 @@ impl Script<'_> {
 
     /// Draws a duration between two bounds.
     pub(super) fn random_ms(&mut self, min: Millis, max: Millis) -> Millis {
-        self.random.between_ms(min, max)
+        self.random.draw_between_ms(min, max)
     }
 
     /// Draws a duration that is short, similar to the protocol's own times, or long.
     pub(super) fn random_duration_ms(&mut self) -> Millis {
-        match self.random.below(3) {
+        match self.random.draw_below(3) {
             0 => self.random_ms(100, 3_000),
             1 => self.random_ms(2_000, 25_000),
             _ => self.random_ms(10_000, 90_000),
@@ -145,7 +145,7 @@ impl Script<'_> {
     /// minutes, and a few last hours.
     fn random_fault_period_ms(&mut self, max_ms: Millis) -> Millis {
         let mut period_ms = max_ms;
-        while period_ms > 240_000 && self.random.chance(0.97) {
+        while period_ms > 240_000 && self.random.draw_chance(0.97) {
             period_ms /= 2;
         }
         self.random_ms(period_ms / 2, period_ms)
@@ -155,20 +155,20 @@ impl Script<'_> {
     fn add_faults(&mut self, max_ms: Millis) {
         let start_ms = QUIET_START_MS + 5_000;
         let period_ms = self.random_fault_period_ms(max_ms);
-        let storyline_count = 1 + self.random.below(4);
+        let storyline_count = 1 + self.random.draw_below(4);
         let mut fault_ms = start_ms + self.random_ms(0, 10_000);
         for _ in 0..storyline_count {
             let storyline_end_ms = self.add_storyline(fault_ms);
-            fault_ms = if self.random.chance(0.3) {
+            fault_ms = if self.random.draw_chance(0.3) {
                 self.random_ms(fault_ms, storyline_end_ms)
             } else {
                 storyline_end_ms + self.random_ms(1_000, 30_000)
             };
         }
         let mut fault_ms = start_ms;
-        for _ in 0..self.random.below(16) {
+        for _ in 0..self.random.draw_below(16) {
             // Faults come one at a time or close together.
-            fault_ms = if self.random.chance(0.5) {
+            fault_ms = if self.random.draw_chance(0.5) {
                 fault_ms + self.random_ms(0, 4_000)
             } else {
                 start_ms + self.random_ms(0, period_ms)
@@ -231,20 +231,21 @@ impl Script<'_> {
     /// Breaks up to a minority of the nodes from a random time on, among them at most one etcd member. May also end one
     /// controller.
     fn break_permanently(&mut self, end_ms: Millis) {
-        if self.random.chance(0.5) {
+        if self.random.draw_chance(0.5) {
             return;
         }
         let nodes = self.cluster.nodes.clone();
         let max_broken = (nodes.len() - 1) / 2;
-        let break_ms = if self.random.chance(0.5) { end_ms } else { self.random_ms(QUIET_START_MS, end_ms) };
-        for _ in 0..self.random.below(max_broken + 1) {
+        let break_ms =
+            if self.random.draw_chance(0.5) { end_ms } else { self.random_ms(QUIET_START_MS, end_ms) };
+        for _ in 0..self.random.draw_below(max_broken + 1) {
             let node = self.random_worker();
             let is_member = |node: &String| self.cluster.store_members.contains(node);
             if self.broken.contains(&node) || (is_member(&node) && self.broken.iter().any(is_member)) {
                 continue;
             }
             self.timed_actions.retain(|action| action.time_ms < break_ms || !action.acts_on(&node));
-            let text = match self.random.below(6) {
+            let text = match self.random.draw_below(6) {
                 0..=3 => format!("power {node} off"),
                 4 => format!("network {node} off"),
                 _ => format!("link {node} store off"),
@@ -255,7 +256,7 @@ impl Script<'_> {
             self.broken.push(node);
         }
         // One controller ends and is not started again, while another controller keeps running.
-        if self.random.chance(0.4) {
+        if self.random.draw_chance(0.4) {
             let controllers: Vec<String> = nodes.iter().take(3).cloned().collect();
             let node = random_name(self.random, &controllers);
             if !self.broken.iter().any(|broken| controllers.contains(broken)) {

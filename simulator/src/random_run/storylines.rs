@@ -27,7 +27,7 @@ impl Script<'_> {
 
     /// Adds a random storyline at this time, and returns its end.
     pub(super) fn add_storyline(&mut self, start_ms: Millis) -> Millis {
-        match self.random.below(21) {
+        match self.random.draw_below(21) {
             0..=1 | 20 => self.delay_heartbeat_answers(start_ms),
             2..=3 => self.pause_watchdog(start_ms),
             4 => self.hang_and_cut_node(start_ms),
@@ -72,7 +72,7 @@ impl Script<'_> {
         let cut_ms = self.random_ms((hang_ms + latency_ms).min(resume_ms), resume_ms);
         self.add_action(cut_ms, format!("network {node} off"));
         self.add_action(resume_ms, format!("agent {node} resume"));
-        if self.random.chance(0.8) {
+        if self.random.draw_chance(0.8) {
             let second_hang_ms = resume_ms + self.random_ms(1, 100);
             self.add_action(second_hang_ms, format!("agent {node} hang"));
         }
@@ -109,12 +109,12 @@ impl Script<'_> {
     /// Restarts an agent while it is isolated, and hangs it during the restart.
     fn restart_isolated_agent(&mut self, start_ms: Millis) -> Millis {
         let node = self.random_worker();
-        let verb = if self.random.chance(0.5) { "stop" } else { "restart" };
+        let verb = if self.random.draw_chance(0.5) { "stop" } else { "restart" };
         let cut_ms = start_ms + self.random_ms(0, 400);
         let stop_ms = start_ms + self.random_ms(0, 2_000);
         self.add_action(cut_ms, format!("network {node} off"));
         self.add_action(stop_ms, format!("agent {node} {verb}"));
-        if self.random.chance(0.8) {
+        if self.random.draw_chance(0.8) {
             let hang_ms = stop_ms + self.random_ms(5, 1_000);
             self.add_action(hang_ms, format!("agent {node} hang"));
         }
@@ -128,13 +128,13 @@ impl Script<'_> {
     /// Loses a node, which returns around the time at which it is declared dead; some services crash.
     fn lose_node_briefly(&mut self, start_ms: Millis) -> Millis {
         let node = self.random_worker();
-        for _ in 0..self.random.below(3) {
+        for _ in 0..self.random.draw_below(3) {
             let resource = self.random_resource();
             let crash_ms = start_ms + self.random_ms(0, self.valid_ms());
             self.add_action(crash_ms, format!("crash {resource}"));
         }
         let back_ms = self.around_closing(start_ms);
-        if self.random.chance(0.3) {
+        if self.random.draw_chance(0.3) {
             self.add_action(start_ms, format!("power {node} off"));
             // A boot takes 5 s, so the power returns earlier.
             let power_on_ms = back_ms.saturating_sub(5_000).max(start_ms + 1);
@@ -143,7 +143,7 @@ impl Script<'_> {
             self.add_action(start_ms, format!("network {node} off"));
             self.add_action(back_ms, format!("network {node} on"));
         }
-        if self.random.chance(0.3) {
+        if self.random.draw_chance(0.3) {
             let second_cut_ms = back_ms + self.random_ms(0, 2_000);
             self.add_action(second_cut_ms, format!("network {node} off"));
             let back_ms = self.around_closing(second_cut_ms);
@@ -169,17 +169,17 @@ impl Script<'_> {
     /// its work.
     fn hang_leader_during_fencing(&mut self, start_ms: Millis) -> Millis {
         let node = self.random_worker();
-        let cut_switch = if self.random.chance(0.5) { ("power", "on") } else { ("network", "on") };
+        let cut_switch = if self.random.draw_chance(0.5) { ("power", "on") } else { ("network", "on") };
         self.add_action(start_ms, format!("{} {node} off", cut_switch.0));
-        if self.random.chance(0.4) {
+        if self.random.draw_chance(0.4) {
             let resource = self.random_resource();
             let target = self.random_worker();
             self.add_action(start_ms, format!("relocate {resource} {target}"));
         }
         let hang_ms = start_ms + self.random_ms(0, self.valid_ms() + 1_500);
-        let verbs = if self.random.chance(0.7) { ("hang", "resume") } else { ("kill", "start") };
+        let verbs = if self.random.draw_chance(0.7) { ("hang", "resume") } else { ("kill", "start") };
         self.add_action(hang_ms, format!("controller leader {}", verbs.0));
-        if self.random.chance(0.3) {
+        if self.random.draw_chance(0.3) {
             let duration_ms = self.random_ms(1_000, 8_000);
             self.add_action(hang_ms, format!("store flaky {duration_ms}ms"));
         }
@@ -195,15 +195,15 @@ impl Script<'_> {
     /// Moves services, and loses the source or the target during the moves.
     fn fault_during_moves(&mut self, start_ms: Millis) -> Millis {
         let target = self.random_worker();
-        for _ in 0..=self.random.below(3) {
+        for _ in 0..=self.random.draw_below(3) {
             let resource = self.random_resource();
-            let verb = if self.random.chance(0.6) { "migrate" } else { "relocate" };
+            let verb = if self.random.draw_chance(0.6) { "migrate" } else { "relocate" };
             self.add_action(start_ms, format!("{verb} {resource} {target}"));
         }
-        let node = if self.random.chance(0.5) { target } else { self.random_worker() };
+        let node = if self.random.draw_chance(0.5) { target } else { self.random_worker() };
         let fault_ms = start_ms + self.random_ms(0, 9_000);
         let end_ms = fault_ms + self.random_duration_ms();
-        let (fault_command, repair_command) = match self.random.below(5) {
+        let (fault_command, repair_command) = match self.random.draw_below(5) {
             0 => ("power N off", "power N on"),
             1 => ("network N off", "network N on"),
             2 => ("agent N kill", "agent N start"),
@@ -218,20 +218,20 @@ impl Script<'_> {
     /// Disarms and arms the cluster while a node cannot receive one of the two changes.
     fn arm_during_node_fault(&mut self, start_ms: Millis) -> Millis {
         let node = self.random_worker();
-        let disarm_mode = if self.random.chance(0.7) { "freeze" } else { "ignore" };
+        let disarm_mode = if self.random.draw_chance(0.7) { "freeze" } else { "ignore" };
         self.add_action(start_ms, format!("disarm {disarm_mode}"));
         let fault_ms = start_ms + self.random_ms(0, 8_000);
         let arm_ms = fault_ms + self.random_ms(0, 5_000);
         self.add_action(arm_ms, "arm");
         let back_ms = fault_ms + self.random_ms(self.valid_ms(), 3 * self.fencing_delay_ms());
-        let (fault_command, repair_command) = match self.random.below(5) {
+        let (fault_command, repair_command) = match self.random.draw_below(5) {
             0 => ("agent N kill", "agent N start"),
             1 => ("agent N hang", "agent N resume"),
             2 | 3 => ("network N off", "network N on"),
             _ => ("power N off", "power N on"),
         };
         self.add_action(fault_ms, fault_command.replace('N', &node));
-        if self.random.chance(0.3) {
+        if self.random.draw_chance(0.3) {
             let hang_ms = fault_ms + self.random_ms(0, self.valid_ms());
             self.add_action(hang_ms, format!("agent {node} hang"));
             self.add_action(back_ms, format!("agent {node} resume"));
@@ -244,11 +244,11 @@ impl Script<'_> {
     fn change_services_while_disarmed(&mut self, start_ms: Millis) -> Millis {
         self.add_action(start_ms, "disarm ignore");
         let mut time_ms = start_ms + self.random_ms(3_000, 15_000);
-        for _ in 0..=self.random.below(4) {
+        for _ in 0..=self.random.draw_below(4) {
             self.change_random_service(time_ms, "cluster is Disarmed");
             time_ms += self.random_ms(100, 6_000);
         }
-        if self.random.chance(0.4) {
+        if self.random.draw_chance(0.4) {
             let node = self.random_worker();
             self.add_action(time_ms, format!("network {node} off"));
             let network_on_ms = time_ms + self.random_duration_ms();
@@ -263,11 +263,11 @@ impl Script<'_> {
         self.add_action(start_ms, format!("set {resource} state=Ignored"));
         let mut time_ms = start_ms + self.random_ms(2_000, 8_000);
         let is_ignored = format!("service {resource} is Ignored");
-        for _ in 0..=self.random.below(3) {
+        for _ in 0..=self.random.draw_below(3) {
             self.change_service_by_hand(time_ms, &resource, &is_ignored);
             time_ms += self.random_ms(100, 6_000);
         }
-        let final_state = if self.random.chance(0.8) { "Started" } else { "Stopped" };
+        let final_state = if self.random.draw_chance(0.8) { "Started" } else { "Stopped" };
         self.add_action(time_ms, format!("set {resource} state={final_state}"));
         time_ms
     }
@@ -283,7 +283,7 @@ impl Script<'_> {
         let is_not_running = format!("not service {resource} running");
         // On a node that is offline or was confirmed empty, no service may be started by hand.
         let is_online = format!("node {node} is Online");
-        match self.random.below(3) {
+        match self.random.draw_below(3) {
             0 => {
                 self.add_action_if(
                     start_ms,
@@ -308,12 +308,12 @@ impl Script<'_> {
     fn disturb_store_connection(&mut self, start_ms: Millis) -> Millis {
         let duration_ms = self.random_ms(4_000, 25_000);
         self.add_action(start_ms, format!("store flaky {duration_ms}ms"));
-        for _ in 0..=self.random.below(5) {
+        for _ in 0..=self.random.draw_below(5) {
             let command_ms = start_ms + self.random_ms(0, duration_ms);
             let command_end_ms = command_ms + self.random_ms(500, 8_000);
             self.add_command(command_ms, command_end_ms);
         }
-        if self.random.chance(0.5) {
+        if self.random.draw_chance(0.5) {
             let node = self.random_worker();
             let cut_ms = start_ms + self.random_ms(0, duration_ms);
             let back_ms = self.around_closing(cut_ms);
@@ -326,7 +326,8 @@ impl Script<'_> {
     /// Delays the view of a leader or an agent, while another node is lost or services move.
     fn lag_store_watch(&mut self, start_ms: Millis) -> Millis {
         let duration_ms = self.random_ms(2_000, 2 * self.fencing_delay_ms());
-        let lagging_node = if self.random.chance(0.6) { "leader".to_owned() } else { self.random_worker() };
+        let lagging_node =
+            if self.random.draw_chance(0.6) { "leader".to_owned() } else { self.random_worker() };
         self.add_action(start_ms, format!("store lag {lagging_node} {duration_ms}ms"));
         let node = self.random_worker();
         let cut_ms = start_ms + self.random_ms(0, duration_ms);
@@ -342,12 +343,12 @@ impl Script<'_> {
     /// Another machine may then take its name.
     fn shut_down_node(&mut self, start_ms: Millis) -> Millis {
         let node = self.random_node();
-        if self.random.chance(0.3) {
+        if self.random.draw_chance(0.3) {
             self.add_action(start_ms, format!("maintenance {node} enable"));
         }
         let shutdown_ms = start_ms + self.random_ms(0, 10_000);
         let end_ms = shutdown_ms + self.random_duration_ms();
-        match self.random.below(4) {
+        match self.random.draw_below(4) {
             0..=1 => self.add_action(shutdown_ms, format!("reboot {node}")),
             2 => self.add_action(shutdown_ms, format!("shutdown {node}")),
             _ => {
@@ -357,7 +358,7 @@ impl Script<'_> {
                 self.replaced_nodes.push(node.clone());
             }
         }
-        if self.random.chance(0.2) {
+        if self.random.draw_chance(0.2) {
             self.add_action(shutdown_ms + 1_500, format!("power {node} off"));
         }
         self.add_action(end_ms, format!("power {node} on"));
@@ -371,13 +372,13 @@ impl Script<'_> {
             [] => self.random_worker(),
             nodes_with_device => super::cluster::random_name(self.random, nodes_with_device),
         };
-        let is_device_broken = self.random.chance(0.4);
+        let is_device_broken = self.random.draw_chance(0.4);
         if is_device_broken {
             self.add_action(start_ms, format!("fence-device {node} broken"));
         }
         let fence_ms = start_ms + self.random_ms(0, 5_000);
         let repair_ms = fence_ms + self.random_duration_ms();
-        if self.random.chance(0.5) {
+        if self.random.draw_chance(0.5) {
             self.add_action(fence_ms, format!("fence {node}"));
         } else {
             self.add_action(fence_ms, format!("power {node} off"));

@@ -247,6 +247,6 @@ impl Action {
 }
 
 /// Returns the name without its type: `100` for `vm:100`.
-pub fn bare(name: &str) -> ResourceName {
+pub fn without_type_prefix(name: &str) -> ResourceName {
     ha_api_types::names::without_type(name).into()
 }

@@ -1,6 +1,6 @@
 //! The conditions that a step waits for or checks.
 
-use super::action::bare;
+use super::action::without_type_prefix;
 use super::reader::suggested_names;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::node::NodeState;
@@ -89,10 +89,12 @@ impl Condition {
         match words.as_slice() {
             ["not", rest @ ..] => Ok(Condition::Not(Box::new(Condition::parse(&rest.join(" "))?))),
             ["service", resource, "is", state] => parse_service_state(state)
-                .map(|state| Condition::ServiceIs(bare(resource), state))
+                .map(|state| Condition::ServiceIs(without_type_prefix(resource), state))
                 .map_err(with_condition_text),
-            ["service", resource, "on", node] => Ok(Condition::ServiceOn(bare(resource), (*node).into())),
-            ["service", resource, "running"] => Ok(Condition::ServiceRunning(bare(resource))),
+            ["service", resource, "on", node] => {
+                Ok(Condition::ServiceOn(without_type_prefix(resource), (*node).into()))
+            }
+            ["service", resource, "running"] => Ok(Condition::ServiceRunning(without_type_prefix(resource))),
             ["node", node, "is", state] => NODE_STATES
                 .iter()
                 .find(|(known, _)| known.eq_ignore_ascii_case(state))
@@ -114,7 +116,7 @@ impl Condition {
                     ))
                 }),
             ["service", resource, "says", word] => parse_reason(word)
-                .map(|reason| Condition::ServiceHasReason(bare(resource), reason))
+                .map(|reason| Condition::ServiceHasReason(without_type_prefix(resource), reason))
                 .map_err(with_condition_text),
             ["node", node, "says", word] => parse_reason(word)
                 .map(|reason| Condition::NodeHasReason((*node).into(), reason))
@@ -123,13 +125,15 @@ impl Condition {
                 parse_reason(word).map(Condition::ClusterHasReason).map_err(with_condition_text)
             }
             ["why", resource, "says", word, "on", node] => parse_reason(word)
-                .map(|reason| Condition::ExplanationHasReason(bare(resource), reason, (*node).into()))
+                .map(|reason| {
+                    Condition::ExplanationHasReason(without_type_prefix(resource), reason, (*node).into())
+                })
                 .map_err(with_condition_text),
             ["command", command @ .., "says", word] => parse_reason(word)
                 .map(|reason| Condition::CommandHasReason(command.join(" "), reason))
                 .map_err(with_condition_text),
             ["event", word, "about", name] => parse_reason(word)
-                .map(|reason| Condition::EventEmitted(reason, bare(name).to_string()))
+                .map(|reason| Condition::EventEmitted(reason, without_type_prefix(name).to_string()))
                 .map_err(with_condition_text),
             _ => Err(format!("{text:?} is not a valid condition: {CONDITION_FORMS}")),
         }

@@ -100,20 +100,21 @@ fn require_known_node(reader: &mut Reader<'_>, known: &KnownNames, name: &str, p
 }
 
 fn check_place(reader: &mut Reader<'_>, scenario: &Scenario, known: &KnownNames) {
-    for (name, place) in &scenario.place {
+    for (name, initial_placement) in &scenario.initial_placements {
         let path = format!("place.{name}");
         require_known(reader, &known.placed, "resource under `objects`", name, &path);
-        if !place.node.is_empty() {
-            require_known_node(reader, known, &place.node, &format!("{path}.node"));
+        if !initial_placement.node.is_empty() {
+            require_known_node(reader, known, &initial_placement.node, &format!("{path}.node"));
         }
-        if let Some(target) = &place.target {
+        if let Some(target) = &initial_placement.target {
             require_known_node(reader, known, target, &format!("{path}.target"));
         }
-        let is_off = |machine: &&super::Machine| machine.name == place.node && machine.power == Power::Off;
-        if place.running && scenario.nodes.iter().any(|machine| is_off(&machine)) {
+        let is_off =
+            |machine: &&super::Machine| machine.name == initial_placement.node && machine.power == Power::Off;
+        if initial_placement.running && scenario.nodes.iter().any(|machine| is_off(&machine)) {
             reader.add_problem(
                 &format!("{path}.running"),
-                format!("no service can run on {}, which is powered off", place.node),
+                format!("no service can run on {}, which is powered off", initial_placement.node),
             );
         }
     }
@@ -166,7 +167,7 @@ fn check_expectations(reader: &mut Reader<'_>, scenario: &Scenario, known: &Know
             require_known_node(reader, known, node, &format!("expect.{key}[{index}]"));
         }
     }
-    for (key, sets) in [("together", &expect.together), ("apart", &expect.apart)] {
+    for (key, sets) in [("together", &expect.affinity_sets), ("apart", &expect.anti_affinity_sets)] {
         for (index, set) in sets.iter().enumerate() {
             for (position, name) in set.iter().enumerate() {
                 let path = format!("expect.{key}[{index}][{position}]");

@@ -26,11 +26,11 @@ pub(super) fn read_objects(
         let path = format!("{name}[{index}]");
         let objects = match item.get("file") {
             Some(file) => {
-                let Some(fields) = reader.fields(item, &path, &["file"]) else { continue };
-                let Some(file) = reader.text(file, &fields.path_of("file")) else { continue };
+                let Some(fields) = reader.read_fields(item, &path, &["file"]) else { continue };
+                let Some(file) = reader.read_text(file, &fields.path_of("file")) else { continue };
                 read_object_file(reader, &directory.join(file), &fields.path_of("file"))
             }
-            None => checked_object(reader, item, &path).into_iter().collect(),
+            None => read_inline_object(reader, item, &path).into_iter().collect(),
         };
         for object in objects {
             let identity = (object["kind"].to_string(), object["metadata"]["name"].to_string());
@@ -45,9 +45,9 @@ pub(super) fn read_objects(
 }
 
 /// Reads an object written inline.
-pub(super) fn checked_object(reader: &mut Reader<'_>, value: &Value, path: &str) -> Option<Value> {
-    reader.map(value, path)?;
-    let (object, problems) = normalized_object(value);
+pub(super) fn read_inline_object(reader: &mut Reader<'_>, value: &Value, path: &str) -> Option<Value> {
+    reader.read_map(value, path)?;
+    let (object, problems) = normalize_object(value);
     for problem in &problems {
         let separator = if problem.path.is_empty() { "" } else { "." };
         reader.add_problem(&format!("{path}{separator}{}", problem.path), &problem.message);
@@ -76,7 +76,7 @@ fn read_object_file(reader: &mut Reader<'_>, path: &Path, scenario_path: &str) -
     };
     let mut objects = Vec::new();
     for document in documents {
-        let (object, problems) = normalized_object(&document.value);
+        let (object, problems) = normalize_object(&document.value);
         for problem in &problems {
             let line = document.lines.of(&problem.path).unwrap_or(1);
             reader.add_file_problem(scenario_path, format!("{file}:{line}: {problem}"));
@@ -89,7 +89,7 @@ fn read_object_file(reader: &mut Reader<'_>, path: &Path, scenario_path: &str) -
 }
 
 /// Returns the object under its name without type, and every problem for which the API would refuse it.
-fn normalized_object(value: &Value) -> (Value, Vec<Problem>) {
+fn normalize_object(value: &Value) -> (Value, Vec<Problem>) {
     let mut object = value.clone();
     if !object.is_object() {
         return (object, vec![Problem::invalid("", "an object must be a map")]);
@@ -118,9 +118,9 @@ fn normalized_object(value: &Value) -> (Value, Vec<Problem>) {
     if name.is_empty() {
         problems.push(Problem::required("metadata.name", "is required, as a string: put a number in quotes"));
     } else if kind == Kind::Resource {
-        let typed = TypedName::parse(&name);
+        let typed_name = TypedName::parse(&name);
         if let Ok(resource) = serde_json::from_value::<Resource>(object.clone())
-            && let Err(problem) = typed.check(&resource.spec)
+            && let Err(problem) = typed_name.check(&resource.spec)
         {
             problems.push(Problem::invalid("metadata.name", problem));
         }
@@ -135,7 +135,7 @@ fn normalized_object(value: &Value) -> (Value, Vec<Problem>) {
 }
 
 /// Ensures that a Cluster object exists, with the scenario's timing unless the object has its own.
-pub(super) fn unify_cluster_timing(reader: &mut Reader<'_>, scenario: &mut Scenario, has_timing: bool) {
+pub(super) fn ensure_cluster_object(reader: &mut Reader<'_>, scenario: &mut Scenario, has_timing: bool) {
     let timing = serde_json::to_value(&scenario.timing).unwrap_or_else(|_| json!({}));
     let cluster = scenario.objects.iter_mut().find(|object| object["kind"] == Kind::Cluster.name());
     let Some(cluster) = cluster else {

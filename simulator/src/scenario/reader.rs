@@ -27,12 +27,10 @@ impl<'v> Fields<'v> {
         self.map.get(name).filter(|value| !value.is_null())
     }
 
-    /// Returns the path of a field.
     pub(super) fn path_of(&self, name: &str) -> String {
         ha_api_types::problem::field_path(&self.path, name)
     }
 
-    /// Returns all fields.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'v String, &'v Value)> {
         self.map.iter()
     }
@@ -86,13 +84,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a map, and adds an error for each field that is not in `known`.
-    pub(super) fn fields<'v>(
+    pub(super) fn read_fields<'v>(
         &mut self,
         value: &'v Value,
         path: &str,
         field_names: &[&str],
     ) -> Option<Fields<'v>> {
-        let fields = self.map(value, path)?;
+        let fields = self.read_map(value, path)?;
         for (name, _) in fields.iter() {
             if !field_names.contains(&name.as_str()) {
                 let accepted = suggested_names(name, field_names.iter().copied());
@@ -103,7 +101,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a map with any field names.
-    pub(super) fn map<'v>(&mut self, value: &'v Value, path: &str) -> Option<Fields<'v>> {
+    pub(super) fn read_map<'v>(&mut self, value: &'v Value, path: &str) -> Option<Fields<'v>> {
         match value {
             Value::Object(map) => Some(Fields { path: path.to_owned(), map }),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
@@ -126,7 +124,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a text. A number is used as written, so `101` can be a name.
-    pub(super) fn text(&mut self, value: &Value, path: &str) -> Option<String> {
+    pub(super) fn read_text(&mut self, value: &Value, path: &str) -> Option<String> {
         match value {
             Value::String(text) => Some(text.trim().to_owned()),
             Value::Number(number) => Some(number.to_string()),
@@ -142,12 +140,12 @@ impl<'a> Reader<'a> {
         self.list(value, path)
             .iter()
             .enumerate()
-            .filter_map(|(index, item)| self.text(item, &format!("{path}[{index}]")).map(N::from))
+            .filter_map(|(index, item)| self.read_text(item, &format!("{path}[{index}]")).map(N::from))
             .collect()
     }
 
     /// Reads a boolean.
-    pub(super) fn boolean(&mut self, value: &Value, path: &str) -> Option<bool> {
+    pub(super) fn read_boolean(&mut self, value: &Value, path: &str) -> Option<bool> {
         match value {
             Value::Bool(truth) => Some(*truth),
             Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
@@ -158,7 +156,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a non-negative integer.
-    pub(super) fn unsigned(&mut self, value: &Value, path: &str) -> Option<u64> {
+    pub(super) fn read_unsigned(&mut self, value: &Value, path: &str) -> Option<u64> {
         let number = value.as_u64();
         if number.is_none() {
             self.add_problem(path, format!("must be an integer of at least 0, not {value}"));
@@ -167,7 +165,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a duration: `500ms`, `37s`, `10m`, `2h` or a number of seconds.
-    pub(super) fn duration(&mut self, value: &Value, path: &str) -> Option<Duration> {
+    pub(super) fn read_duration(&mut self, value: &Value, path: &str) -> Option<Duration> {
         let read = match value {
             Value::String(text) => Duration::parse(text),
             Value::Number(number) => Duration::parse(&number.to_string()),
@@ -180,7 +178,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads one of the known words, ignoring case.
-    pub(super) fn choice<T: Copy>(
+    pub(super) fn read_choice<T: Copy>(
         &mut self,
         value: &Value,
         path: &str,
@@ -190,7 +188,7 @@ impl<'a> Reader<'a> {
             // YAML 1.1 writers turn `on` and `off` into booleans.
             Value::Bool(truth) => (if *truth { "on" } else { "off" }).to_owned(),
             Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
-                self.text(value, path)?
+                self.read_text(value, path)?
             }
         };
         let choice =

@@ -1,9 +1,9 @@
 //! The sections of a scenario other than steps and objects: timing, nodes, placements, etcd members, expectations.
 
-use super::action::bare;
+use super::action::without_type_prefix;
 use super::condition::parse_service_state;
 use super::reader::{Fields, Reader};
-use super::{Device, Expectations, ExpectedService, Machine, Place, Power};
+use super::{Device, Expectations, ExpectedService, InitialPlacement, Machine, Power};
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::driver::DriverKind;
 use ha_api_types::id::{NodeName, ResourceName};
@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Reads `timing`, which is validated like `Cluster.spec.timing`.
-pub(super) fn timing(reader: &mut Reader<'_>, value: Option<&Value>) -> TimingSpec {
+pub(super) fn read_timing(reader: &mut Reader<'_>, value: Option<&Value>) -> TimingSpec {
     let Some(value) = value else { return TimingSpec::default() };
-    if reader.map(value, "timing").is_none() {
+    if reader.read_map(value, "timing").is_none() {
         return TimingSpec::default();
     }
     let cluster = json!({
@@ -36,7 +36,7 @@ pub(super) fn timing(reader: &mut Reader<'_>, value: Option<&Value>) -> TimingSp
 }
 
 /// Reads the machines.
-pub(super) fn nodes(reader: &mut Reader<'_>, value: &Value) -> Vec<Machine> {
+pub(super) fn read_nodes(reader: &mut Reader<'_>, value: &Value) -> Vec<Machine> {
     let mut machines: Vec<Machine> = Vec::new();
     for (index, item) in reader.list(value, "nodes").iter().enumerate() {
         let path = format!("nodes[{index}]");
@@ -52,8 +52,8 @@ pub(super) fn nodes(reader: &mut Reader<'_>, value: &Value) -> Vec<Machine> {
             "sleep",
             "cloneOf",
         ];
-        let Some(fields) = reader.fields(item, &path, &field_names) else { continue };
-        let name = fields.get("name").and_then(|name| reader.text(name, &fields.path_of("name")));
+        let Some(fields) = reader.read_fields(item, &path, &field_names) else { continue };
+        let name = fields.get("name").and_then(|name| reader.read_text(name, &fields.path_of("name")));
         let Some(name) = name else {
             reader.add_problem(&path, "a node needs a name");
             continue;
@@ -86,7 +86,7 @@ pub(super) const SLEEP_WORDS: [(&str, SleepProtection); 4] = [
 fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: NodeName) -> Machine {
     let read_power = |reader: &mut Reader<'_>| {
         let words = [("on", Power::On), ("off", Power::Off)];
-        fields.get("power").and_then(|value| reader.choice(value, &fields.path_of("power"), &words))
+        fields.get("power").and_then(|value| reader.read_choice(value, &fields.path_of("power"), &words))
     };
     let read_watchdog_device = |reader: &mut Reader<'_>| {
         let words = [
@@ -99,15 +99,19 @@ fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: NodeName) -> Mach
             ("coarse", Device::Coarse),
             ("none", Device::Missing),
         ];
-        fields.get("watchdog").and_then(|value| reader.choice(value, &fields.path_of("watchdog"), &words))
+        fields
+            .get("watchdog")
+            .and_then(|value| reader.read_choice(value, &fields.path_of("watchdog"), &words))
     };
     let read_sleep_protection = |reader: &mut Reader<'_>| {
-        fields.get("sleep").and_then(|value| reader.choice(value, &fields.path_of("sleep"), &SLEEP_WORDS))
+        fields
+            .get("sleep")
+            .and_then(|value| reader.read_choice(value, &fields.path_of("sleep"), &SLEEP_WORDS))
     };
     let read_clone_of = |reader: &mut Reader<'_>| {
         fields
             .get("cloneOf")
-            .and_then(|value| reader.text(value, &fields.path_of("cloneOf")))
+            .and_then(|value| reader.read_text(value, &fields.path_of("cloneOf")))
             .map(NodeName::from)
     };
     let drivers = DriverKind::ALL.map(|kind| (kind.name(), kind));
@@ -122,7 +126,7 @@ fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: NodeName) -> Mach
                 driver_names.push(external.to_owned());
                 continue;
             }
-            let kind = reader.choice(item, &format!("{path}[{index}]"), &drivers);
+            let kind = reader.read_choice(item, &format!("{path}[{index}]"), &drivers);
             driver_names.extend(kind.map(|kind| kind.name().to_owned()));
         }
         driver_names.sort();
@@ -132,14 +136,17 @@ fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: NodeName) -> Mach
         let read = NodePolicy::parse(&fields.get("policy")?.to_string());
         read.map_err(|problem| reader.add_problem(&fields.path_of("policy"), problem)).ok()
     };
-    let read_flag = |reader: &mut Reader<'_>, name: &NodeName, default: bool| {
-        fields.get(name).and_then(|value| reader.boolean(value, &fields.path_of(name))).unwrap_or(default)
+    let read_flag = |reader: &mut Reader<'_>, field: &str, default: bool| {
+        fields
+            .get(field)
+            .and_then(|value| reader.read_boolean(value, &fields.path_of(field)))
+            .unwrap_or(default)
     };
     let mut all_drivers: Vec<String> = DriverKind::ALL.iter().map(|kind| kind.name().to_owned()).collect();
     all_drivers.sort();
     Machine {
         power: read_power(reader).unwrap_or_default(),
-        controller: read_flag(reader, &"controller".into(), true),
+        has_controller: read_flag(reader, "controller", true),
         capacity: fields
             .get("capacity")
             .map(|value| amounts(reader, value, &fields.path_of("capacity")))
@@ -147,7 +154,7 @@ fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: NodeName) -> Mach
         drivers: read_drivers(reader).unwrap_or(all_drivers),
         policy: read_policy(reader),
         watchdog: read_watchdog_device(reader).unwrap_or_default(),
-        is_virtual: read_flag(reader, &"virtual".into(), false),
+        is_virtual: read_flag(reader, "virtual", false),
         sleep: read_sleep_protection(reader),
         clone_of: read_clone_of(reader),
         name,
@@ -156,10 +163,10 @@ fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: NodeName) -> Mach
 
 fn amounts(reader: &mut Reader<'_>, value: &Value, path: &str) -> Amounts {
     let mut amounts = Amounts::default();
-    let Some(fields) = reader.fields(value, path, &["cpu", "memory", "disk"]) else { return amounts };
+    let Some(fields) = reader.read_fields(value, path, &["cpu", "memory", "disk"]) else { return amounts };
     for (name, value) in fields.iter() {
         let field_path = fields.path_of(name);
-        let Some(text) = reader.text(value, &field_path) else { continue };
+        let Some(text) = reader.read_text(value, &field_path) else { continue };
         let quantity = match text.parse::<Quantity>() {
             Ok(quantity) => Some(quantity),
             Err(error) => {
@@ -176,23 +183,29 @@ fn amounts(reader: &mut Reader<'_>, value: &Value, path: &str) -> Amounts {
     amounts
 }
 
-fn state(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<ServiceState> {
+fn read_state(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<ServiceState> {
     let path = fields.path_of("state");
-    let text = reader.text(fields.get("state")?, &path)?;
+    let text = reader.read_text(fields.get("state")?, &path)?;
     parse_service_state(&text).map_err(|problem| reader.add_problem(&path, problem)).ok()
 }
 
 /// Reads the placements at time 0.
-pub(super) fn place(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<ResourceName, Place> {
-    let mut places = BTreeMap::new();
-    let Some(map) = reader.map(value, "place") else { return places };
+pub(super) fn read_initial_placements(
+    reader: &mut Reader<'_>,
+    value: &Value,
+) -> BTreeMap<ResourceName, InitialPlacement> {
+    let mut initial_placements = BTreeMap::new();
+    let Some(map) = reader.read_map(value, "place") else { return initial_placements };
     for (name, item) in map.iter() {
         let path = map.path_of(name);
-        let Some(fields) = reader.fields(item, &path, &["node", "running", "state", "target"]) else {
+        let Some(fields) = reader.read_fields(item, &path, &["node", "running", "state", "target"]) else {
             continue;
         };
         let node = |reader: &mut Reader<'_>, key: &str| -> Option<NodeName> {
-            fields.get(key).and_then(|value| reader.text(value, &fields.path_of(key))).map(NodeName::from)
+            fields
+                .get(key)
+                .and_then(|value| reader.read_text(value, &fields.path_of(key)))
+                .map(NodeName::from)
         };
         let target = node(reader, "target");
         let node = node(reader, "node").unwrap_or_default();
@@ -200,26 +213,32 @@ pub(super) fn place(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<Resource
             reader.add_problem(&path, "an entry of `place` requires a node");
         }
         let running =
-            fields.get("running").and_then(|value| reader.boolean(value, &fields.path_of("running")));
-        let place = Place { node, running: running.unwrap_or(false), state: state(reader, &fields), target };
-        let is_moving = matches!(place.state, Some(ServiceState::Migrate | ServiceState::Relocate));
-        if is_moving && place.target.is_none() {
+            fields.get("running").and_then(|value| reader.read_boolean(value, &fields.path_of("running")));
+        let initial_placement = InitialPlacement {
+            node,
+            running: running.unwrap_or(false),
+            state: read_state(reader, &fields),
+            target,
+        };
+        let is_moving =
+            matches!(initial_placement.state, Some(ServiceState::Migrate | ServiceState::Relocate));
+        if is_moving && initial_placement.target.is_none() {
             reader.add_problem(&path, "a service that moves needs a target");
         }
-        if !is_moving && place.target.is_some() {
+        if !is_moving && initial_placement.target.is_some() {
             reader.add_problem(
                 &fields.path_of("target"),
                 "only a service in state Migrate or Relocate has a target",
             );
         }
-        places.insert(bare(name), place);
+        initial_placements.insert(without_type_prefix(name), initial_placement);
     }
-    places
+    initial_placements
 }
 
 /// Reads the nodes that run etcd members.
-pub(super) fn store(reader: &mut Reader<'_>, value: &Value) -> Vec<NodeName> {
-    let Some(fields) = reader.fields(value, "store", &["on"]) else { return Vec::new() };
+pub(super) fn read_store(reader: &mut Reader<'_>, value: &Value) -> Vec<NodeName> {
+    let Some(fields) = reader.read_fields(value, "store", &["on"]) else { return Vec::new() };
     let nodes: Vec<NodeName> =
         fields.get("on").map(|value| reader.names(value, "store.on")).unwrap_or_default();
     if nodes.is_empty() {
@@ -253,16 +272,18 @@ const EXPECT_KEYS: [&str; 13] = [
 ];
 
 /// Reads the expected outcome.
-pub(super) fn expect(reader: &mut Reader<'_>, value: &Value) -> Expectations {
-    let Some(fields) = reader.fields(value, "expect", &EXPECT_KEYS) else { return Expectations::default() };
+pub(super) fn read_expect(reader: &mut Reader<'_>, value: &Value) -> Expectations {
+    let Some(fields) = reader.read_fields(value, "expect", &EXPECT_KEYS) else {
+        return Expectations::default();
+    };
     let names = |reader: &mut Reader<'_>, key: &str| -> Option<Vec<String>> {
         fields.get(key).map(|value| reader.names(value, &fields.path_of(key)))
     };
     let nodes = |reader: &mut Reader<'_>, key: &str| -> Option<Vec<NodeName>> {
         fields.get(key).map(|value| reader.names(value, &fields.path_of(key)))
     };
-    let whole = |reader: &mut Reader<'_>, key: &str| {
-        fields.get(key).and_then(|value| reader.unsigned(value, &fields.path_of(key)))
+    let read_whole_number = |reader: &mut Reader<'_>, key: &str| {
+        fields.get(key).and_then(|value| reader.read_unsigned(value, &fields.path_of(key)))
     };
     let sets = |reader: &mut Reader<'_>, key: &str| {
         let path = fields.path_of(key);
@@ -270,55 +291,55 @@ pub(super) fn expect(reader: &mut Reader<'_>, value: &Value) -> Expectations {
         let mut sets: Vec<Vec<ResourceName>> = Vec::new();
         for (index, item) in items.iter().enumerate() {
             let set: Vec<String> = reader.names(item, &format!("{path}[{index}]"));
-            sets.push(set.iter().map(|name| bare(name)).collect());
+            sets.push(set.iter().map(|name| without_type_prefix(name)).collect());
         }
         sets
     };
     Expectations {
-        services: fields.get("services").map(|value| services(reader, value)).unwrap_or_default(),
+        services: fields.get("services").map(|value| read_services(reader, value)).unwrap_or_default(),
         fenced: nodes(reader, "fenced"),
         watchdog_resets: nodes(reader, "watchdogResets"),
         maintenance: nodes(reader, "maintenance"),
-        max_moves: whole(reader, "maxMoves"),
-        together: sets(reader, "together"),
-        apart: sets(reader, "apart"),
-        on_one_of: fields.get("onOneOf").map(|value| on_one_of(reader, value)).unwrap_or_default(),
-        max_per_node: whole(reader, "maxPerNode"),
+        max_moves: read_whole_number(reader, "maxMoves"),
+        affinity_sets: sets(reader, "together"),
+        anti_affinity_sets: sets(reader, "apart"),
+        on_one_of: fields.get("onOneOf").map(|value| read_on_one_of(reader, value)).unwrap_or_default(),
+        max_per_node: read_whole_number(reader, "maxPerNode"),
         notified: names(reader, "notified"),
         refused: names(reader, "refused"),
-        progress: fields
+        requires_progress: fields
             .get("progress")
-            .and_then(|value| reader.boolean(value, &fields.path_of("progress")))
+            .and_then(|value| reader.read_boolean(value, &fields.path_of("progress")))
             .unwrap_or_default(),
         broken: nodes(reader, "broken").unwrap_or_default(),
     }
 }
 
-fn services(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<ResourceName, ExpectedService> {
+fn read_services(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<ResourceName, ExpectedService> {
     let mut expected_services = BTreeMap::new();
-    let Some(map) = reader.map(value, "expect.services") else { return expected_services };
+    let Some(map) = reader.read_map(value, "expect.services") else { return expected_services };
     for (name, item) in map.iter() {
         let path = map.path_of(name);
-        let Some(fields) = reader.fields(item, &path, &["state", "node", "running"]) else { continue };
+        let Some(fields) = reader.read_fields(item, &path, &["state", "node", "running"]) else { continue };
         let node = match item.get("node") {
             None => None,
             Some(Value::Null) => Some(None),
-            Some(value) => reader.text(value, &fields.path_of("node")).map(|node| Some(node.into())),
+            Some(value) => reader.read_text(value, &fields.path_of("node")).map(|node| Some(node.into())),
         };
         let running =
-            fields.get("running").and_then(|value| reader.boolean(value, &fields.path_of("running")));
-        let expected = ExpectedService { state: state(reader, &fields), node, running };
-        expected_services.insert(bare(name), expected);
+            fields.get("running").and_then(|value| reader.read_boolean(value, &fields.path_of("running")));
+        let expected = ExpectedService { state: read_state(reader, &fields), node, running };
+        expected_services.insert(without_type_prefix(name), expected);
     }
     expected_services
 }
 
-fn on_one_of(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<ResourceName, Vec<NodeName>> {
+fn read_on_one_of(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<ResourceName, Vec<NodeName>> {
     let mut allowed_nodes = BTreeMap::new();
-    let Some(map) = reader.map(value, "expect.onOneOf") else { return allowed_nodes };
+    let Some(map) = reader.read_map(value, "expect.onOneOf") else { return allowed_nodes };
     for (name, item) in map.iter() {
         let nodes = reader.names(item, &map.path_of(name));
-        allowed_nodes.insert(bare(name), nodes);
+        allowed_nodes.insert(without_type_prefix(name), nodes);
     }
     allowed_nodes
 }

@@ -57,7 +57,7 @@ pub(super) fn read_steps(reader: &mut Reader<'_>, value: &Value) -> Vec<Step> {
     for (index, item) in items.iter().enumerate() {
         let path = format!("steps[{index}]");
         let field_names = ["at", "after", "when", "within", "if", "do", "check"];
-        let Some(fields) = reader.fields(item, &path, &field_names) else { continue };
+        let Some(fields) = reader.read_fields(item, &path, &field_names) else { continue };
         let moment = moment(reader, &fields).unwrap_or(Moment::After(Duration(0)));
         match &moment {
             Moment::At(time) if *time < earliest_time => {
@@ -90,7 +90,7 @@ pub(super) fn read_steps(reader: &mut Reader<'_>, value: &Value) -> Vec<Step> {
 fn moment(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Moment> {
     let within = fields
         .get("within")
-        .and_then(|value| reader.duration(value, &fields.path_of("within")))
+        .and_then(|value| reader.read_duration(value, &fields.path_of("within")))
         .unwrap_or(DEFAULT_WITHIN);
     if fields.get("within").is_some() && fields.get("when").is_none() {
         reader.add_problem(
@@ -99,8 +99,8 @@ fn moment(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Moment> {
         );
     }
     match (fields.get("at"), fields.get("after"), fields.get("when")) {
-        (Some(at), None, None) => reader.duration(at, &fields.path_of("at")).map(Moment::At),
-        (None, Some(after), None) => reader.duration(after, &fields.path_of("after")).map(Moment::After),
+        (Some(at), None, None) => reader.read_duration(at, &fields.path_of("at")).map(Moment::At),
+        (None, Some(after), None) => reader.read_duration(after, &fields.path_of("after")).map(Moment::After),
         (None, None, Some(when)) => condition(reader, when, &fields.path_of("when"))
             .map(|(text, condition)| Moment::When { text, condition, within }),
         (None, None, None) => Some(Moment::After(Duration(0))),
@@ -112,7 +112,7 @@ fn moment(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Moment> {
 }
 
 fn condition(reader: &mut Reader<'_>, value: &Value, path: &str) -> Option<(String, Condition)> {
-    let text = reader.text(value, path)?;
+    let text = reader.read_text(value, path)?;
     match Condition::parse(&text) {
         Ok(condition) => Some((text, condition)),
         Err(problem) => {
@@ -150,14 +150,14 @@ fn read_commands(reader: &mut Reader<'_>, value: &Value, path: &str) -> Vec<Step
 
 fn read_command(reader: &mut Reader<'_>, value: &Value, path: &str) -> Option<StepCommand> {
     if let Value::Object(_) = value {
-        let fields = reader.fields(value, path, &["apply"])?;
+        let fields = reader.read_fields(value, path, &["apply"])?;
         let Some(object) = fields.get("apply") else {
             reader.add_problem(path, "an object under `do` must be {apply: OBJECT}");
             return None;
         };
-        return objects::checked_object(reader, object, &fields.path_of("apply")).map(StepCommand::Apply);
+        return objects::read_inline_object(reader, object, &fields.path_of("apply")).map(StepCommand::Apply);
     }
-    let text = reader.text(value, path)?;
+    let text = reader.read_text(value, path)?;
     match Action::parse(&text) {
         Ok(action) => Some(StepCommand::Verb(text, action)),
         Err(problem) => {

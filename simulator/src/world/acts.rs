@@ -82,7 +82,7 @@ impl World {
                     machine.plan_ms = duration_ms;
                 }
                 if let Some(process) = self.controllers.get_mut(&node) {
-                    process.core.plan_slowly(duration_ms > 0);
+                    process.core.set_plans_slowly(duration_ms > 0);
                 }
             }
             Action::WatchdogDaemon { node, start } => {
@@ -111,8 +111,8 @@ impl World {
                 let node = self.resolve_node(&node)?;
                 if let Some(machine) = self.machines.get_mut(&node) {
                     match fault {
-                        JournalCondition::Full => machine.disk_full = true,
-                        JournalCondition::Works => machine.disk_full = false,
+                        JournalCondition::Full => machine.is_disk_full = true,
+                        JournalCondition::Works => machine.is_disk_full = false,
                         JournalCondition::Lost => machine.journal = ha_node_agent::core::Journal::default(),
                         JournalCondition::Old => machine.journal = machine.journal_at_boot.clone(),
                     }
@@ -138,7 +138,7 @@ impl World {
             }
             Action::StoreFull { on } => {
                 if on {
-                    let applies_next = self.random.chance(0.5);
+                    let applies_next = self.random.draw_chance(0.5);
                     self.store.fill(applies_next);
                 } else {
                     self.store.make_space();
@@ -190,6 +190,6 @@ impl World {
 
     /// Returns the node whose controller is the leader.
     pub fn leader(&self) -> Option<NodeName> {
-        self.record(&self.keys.leader()).map(|leader: Leader| leader.id.as_str().into())
+        self.read_record(&self.keys.leader()).map(|leader: Leader| leader.id.as_str().into())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::World;
 use super::event::Event;
-use super::machine::{Activity, Present};
+use super::machine::{Activity, ServiceCopy};
 use super::process::Generation;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
@@ -12,7 +12,7 @@ use ha_node_agent::core::{DriverEvent, Input};
 impl World {
     /// Ends a service on every node where it runs. Agents detect a crash immediately.
     fn end_service(&mut self, name: &ResourceName, message: &str, stopped_externally: bool) -> Vec<NodeName> {
-        let ended_services: Vec<(NodeName, Present)> = self
+        let ended_services: Vec<(NodeName, ServiceCopy)> = self
             .machines
             .iter_mut()
             .filter(|(_, machine)| machine.is_working())
@@ -63,9 +63,9 @@ impl World {
             return Err(format!("{node} is not up, or is shutting down"));
         };
         let uid = definition.uid.clone();
-        machine.services.insert(name.to_owned(), Present { definition, activity: Activity::Runs });
+        machine.services.insert(name.to_owned(), ServiceCopy { definition, activity: Activity::Runs });
         self.record_started(node, name);
-        self.check_never_two();
+        self.check_at_most_one_copy();
         self.schedule_notice(node, DriverEvent::Appeared { name: name.to_owned(), uid });
         Ok(())
     }
@@ -74,7 +74,7 @@ impl World {
     /// user.
     fn schedule_notice(&mut self, node: &NodeName, event: DriverEvent) {
         let Some(generation) = self.agents.get(node).map(|process| process.generation) else { return };
-        let delay_ms = self.random.between_ms(500, 1_500);
+        let delay_ms = self.random.draw_between_ms(500, 1_500);
         self.queue.push(self.now + delay_ms, Event::ByHand { node: node.to_owned(), generation, event });
     }
 

@@ -67,13 +67,13 @@ impl World {
             Command::ClearError { resource } => {
                 self.submit_resource_operation(text, OperationAction::ClearError, &resource, None);
             }
-            Command::Maintenance { node, enable } => {
+            Command::Maintenance { node, is_enabled } => {
                 let node = self.resolve_node(&node)?;
-                if enable && let Some((reason, message)) = self.refused_maintenance(&node) {
+                if is_enabled && let Some((reason, message)) = self.refused_maintenance(&node) {
                     self.record_refusal_reason(text, reason);
                     return Err(message);
                 }
-                self.change_spec(Kind::Node, &node, &[("maintenance".to_owned(), json!(enable))])?;
+                self.change_spec(Kind::Node, &node, &[("maintenance".to_owned(), json!(is_enabled))])?;
             }
             Command::TestWatchdog { node } => {
                 let node = self.resolve_node(&node)?;
@@ -100,7 +100,9 @@ impl World {
                 };
                 self.submit_operation(text, spec);
             }
-            Command::Disarm { freeze } => self.disarm(&json!(if freeze { "Freeze" } else { "Ignore" }))?,
+            Command::Disarm { keeps_services_frozen } => {
+                self.disarm(&json!(if keeps_services_frozen { "Freeze" } else { "Ignore" }))?
+            }
             Command::Arm => self.disarm(&Value::Null)?,
         }
         Ok(())
@@ -128,7 +130,7 @@ impl World {
 
     /// Returns the fence record of a node on which a user bases a decision.
     fn stored_fence(&self, node: &NodeName) -> Fence {
-        self.record(&self.keys.fence(node)).unwrap_or_default()
+        self.read_record(&self.keys.fence(node)).unwrap_or_default()
     }
 
     /// Sets the requested state for a Start or Stop. A stop leaves a Disabled resource Disabled. For a missing
@@ -177,11 +179,11 @@ impl World {
         if let Some(node) = node {
             let node = self.resolve_node(node)?;
             if running {
-                self.place_running(&object, &node)?;
+                self.add_running_copy(&object, &node)?;
                 return self.apply(&object);
             }
             self.apply(&object)?;
-            return self.place_stopped(resource, &node);
+            return self.store_stopped_placement(resource, &node);
         }
         self.apply(&object)
     }

@@ -3,7 +3,7 @@
 
 use super::World;
 use super::event::Event;
-use super::machine::{Activity, Present, Running};
+use super::machine::{Activity, Running, ServiceCopy};
 use super::process::Generation;
 use ha_api_types::driver::SimulatedDriver;
 use ha_api_types::id::{NodeName, ResourceName};
@@ -68,7 +68,7 @@ impl World {
             Command::EndReplacement | Command::EndMigration | Command::CloseReception => 10,
         };
         let (is_delayed, duration_ms) = self.queue_slow_request(node, &service, &command, duration_ms);
-        let jitter_ms = self.random.between_ms(0, 10);
+        let jitter_ms = self.random.draw_between_ms(0, 10);
         let early_observation = self.early_observation(node, &service.name, &command);
         let Some(machine) = self.machines.get_mut(node) else { return };
         // A start command for a running service adopts the service.
@@ -82,7 +82,7 @@ impl World {
             // The service may touch its data from its first instruction, so it counts as running from now.
             machine.services.insert(
                 service.name.clone(),
-                Present { definition: service.clone(), activity: Activity::Runs },
+                ServiceCopy { definition: service.clone(), activity: Activity::Runs },
             );
         }
         machine.commands.insert((generation, id), Running { command, service, early_observation });
@@ -93,7 +93,7 @@ impl World {
             self.now + duration_ms + jitter_ms,
             Event::CommandEnds { node: node.to_owned(), generation, id },
         );
-        self.check_never_two();
+        self.check_at_most_one_copy();
     }
 
     /// Cancels a command, without undoing its effects.
@@ -101,7 +101,7 @@ impl World {
         let canceled_command =
             self.machines.get_mut(node).and_then(|machine| machine.commands.remove(&(generation, id)));
         if canceled_command.is_some() {
-            self.send_to_agent(node, generation, Input::Ended { id, result: CommandResult::Cancelled });
+            self.send_to_agent(node, generation, Input::Ended { id, result: CommandResult::Canceled });
         }
     }
 
@@ -113,7 +113,7 @@ impl World {
             return;
         };
         let result = self.command_result(node, &running);
-        self.check_never_two();
+        self.check_at_most_one_copy();
         self.send_to_agent(node, generation, Input::Ended { id, result });
     }
 
@@ -164,7 +164,7 @@ impl World {
                     );
                 }
                 *failure_count = 0;
-                let present = Present { definition: running.service.clone(), activity: Activity::Runs };
+                let present = ServiceCopy { definition: running.service.clone(), activity: Activity::Runs };
                 if let Some(machine) = self.machines.get_mut(node) {
                     machine.services.insert(name.clone(), present);
                 }
@@ -190,7 +190,8 @@ impl World {
                         "service is not installed on this node",
                     );
                 }
-                let present = Present { definition: running.service.clone(), activity: Activity::Receives };
+                let present =
+                    ServiceCopy { definition: running.service.clone(), activity: Activity::Receives };
                 if let Some(machine) = self.machines.get_mut(node) {
                     machine.services.entry(name.clone()).or_insert(present);
                 }

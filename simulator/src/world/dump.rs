@@ -2,9 +2,9 @@
 
 use super::World;
 use super::event::Event;
-use super::machine::{Activity, Present};
+use super::machine::{Activity, ServiceCopy};
 use crate::dump::Dump;
-use crate::vocabulary::why;
+use crate::vocabulary::explain_service;
 use ha_api_types::id::{Epoch, NodeName, ResourceName, Revision};
 use ha_api_types::keys::Key;
 use ha_api_types::record::{Assignment, Phase, ServiceReport};
@@ -45,10 +45,10 @@ impl World {
             machine.clock.set_wall(dump.wall_ms);
             machine.boot = 1;
             if dump.is_on(&node) {
-                machine.journal = journal(&dump.stored, &node, dump.revision);
-                machine.services = running(&dump.stored, &node)
+                machine.journal = journal(&dump.cluster_view, &node, dump.revision);
+                machine.services = running_services(&dump.cluster_view, &node)
                     .map(|(name, _, definition)| {
-                        (name.clone(), Present { definition, activity: Activity::Runs })
+                        (name.clone(), ServiceCopy { definition, activity: Activity::Runs })
                     })
                     .collect();
                 world.on_booted(&node, 1);
@@ -79,11 +79,11 @@ impl World {
     }
 
     /// Returns the explanation that `hactl why` prints for a service now; `None` if the resource does not exist.
-    pub fn why(&self, resource: &ResourceName) -> Option<Explanation> {
+    pub fn explain(&self, resource: &ResourceName) -> Option<Explanation> {
         let reading = self.store.list(self.keys.root());
         let mut stored = Stored::new(self.keys.clone());
         stored.replace(reading.entries, reading.revision, MonotonicTime(0));
-        why(&stored, resource)
+        explain_service(&stored, resource)
     }
 }
 
@@ -110,15 +110,15 @@ fn assigned<'a>(stored: &'a Stored, name: &ResourceName, node: &NodeName) -> Opt
 }
 
 /// Returns the services that run on a node, each with its report and the definition with which it was started.
-fn running<'a>(
+fn running_services<'a>(
     stored: &'a Stored,
     node: &'a NodeName,
 ) -> impl Iterator<Item = (&'a ResourceName, &'a ServiceReport, ServiceDefinition)> {
     reports(stored, node).filter_map(move |(name, report)| {
         let reported = report.definition.as_deref().cloned();
         let assigned = || assigned(stored, name, node).map(|assignment| assignment.definition.clone());
-        let wanted = || stored.resources.get(name).map(|resource| ServiceDefinition::of(&resource.value));
-        Some((name, report, reported.or_else(assigned).or_else(wanted)?))
+        let requested = || stored.resources.get(name).map(|resource| ServiceDefinition::of(&resource.value));
+        Some((name, report, reported.or_else(assigned).or_else(requested)?))
     })
 }
 
@@ -126,7 +126,7 @@ fn running<'a>(
 fn journal(stored: &Stored, node: &NodeName, revision: Revision) -> Journal {
     let report = stored.node_reports.get(node).map(|report| &report.value);
     let fence = stored.fences.get(node).map(|fence| &fence.value);
-    let services = running(stored, node).map(|(name, report, definition)| {
+    let services = running_services(stored, node).map(|(name, report, definition)| {
         let begun = report.action_uid.clone().unwrap_or_default();
         (name.clone(), JournalEntry { definition, begun, spent: false })
     });

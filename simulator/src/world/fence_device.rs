@@ -60,8 +60,8 @@ impl World {
         };
         self.log(node, "machine", message);
         if let Some(machine) = self.machines.get_mut(node) {
-            machine.storage_cut = cut;
+            machine.is_storage_isolated = cut;
         }
-        self.check_never_two();
+        self.check_at_most_one_copy();
     }
 }

@@ -2,7 +2,7 @@
 
 use super::World;
 use super::machine::Machine;
-use crate::scenario::{Device, Place};
+use crate::scenario::{Device, InitialPlacement};
 use ha_api_types::id::{Epoch, NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{
@@ -25,7 +25,7 @@ impl World {
     pub(super) fn record_failed_node(
         &mut self,
         node: &NodeName,
-        services: &[(ResourceName, Place)],
+        services: &[(ResourceName, InitialPlacement)],
     ) -> Result<(), String> {
         if self.spec_of(Kind::Node, node).is_none() {
             let object =

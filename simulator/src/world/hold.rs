@@ -54,14 +54,14 @@ impl World {
             Event::HoldAnswered { question: question.clone(), answer: no_answer },
         );
         if !self.draw_message_loss() && self.can_ask_controller(&question.node, &question.candidate) {
-            let delay_ms = self.random.between_ms(1, 4);
+            let delay_ms = self.random.draw_between_ms(1, 4);
             self.queue.push(self.now + delay_ms, Event::HoldAsked { question, request: Box::new(request) });
         }
     }
 
     /// Draws whether a message is lost.
     fn draw_message_loss(&mut self) -> bool {
-        self.random.chance(0.0005)
+        self.random.draw_chance(0.0005)
     }
 
     /// Delivers a question to a controller.
@@ -94,7 +94,7 @@ impl World {
         if !self.draw_message_loss()
             && self.receives_answer_of_controller(&question.candidate, &question.node)
         {
-            let delay_ms = self.random.between_ms(1, 4);
+            let delay_ms = self.random.draw_between_ms(1, 4);
             self.queue.push(self.now + delay_ms, Event::HoldAnswered { question, answer: Ok(answer) });
         }
     }
@@ -117,7 +117,7 @@ impl World {
     /// the node's report.
     fn record_grant(&mut self, question: &Question) {
         let Question { node, generation, id, candidate, asked_at } = question;
-        let report: Option<NodeReport> = self.record(&self.keys.node_report(node));
+        let report: Option<NodeReport> = self.read_record(&self.keys.node_report(node));
         let terms = report.and_then(|report| report.hold_terms());
         self.holding.granted.retain(|(granted_node, _, newest), _| granted_node != node || newest == id);
         let granted = self.holding.granted.entry((node.clone(), *generation, *id)).or_default();

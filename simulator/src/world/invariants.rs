@@ -47,9 +47,10 @@ impl World {
     }
 
     /// Returns, for each service, the nodes on which it runs with access to its data.
-    pub(crate) fn running(&self) -> BTreeMap<ResourceName, Vec<NodeName>> {
+    pub(crate) fn running_nodes_by_service(&self) -> BTreeMap<ResourceName, Vec<NodeName>> {
         let mut running: BTreeMap<ResourceName, Vec<NodeName>> = BTreeMap::new();
-        for (node, machine) in self.machines.iter().filter(|(_, machine)| machine.up && !machine.storage_cut)
+        for (node, machine) in
+            self.machines.iter().filter(|(_, machine)| machine.is_up && !machine.is_storage_isolated)
         {
             for (name, present) in &machine.services {
                 if present.activity == Activity::Runs {
@@ -62,9 +63,10 @@ impl World {
 
     /// Checks that no service runs on two nodes at the same time. A service that a boot started automatically counts
     /// from the opening of the node's epoch.
-    pub(super) fn check_never_two(&mut self) {
+    pub(super) fn check_at_most_one_copy(&mut self) {
         let mut nodes_of_service: BTreeMap<&ResourceName, Vec<&NodeName>> = BTreeMap::new();
-        for (node, machine) in self.machines.iter().filter(|(_, machine)| machine.up && !machine.storage_cut)
+        for (node, machine) in
+            self.machines.iter().filter(|(_, machine)| machine.is_up && !machine.is_storage_isolated)
         {
             let runs = machine.services.iter().filter(|(_, present)| present.activity == Activity::Runs);
             for (name, _) in runs.filter(|(name, _)| !self.runs_only_by_boot(node, machine, name)) {
@@ -87,7 +89,7 @@ impl World {
     fn runs_only_by_boot(&self, node: &NodeName, machine: &Machine, name: &ResourceName) -> bool {
         machine.started_by_boot.contains(name)
             && !self
-                .record::<ServiceReport>(&self.keys.service_report(node, name))
+                .read_record::<ServiceReport>(&self.keys.service_report(node, name))
                 .is_some_and(|report| report.boot_id == machine.boot_id(node) && report.phase.is_permitted())
     }
 
@@ -134,10 +136,10 @@ impl World {
     /// is no assignment. The definition of an old copy does not count. For a service that is not managed, the
     /// definitions of its copies decide.
     pub(in crate::world) fn is_exclusive(&self, name: &ResourceName) -> bool {
-        if let Some(assignment) = self.record::<Assignment>(&self.keys.assignment(name)) {
+        if let Some(assignment) = self.read_record::<Assignment>(&self.keys.assignment(name)) {
             return assignment.definition.exclusive;
         }
-        if let Some(resource) = self.typed::<Resource>(Kind::Resource, name) {
+        if let Some(resource) = self.read_object::<Resource>(Kind::Resource, name) {
             return resource.spec.exclusive;
         }
         let mut copies = self.machines.values().filter_map(|machine| machine.services.get(name));

@@ -93,7 +93,7 @@ impl World {
 
     /// Completes a shutdown, or ends the service manager's wait for it.
     pub(super) fn power_down_after_leave(&mut self, node: &NodeName, boot: u64) {
-        let Some(machine) = self.machines.get(node).filter(|machine| machine.boot == boot && machine.up)
+        let Some(machine) = self.machines.get(node).filter(|machine| machine.boot == boot && machine.is_up)
         else {
             return;
         };

@@ -19,15 +19,11 @@ pub(crate) type Token = u64;
 /// Kind of a request, which decides the input that its answer becomes.
 #[derive(Clone, Debug)]
 pub(crate) enum Purpose {
-    /// A commit of an agent.
     AgentCommit(agent::CommitId),
-    /// A commit of a controller.
     ControllerCommit(controller::CommitId),
     /// A read of keys for an agent.
     AgentRead(agent::ReadId),
-    /// A lease for an agent.
     AgentLease(agent::LeaseRequestId),
-    /// A lease for a controller.
     ControllerLease,
     /// A keep-alive of a lease.
     Keep(LeaseId),
@@ -48,7 +44,6 @@ pub(crate) enum Request {
     Grant(i64),
     /// Keep a lease alive.
     Keep(LeaseId),
-    /// Revoke a lease.
     Revoke(LeaseId),
     /// Read all keys with these selectors.
     List(Vec<String>),
@@ -106,7 +101,7 @@ impl World {
         let timeout = Event::Timeout { client: client.clone(), generation, token, purpose: purpose.clone() };
         self.queue.push(self.now + timeout_ms, timeout);
         let loss_chance = self.chance_of_loss();
-        if self.reaches_store(client, Direction::Request) && !self.random.chance(loss_chance) {
+        if self.reaches_store(client, Direction::Request) && !self.random.draw_chance(loss_chance) {
             let delay_ms = self.store_delay_ms();
             let sender = Sender {
                 client: client.clone(),
@@ -127,10 +122,10 @@ impl World {
         let latency_ms = self.store_latency_ms;
         // One request in a thousand is delayed by up to 8 s, often until its sender has timed out.
         let slow_chance = if self.now < self.store_flaky_until { 0.15 } else { 0.001 };
-        if self.random.chance(slow_chance) {
-            return latency_ms + self.random.between_ms(500, 8_000);
+        if self.random.draw_chance(slow_chance) {
+            return latency_ms + self.random.draw_between_ms(500, 8_000);
         }
-        latency_ms + self.random.between_ms(1, 4)
+        latency_ms + self.random.draw_between_ms(1, 4)
     }
 
     /// Handles a request at etcd. Its effect happens now, even if its answer is lost.
@@ -146,7 +141,7 @@ impl World {
         {
             // The deposed etcd leader answers without its peers, so this answer does not extend the lease.
             let answer = Answer::Kept(Ok(1));
-            let delay_ms = self.random.between_ms(1, 3);
+            let delay_ms = self.random.draw_between_ms(1, 3);
             let Sender { client, generation, .. } = sender;
             self.queue
                 .push(resume_ms + delay_ms, Event::Answer { client, generation, token, purpose, answer });
@@ -184,9 +179,9 @@ impl World {
             }
         }
         let loss_chance = self.chance_of_loss();
-        let is_lost = !self.reaches_store(&client, Direction::Answer) || self.random.chance(loss_chance);
+        let is_lost = !self.reaches_store(&client, Direction::Answer) || self.random.draw_chance(loss_chance);
         if !is_lost {
-            let delay_ms = self.random.between_ms(1, 3) + self.store_latency_ms;
+            let delay_ms = self.random.draw_between_ms(1, 3) + self.store_latency_ms;
             self.queue
                 .push(self.now + delay_ms, Event::Answer { client, generation, token, purpose, answer });
         }
@@ -283,8 +278,9 @@ impl World {
         }
         for (client, generation) in watchers {
             // One notification of a watch in a thousand is late.
-            let slow_ms = if self.random.chance(0.001) { self.random.between_ms(100, 2_000) } else { 0 };
-            let delay_ms = self.random.between_ms(1, 6) + slow_ms + self.store_latency_ms;
+            let slow_ms =
+                if self.random.draw_chance(0.001) { self.random.draw_between_ms(100, 2_000) } else { 0 };
+            let delay_ms = self.random.draw_between_ms(1, 6) + slow_ms + self.store_latency_ms;
             self.queue.push(self.now + delay_ms, Event::Watch(client, generation));
         }
     }
@@ -359,7 +355,7 @@ impl World {
             (Purpose::Sync(_), Some(Answer::Lists(lists, revision))) => {
                 if let Some(process) = self.agents.get_mut(node) {
                     process.cursor = Some(revision);
-                    process.watching = false;
+                    process.is_watching = false;
                 }
                 for (selector, (_, entries)) in AgentSelector::ALL.into_iter().zip(lists) {
                     self.send_to_agent(
@@ -408,7 +404,7 @@ impl World {
                 let client = Client::Controller(node.to_owned());
                 if let Some(process) = self.controllers.get_mut(node) {
                     process.cursor = Some(revision);
-                    process.watching = false;
+                    process.is_watching = false;
                     // A read for another refresh may have failed meanwhile.
                     let due_refreshes = process.record_answered_sync(answers);
                     self.schedule_syncs(&client, generation, due_refreshes);
@@ -495,14 +491,14 @@ impl World {
         let cursor = match client {
             Client::Agent(node) => {
                 self.agents.get_mut(node).filter(|process| process.generation == generation).map(|process| {
-                    process.watching = false;
+                    process.is_watching = false;
                     process.cursor
                 })
             }
             Client::Controller(node) => {
                 self.controllers.get_mut(node).filter(|process| process.generation == generation).map(
                     |process| {
-                        process.watching = false;
+                        process.is_watching = false;
                         process.cursor
                     },
                 )
@@ -563,12 +559,12 @@ impl World {
         match client {
             Client::Agent(node) => {
                 if let Some(process) = self.agents.get_mut(node) {
-                    process.watching = true;
+                    process.is_watching = true;
                 }
             }
             Client::Controller(node) => {
                 if let Some(process) = self.controllers.get_mut(node) {
-                    process.watching = true;
+                    process.is_watching = true;
                 }
             }
         }

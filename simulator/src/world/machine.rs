@@ -22,13 +22,13 @@ use std::collections::{BTreeMap, BTreeSet};
 #[allow(clippy::struct_excessive_bools, reason = "each is a separate switch")]
 pub(crate) struct Machine {
     /// `true` if the machine is powered and booted.
-    pub up: bool,
+    pub is_up: bool,
     /// `true` if the machine has power: it is up or booting.
-    pub powered: bool,
+    pub is_powered: bool,
     /// Kind of the orderly shutdown in progress; `None`: no shutdown.
     pub ending: Option<Leave>,
     /// `true` if the watchdog has reset the machine since it was last up.
-    pub expired: bool,
+    pub watchdog_expired: bool,
     /// Number of the machine, counting the machines that have had this name.
     pub hardware_number: u64,
     /// Number of the machine among those with a copy of one disk.
@@ -50,7 +50,7 @@ pub(crate) struct Machine {
     /// Condition of the fence devices.
     pub fence_devices: FenceDeviceCondition,
     /// `true` if a fabric device has cut the machine off from its storage, so its services cannot touch their data.
-    pub storage_cut: bool,
+    pub is_storage_isolated: bool,
     /// `true` if the agent is started again as soon as it has ended.
     pub agent_restarts: bool,
     /// Time that each plan of the controller takes.
@@ -62,7 +62,7 @@ pub(crate) struct Machine {
     /// `true` if the machine is connected to etcd and its peers.
     pub network: bool,
     /// `true` if the machine is suspended.
-    pub suspended: bool,
+    pub is_suspended: bool,
     /// `true` if the machine runs a controller.
     pub has_controller: bool,
     /// Capacity that the agent reports.
@@ -72,7 +72,7 @@ pub(crate) struct Machine {
     /// The watchdog daemon and its device.
     pub watchdog: Watchdog,
     /// Services on the machine, by resource.
-    pub services: BTreeMap<ResourceName, Present>,
+    pub services: BTreeMap<ResourceName, ServiceCopy>,
     /// Driver commands in progress.
     pub commands: BTreeMap<(Generation, CommandId), Running>,
     /// Journal on the disk.
@@ -92,7 +92,7 @@ pub(crate) struct Machine {
     /// Services that the boot has started, until the node's epoch opens: before that, the agent could not stop them.
     pub started_by_boot: BTreeSet<ResourceName>,
     /// `true` if writes to the disk fail.
-    pub disk_full: bool,
+    pub is_disk_full: bool,
     /// `true` if the drivers do not answer.
     pub drivers_hang: bool,
     /// Times of the resets by the watchdog.
@@ -103,7 +103,7 @@ pub(crate) struct Machine {
 
 /// A service on a machine.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Present {
+pub(crate) struct ServiceCopy {
     /// Definition with which the service was started.
     pub definition: ServiceDefinition,
     /// State of the service.
@@ -149,12 +149,12 @@ pub(crate) struct Watchdog {
     /// The daemon. Between its end and its next start, this is a daemon without any connection or device.
     pub daemon: WatchdogCore,
     /// `true` if the daemon has ended and is not restarted automatically.
-    pub dead: bool,
+    pub has_exited: bool,
     /// Record that the daemon stores for its next process.
     pub saved: Option<SavedState>,
     /// `true` if the device is open: the daemon holds its descriptor or, after the daemon's death, the service manager
     /// does.
-    pub open: bool,
+    pub is_open: bool,
     /// Behavior of the device when the daemon pets it.
     pub pets: PetBehavior,
     /// Timeout of the device as last set, in seconds; each pet of a fixed device restarts this timeout.
@@ -245,6 +245,6 @@ impl Machine {
 
     /// Returns `true` if the machine's processes run.
     pub(crate) fn is_working(&self) -> bool {
-        self.up && !self.suspended
+        self.is_up && !self.is_suspended
     }
 }

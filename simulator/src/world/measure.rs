@@ -2,14 +2,14 @@
 //! measurements fail.
 
 use super::World;
-use super::machine::{Activity, Present};
+use super::machine::{Activity, ServiceCopy};
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::quantity::Quantity;
 use ha_api_types::resource::{Resource, ServiceDefinition};
 use ha_api_types::time::MonotonicTime;
 use ha_api_types::usage::Usage;
-use ha_node_agent::core::{Input, MeasureId, Measured, Meter, Sample};
+use ha_node_agent::core::{Input, Meter, Sample, UsageReadId, UsageReadings};
 use std::collections::BTreeMap;
 
 impl World {
@@ -20,20 +20,25 @@ impl World {
     }
 
     /// Answers an agent's measurement of its machine, without delay.
-    pub(super) fn measure(&mut self, node: &NodeName, id: MeasureId, services: &[ServiceDefinition]) {
+    pub(super) fn measure(&mut self, node: &NodeName, id: UsageReadId, services: &[ServiceDefinition]) {
         let now = self.clock_of(node);
         let measured = self.measured(node, now.monotonic_raw, services);
         // The loop is already collecting the effects of this agent, so the agent receives this input directly.
         if let Some(process) = self.agents.get_mut(node) {
-            process.core.handle(&now, Input::Measured { id, measured });
+            process.core.handle(&now, Input::UsageReadings { id, measured });
         }
     }
 
-    fn measured(&self, node: &NodeName, time: MonotonicTime, requested: &[ServiceDefinition]) -> Measured {
+    fn measured(
+        &self,
+        node: &NodeName,
+        time: MonotonicTime,
+        requested: &[ServiceDefinition],
+    ) -> UsageReadings {
         let Some(machine) = self.machines.get(node).filter(|_| !self.service_loads.is_empty()) else {
-            return Measured::default();
+            return UsageReadings::default();
         };
-        let runs = |(_, present): &(&ResourceName, &Present)| present.activity == Activity::Runs;
+        let runs = |(_, present): &(&ResourceName, &ServiceCopy)| present.activity == Activity::Runs;
         let running: Vec<&ResourceName> =
             machine.services.iter().filter(runs).map(|(name, _)| name).collect();
         let is_asked = |name: &&&ResourceName| requested.iter().any(|service| service.name == ***name);
@@ -47,7 +52,7 @@ impl World {
             .map(|name| self.usage_of(name))
             .fold(Usage::default(), |sum, one| usage_sum(&sum, &one));
         let machine = (!services.is_empty()).then(|| sample(time, &total));
-        Measured { machine, services }
+        UsageReadings { machine, services }
     }
 
     fn usage_of(&self, name: &ResourceName) -> Usage {

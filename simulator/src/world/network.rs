@@ -56,13 +56,13 @@ impl Network {
 
 impl World {
     fn is_connected(&self, node: &NodeName) -> bool {
-        self.machines.get(node).is_some_and(|machine| machine.up && machine.network)
+        self.machines.get(node).is_some_and(|machine| machine.is_up && machine.network)
     }
 
     /// Returns `true` if a packet from one machine reaches the other machine.
     pub(super) fn delivers_messages(&self, from: &NodeName, to: &NodeName) -> bool {
         if from == to {
-            return self.machines.get(from).is_some_and(|machine| machine.up);
+            return self.machines.get(from).is_some_and(|machine| machine.is_up);
         }
         if !self.is_connected(from) || !self.is_connected(to) {
             return false;
@@ -102,7 +102,7 @@ impl World {
     /// Returns `true` if the machine's controller runs and reaches etcd.
     pub(crate) fn controller_works(&self, node: &NodeName) -> bool {
         let client = Client::Controller(node.to_owned());
-        self.controllers.get(node).is_some_and(|process| !process.hung)
+        self.controllers.get(node).is_some_and(|process| !process.is_hung)
             && self.reaches_store(&client, Direction::Request)
             && self.reaches_store(&client, Direction::Answer)
     }

@@ -35,7 +35,7 @@ impl World {
     }
 
     /// Returns the received notifications in order, with repetitions: kind and names.
-    pub(crate) fn notified(&self) -> &[String] {
+    pub(crate) fn received_notifications(&self) -> &[String] {
         &self.notified
     }
 }

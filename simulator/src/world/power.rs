@@ -10,7 +10,7 @@ use ha_api_types::etcd_access::agent_selectors;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::record::SleepProtection;
 use ha_api_types::time::Millis;
-use ha_controller::core::replica::Replica;
+use ha_controller::core::combined_controller::CombinedController;
 use ha_controller::core::{Config as ControllerConfig, FullReadId, Input as ControllerInput};
 use ha_node_agent::core::{
     AgentCore, Command, Config as AgentConfig, Hardware, Input as AgentInput, Shutdown,
@@ -27,11 +27,11 @@ impl World {
     /// Switches a machine on.
     pub(super) fn power_on(&mut self, node: &NodeName, boot_ms: Millis) {
         let Some(machine) = self.machines.get_mut(node) else { return };
-        if machine.powered {
+        if machine.is_powered {
             return;
         }
         machine.boot += 1;
-        machine.powered = true;
+        machine.is_powered = true;
         let boot = machine.boot;
         self.queue.push(self.now + boot_ms, Event::Booted { node: node.to_owned(), boot });
     }
@@ -60,21 +60,21 @@ impl World {
         self.controllers.remove(node);
         let now = self.now;
         if let Some(machine) = self.machines.get_mut(node) {
-            machine.up = false;
-            machine.powered = false;
+            machine.is_up = false;
+            machine.is_powered = false;
             machine.ending = None;
             machine.agent_restarts = false;
             machine.controller_restarts = false;
-            machine.suspended = false;
+            machine.is_suspended = false;
             machine.clock.set_suspended(now, false);
             machine.services.clear();
             machine.commands.clear();
             machine.driver_requests.clear();
             machine.started_by_boot.clear();
             machine.watchdog.daemon = WatchdogCore::new(Privileges::default());
-            machine.watchdog.dead = false;
+            machine.watchdog.has_exited = false;
             machine.watchdog.saved = None;
-            machine.watchdog.open = false;
+            machine.watchdog.is_open = false;
             machine.watchdog.fires_at = None;
             machine.watchdog.next_check_at = None;
             machine.watchdog.wake_at = None;
@@ -118,27 +118,28 @@ impl World {
         let now = self.now;
         if let Some(machine) = self.machines.get_mut(node) {
             machine.resets.push(now);
-            machine.expired = true;
+            machine.watchdog_expired = true;
         }
         self.power_on(node, RESET_DURATION_MS);
     }
 
     pub(super) fn on_booted(&mut self, node: &NodeName, boot: u64) {
-        let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot == boot && !machine.up)
+        let Some(machine) =
+            self.machines.get_mut(node).filter(|machine| machine.boot == boot && !machine.is_up)
         else {
             return;
         };
-        machine.up = true;
-        machine.expired = false;
+        machine.is_up = true;
+        machine.watchdog_expired = false;
         machine.journal_at_boot = machine.journal.clone();
         let has_controller = machine.has_controller;
         self.log(node, "machine", "is up");
         self.start_at_boot(node);
-        let delay_ms = self.random.between_ms(10, 500);
+        let delay_ms = self.random.draw_between_ms(10, 500);
         self.queue
             .push(self.now + delay_ms, Event::StartProcess { client: Client::Agent(node.to_owned()), boot });
         if has_controller {
-            let delay_ms = self.random.between_ms(10, 500);
+            let delay_ms = self.random.draw_between_ms(10, 500);
             self.queue.push(
                 self.now + delay_ms,
                 Event::StartProcess { client: Client::Controller(node.to_owned()), boot },
@@ -148,7 +149,7 @@ impl World {
 
     pub(super) fn start_process(&mut self, client: &Client, boot: u64) {
         let node = client.node();
-        let Some(machine) = self.machines.get(node).filter(|machine| machine.boot == boot && machine.up)
+        let Some(machine) = self.machines.get(node).filter(|machine| machine.boot == boot && machine.is_up)
         else {
             return;
         };
@@ -194,8 +195,8 @@ impl World {
                 };
                 self.generation_count = generation;
                 let selectors = vec![self.keys.root().to_owned()];
-                let mut core = Replica::new(config);
-                core.plan_slowly(machine.plan_ms > 0);
+                let mut core = CombinedController::new(config);
+                core.set_plans_slowly(machine.plan_ms > 0);
                 let process = Process::new(core, generation, selectors);
                 self.controllers.insert(node.clone(), process);
                 self.log(node, "controller", "starts");
@@ -232,7 +233,7 @@ impl World {
         let Some(boot) = self.machines.get(node).map(|machine| machine.boot) else { return };
         match verb {
             // A start during the end of a process happens after that end.
-            ProcessVerb::Start if self.agents.get(node).is_some_and(|process| process.ending) => {
+            ProcessVerb::Start if self.agents.get(node).is_some_and(|process| process.is_ending) => {
                 self.restart_agent(node);
             }
             ProcessVerb::Upgrade { writes_new_values } => {
@@ -250,7 +251,7 @@ impl World {
             }
             ProcessVerb::Stop | ProcessVerb::Restart => {
                 if let Some(process) = self.agents.get_mut(node) {
-                    process.ending = true;
+                    process.is_ending = true;
                     let generation = process.generation;
                     self.send_to_agent(node, generation, AgentInput::Shutdown(Shutdown::Restart));
                 }
@@ -260,14 +261,14 @@ impl World {
             }
             ProcessVerb::Hang => {
                 if let Some(process) = self.agents.get_mut(node) {
-                    process.hung = true;
+                    process.is_hung = true;
                 }
                 self.log(node, "agent", "hangs");
             }
             ProcessVerb::Resume => {
                 self.log(node, "agent", "goes on");
                 let inbox = self.agents.get_mut(node).map(|process| {
-                    process.hung = false;
+                    process.is_hung = false;
                     (process.generation, std::mem::take(&mut process.inbox))
                 });
                 if let Some((generation, inbox)) = inbox {
@@ -285,7 +286,7 @@ impl World {
         let client = Client::Controller(node.to_owned());
         let Some(boot) = self.machines.get(node).map(|machine| machine.boot) else { return };
         match verb {
-            ProcessVerb::Start if self.controllers.get(node).is_some_and(|process| process.ending) => {
+            ProcessVerb::Start if self.controllers.get(node).is_some_and(|process| process.is_ending) => {
                 self.restart_controller(node);
             }
             ProcessVerb::Upgrade { writes_new_values } => {
@@ -303,7 +304,7 @@ impl World {
             }
             ProcessVerb::Stop | ProcessVerb::Restart => {
                 if let Some(process) = self.controllers.get_mut(node) {
-                    process.ending = true;
+                    process.is_ending = true;
                     let generation = process.generation;
                     self.send_to_controller(node, generation, ControllerInput::Shutdown);
                 }
@@ -313,14 +314,14 @@ impl World {
             }
             ProcessVerb::Hang => {
                 if let Some(process) = self.controllers.get_mut(node) {
-                    process.hung = true;
+                    process.is_hung = true;
                 }
                 self.log(node, "controller", "hangs");
             }
             ProcessVerb::Resume => {
                 self.log(node, "controller", "goes on");
                 let inbox = self.controllers.get_mut(node).map(|process| {
-                    process.hung = false;
+                    process.is_hung = false;
                     (process.generation, std::mem::take(&mut process.inbox))
                 });
                 if let Some((generation, inbox)) = inbox {
@@ -344,7 +345,7 @@ impl World {
             Some(SleepProtection::None) | None => {}
         }
         if let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.is_working()) {
-            machine.suspended = true;
+            machine.is_suspended = true;
             machine.clock.set_suspended(now, true);
             // The device's timer also stops during the suspend.
             machine.watchdog.fires_at = machine.watchdog.fires_at.map(|at| at + duration_ms);
@@ -367,8 +368,10 @@ impl World {
 
     pub(super) fn on_awake(&mut self, node: &NodeName) {
         let now = self.now;
-        let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.suspended) else { return };
-        machine.suspended = false;
+        let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.is_suspended) else {
+            return;
+        };
+        machine.is_suspended = false;
         machine.clock.set_suspended(now, false);
         let fires_at = machine.watchdog.fires_at;
         self.log(node, "machine", "wakes");

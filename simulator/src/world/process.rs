@@ -4,7 +4,7 @@ use super::link::Token;
 use ha_api_types::id::{NodeName, Revision};
 use ha_api_types::time::{MonotonicTime, Now};
 use ha_controller::core::FullReadId;
-use ha_controller::core::replica::{Replica, is_election_refresh};
+use ha_controller::core::combined_controller::{CombinedController, is_election_read};
 use ha_node_agent::core::AgentCore;
 use ha_store::{Change, selects};
 use std::collections::BTreeSet;
@@ -42,7 +42,6 @@ impl fmt::Display for Client {
 
 /// The common interface of agent and controller cores.
 pub(crate) trait Core {
-    /// Input of the core.
     type Input;
     /// Returns the time of the next tick.
     fn deadline(&self) -> Option<(MonotonicTime, &'static str)>;
@@ -55,10 +54,10 @@ impl Core for AgentCore {
     }
 }
 
-impl Core for Replica {
+impl Core for CombinedController {
     type Input = ha_controller::core::Input;
     fn deadline(&self) -> Option<(MonotonicTime, &'static str)> {
-        Replica::deadline(self)
+        CombinedController::deadline(self)
     }
 }
 
@@ -71,9 +70,9 @@ pub(crate) struct Process<C: Core> {
     /// Generation of the process.
     pub generation: Generation,
     /// `true` if the process is paused (SIGSTOP): its inputs wait in the inbox.
-    pub hung: bool,
+    pub is_hung: bool,
     /// `true` if the process received a request to end.
-    pub ending: bool,
+    pub is_ending: bool,
     /// `true` if the end of the plan in progress is scheduled.
     pub is_plan_scheduled: bool,
     /// Inputs that wait while the process is paused.
@@ -85,7 +84,7 @@ pub(crate) struct Process<C: Core> {
     /// Prefixes that the process watches.
     pub selectors: Vec<String>,
     /// `true` if a notification of the watch is already scheduled.
-    pub watching: bool,
+    pub is_watching: bool,
     /// Number of unanswered full reads.
     pub syncs: u32,
     /// Refreshes whose full read failed, and which no later read has answered.
@@ -100,14 +99,14 @@ impl<C: Core> Process<C> {
         Process {
             core,
             generation,
-            hung: false,
-            ending: false,
+            is_hung: false,
+            is_ending: false,
             is_plan_scheduled: false,
             inbox: Vec::new(),
             outstanding: BTreeSet::new(),
             cursor: None,
             selectors,
-            watching: false,
+            is_watching: false,
             syncs: 0,
             pending_refreshes: BTreeSet::new(),
             wake_at: None,
@@ -133,8 +132,7 @@ impl<C: Core> Process<C> {
     /// Records that a refresh was answered, and returns the refreshes to read for now.
     pub(super) fn record_answered_sync(&mut self, refresh: FullReadId) -> Vec<FullReadId> {
         self.pending_refreshes.retain(|pending_refresh| {
-            is_election_refresh(*pending_refresh) != is_election_refresh(refresh)
-                || *pending_refresh > refresh
+            is_election_read(*pending_refresh) != is_election_read(refresh) || *pending_refresh > refresh
         });
         self.due_syncs()
     }
@@ -148,23 +146,23 @@ impl<C: Core> Process<C> {
         }
         let pending_refreshes = std::mem::take(&mut self.pending_refreshes);
         let (elections, planners): (Vec<_>, Vec<_>) =
-            pending_refreshes.into_iter().partition(|id| is_election_refresh(*id));
+            pending_refreshes.into_iter().partition(|id| is_election_read(*id));
         [planners.last(), elections.last()].into_iter().flatten().copied().collect()
     }
 
     /// Handles a change of the store. Returns `true` if a notification must be scheduled: a watched key has changed,
     /// and no notification is scheduled yet.
     pub(super) fn mark_changes(&mut self, changes: &[Change], revision: Revision) -> bool {
-        if self.watching || self.cursor.is_none() {
+        if self.is_watching || self.cursor.is_none() {
             return false;
         }
         let watched = |key: &str| self.selectors.iter().any(|selector| selects(selector, key));
         if changes.iter().any(|change| watched(change.key())) {
-            self.watching = true;
+            self.is_watching = true;
         } else {
             self.cursor = Some(revision);
         }
-        self.watching
+        self.is_watching
     }
 }
 

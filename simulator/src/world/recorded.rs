@@ -89,12 +89,12 @@ pub(crate) struct Recording {
 #[derive(Clone, Debug, Default)]
 struct MachineSnapshot {
     boot: u64,
-    up: bool,
+    is_up: bool,
     resets: usize,
     agent: Option<Generation>,
     controller: Option<Generation>,
-    daemon_dead: bool,
-    open: bool,
+    has_daemon_exited: bool,
+    is_open: bool,
     services: BTreeMap<ResourceName, Activity>,
 }
 
@@ -125,7 +125,7 @@ impl World {
     pub(super) fn record_watchdog_request(&mut self, node: &NodeName, request: &Request) {
         let deadline = match request {
             Request::Deadline(deadline) => deadline,
-            Request::Stay => return self.record_step(node, || Step::Stays),
+            Request::PetWithoutDeadline => return self.record_step(node, || Step::Stays),
             // The model arms without a deadline, and the agent sends its deadline in a separate request.
             Request::Arm(_) | Request::Release | Request::Query => return,
         };
@@ -146,7 +146,7 @@ impl World {
         for (node, after) in &current_snapshots {
             let before = previous_snapshots.get(node).cloned().unwrap_or_default();
             let mut add = |step| steps.push((node.clone(), step));
-            let power_lost = before.up && (!after.up || before.boot != after.boot);
+            let power_lost = before.is_up && (!after.is_up || before.boot != after.boot);
             if power_lost {
                 add(Step::PowerLost { by_watchdog: after.resets > before.resets });
             }
@@ -160,11 +160,11 @@ impl World {
             if after.controller.is_some() && before.controller != after.controller {
                 add(Step::ControllerStarts);
             }
-            if after.daemon_dead && !before.daemon_dead {
+            if after.has_daemon_exited && !before.has_daemon_exited {
                 add(Step::DaemonEnds);
             }
-            if after.open != before.open {
-                add(if after.open { Step::DeviceOpens } else { Step::DeviceCloses });
+            if after.is_open != before.is_open {
+                add(if after.is_open { Step::DeviceOpens } else { Step::DeviceCloses });
             }
             for service in before.services.keys().filter(|service| !after.services.contains_key(*service)) {
                 let arrived = |other_node: &&NodeName| {
@@ -188,7 +188,7 @@ impl World {
                         && snapshot.services.get(service) == Some(&Activity::Runs)
                         && current_snapshots
                             .get(*other_node)
-                            .is_none_or(|snapshot| !snapshot.services.contains_key(service) && snapshot.up)
+                            .is_none_or(|snapshot| !snapshot.services.contains_key(service) && snapshot.is_up)
                 });
                 match (previous_activity, activity, source) {
                     (
@@ -215,12 +215,12 @@ impl World {
         let named_snapshot = |(node, machine): (&NodeName, &super::machine::Machine)| {
             let snapshot = MachineSnapshot {
                 boot: machine.boot,
-                up: machine.up,
+                is_up: machine.is_up,
                 resets: machine.resets.len(),
                 agent: self.agents.get(node).map(|process| process.generation),
                 controller: self.controllers.get(node).map(|process| process.generation),
-                daemon_dead: machine.watchdog.dead,
-                open: machine.watchdog.open,
+                has_daemon_exited: machine.watchdog.has_exited,
+                is_open: machine.watchdog.is_open,
                 services: machine
                     .services
                     .iter()

@@ -23,13 +23,13 @@ const LIMITS: [Limit; 3] = [
 
 impl World {
     /// Returns a stored object; `None` if it does not exist or cannot be read.
-    pub(crate) fn typed<T: DeserializeOwned>(&self, kind: Kind, name: &str) -> Option<T> {
+    pub(crate) fn read_object<T: DeserializeOwned>(&self, kind: Kind, name: &str) -> Option<T> {
         serde_json::from_value(self.spec_of(kind, name)?).ok()
     }
 
     /// Returns the stored objects of a kind.
     fn all_of_kind<T: DeserializeOwned>(&self, kind: Kind) -> Vec<T> {
-        self.names_of(kind).iter().filter_map(|name| self.typed(kind, name)).collect()
+        self.names_of(kind).iter().filter_map(|name| self.read_object(kind, name)).collect()
     }
 
     /// Returns the active rules: neither disabled nor in conflict with another rule, according to the leader.
@@ -67,10 +67,10 @@ impl World {
         let group = if rules.iter().any(|rule| affinity_spec(rule).is_some()) {
             None
         } else {
-            self.typed::<Resource>(Kind::Resource, name).and_then(|resource| resource.spec.group)
+            self.read_object::<Resource>(Kind::Resource, name).and_then(|resource| resource.spec.group)
         };
         let group_violation =
-            group.and_then(|group| self.typed::<Group>(Kind::Group, &group)).and_then(|group| {
+            group.and_then(|group| self.read_object::<Group>(Kind::Group, &group)).and_then(|group| {
                 (group.spec.restricted && !group.spec.nodes.0.contains_key(node)).then(|| {
                     format!("{name} is on {node}, outside its restricted group {}", group.metadata.name)
                 })
@@ -104,14 +104,14 @@ impl World {
         node: &NodeName,
         other_services: &[ResourceName],
     ) -> Vec<&'static str> {
-        let spec = self.typed::<Node>(Kind::Node, node).map(|node| node.spec).unwrap_or_default();
+        let spec = self.read_object::<Node>(Kind::Node, node).map(|node| node.spec).unwrap_or_default();
         let declared = spec.capacity.unwrap_or_default();
         let reserved = spec.reserved.unwrap_or_default();
         let machine = self.machines.get(node).map(|machine| machine.capacity).unwrap_or_default();
         let other_services: Vec<Resource> =
-            other_services.iter().filter_map(|other| self.typed(Kind::Resource, other)).collect();
+            other_services.iter().filter_map(|other| self.read_object(Kind::Resource, other)).collect();
         let lacks = |(quantity_name, amount_of, factor): &Limit| {
-            let wanted = amount_of(&resource.spec.requests)?;
+            let requested = amount_of(&resource.spec.requests)?;
             let capacity = amount_of(&declared).or_else(|| amount_of(&machine))?;
             let used: i128 = other_services
                 .iter()
@@ -119,7 +119,7 @@ impl World {
                 .map(Quantity::milli)
                 .sum();
             let limit = capacity.milli() * factor - amount_of(&reserved).unwrap_or_default().milli();
-            (used + wanted.milli() > limit).then_some(*quantity_name)
+            (used + requested.milli() > limit).then_some(*quantity_name)
         };
         LIMITS.iter().filter_map(lacks).collect()
     }

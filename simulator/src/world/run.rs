@@ -70,7 +70,7 @@ impl World {
             | Event::StoreAvailable
             | Event::Step => return None,
         };
-        self.machines.get(node).filter(|machine| machine.suspended).map(|_| node.to_owned())
+        self.machines.get(node).filter(|machine| machine.is_suspended).map(|_| node.to_owned())
     }
 
     fn handle_event(&mut self, event: Event) {
@@ -115,7 +115,7 @@ impl World {
                     return;
                 }
                 let Some(machine) = self.machines.get_mut(&node) else { return };
-                let result = if machine.disk_full {
+                let result = if machine.is_disk_full {
                     Err("no space left on device".to_owned())
                 } else {
                     machine.journal = *journal;
@@ -233,7 +233,7 @@ impl World {
         else {
             return;
         };
-        if process.hung {
+        if process.is_hung {
             process.inbox.push(input);
             return;
         }
@@ -307,7 +307,7 @@ impl World {
                 };
                 self.queue.push(self.now + 1, event);
             }
-            agent::Effect::AskHold { id, candidate, request, timeout_ms, .. } => {
+            agent::Effect::RequestHold { id, candidate, request, timeout_ms, .. } => {
                 let asked_at = self.now;
                 let question = Question {
                     node: node.to_owned(),
@@ -318,7 +318,7 @@ impl World {
                 };
                 self.send_hold_question(question, request, timeout_ms);
             }
-            agent::Effect::Measure { id, services } => self.measure(node, id, &services),
+            agent::Effect::ReadUsage { id, services } => self.measure(node, id, &services),
             agent::Effect::Event(event) => {
                 self.record_event(&event);
                 self.log(node, "agent", &format!("{} {}: {}", event.kind, event.name, event.message));
@@ -347,7 +347,7 @@ impl World {
         else {
             return;
         };
-        if process.hung {
+        if process.is_hung {
             process.inbox.push(input);
             return;
         }
@@ -422,7 +422,8 @@ impl World {
             }
             controller::Effect::Deliver(delivery) => self.begin_delivery(node, generation, delivery),
             controller::Effect::AnswerHold { id, answer } => self.send_hold_answer(id, answer),
-            // `Replica` handles `ReportElection` and `UpdateElection`; counters have no effect in the simulation.
+            // `CombinedController` handles `ReportElection` and `UpdateElection`. Counters have no effect in the
+            // simulation.
             controller::Effect::Count(_)
             | controller::Effect::ReportElection(_)
             | controller::Effect::UpdateElection(_) => {}

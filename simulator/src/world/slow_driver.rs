@@ -6,7 +6,7 @@
 use super::World;
 use super::driver::simulated_behavior;
 use super::event::Event;
-use super::machine::{Activity, DriverRequest, Present};
+use super::machine::{Activity, DriverRequest, ServiceCopy};
 use ha_api_types::id::{BootId, NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::record::Observed;
@@ -72,13 +72,14 @@ impl World {
         if machine.driver_requests.values().any(|request| request.service.name == *name) {
             return Some(Observed::Unknown("a request to the driver has not been executed yet".to_owned()));
         }
-        let is_early = self.random.chance(0.5);
+        let is_early = self.random.draw_chance(0.5);
         is_early.then(|| self.observe_service(node, name))
     }
 
     /// Executes an order of a slow driver.
     pub(super) fn execute_driver_request(&mut self, node: &NodeName, boot: u64, request: u64) {
-        let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot == boot && machine.up)
+        let Some(machine) =
+            self.machines.get_mut(node).filter(|machine| machine.boot == boot && machine.is_up)
         else {
             return;
         };
@@ -92,7 +93,9 @@ impl World {
                 return;
             }
             let runs = machine.runs(&name);
-            machine.services.insert(name.clone(), Present { definition: service, activity: Activity::Runs });
+            machine
+                .services
+                .insert(name.clone(), ServiceCopy { definition: service, activity: Activity::Runs });
             self.log(node, "driver", &format!("executes the request to start {name}"));
             if !runs && self.is_exclusive(&name) {
                 self.check_guarded_start(node, &name);
@@ -100,12 +103,12 @@ impl World {
         } else if !behavior.stop_fails {
             self.remove_service(node, &name);
         }
-        self.check_never_two();
+        self.check_at_most_one_copy();
     }
 
     /// Sets whether a service starts when a machine boots.
     pub(super) fn autostart(&mut self, node: &NodeName, name: &ResourceName, on: bool) -> Result<(), String> {
-        let resource: Option<Resource> = self.typed(Kind::Resource, name);
+        let resource: Option<Resource> = self.read_object(Kind::Resource, name);
         let Some(machine) = self.machines.get_mut(node) else { return Ok(()) };
         if on {
             let resource = resource.ok_or_else(|| format!("resource {name} not found"))?;
@@ -122,7 +125,7 @@ impl World {
         let mut started = Vec::new();
         for (name, definition) in &machine.autostart {
             if !simulated_behavior(definition).missing.iter().any(|missing| missing == node) {
-                let present = Present { definition: definition.clone(), activity: Activity::Runs };
+                let present = ServiceCopy { definition: definition.clone(), activity: Activity::Runs };
                 machine.services.insert(name.clone(), present);
                 machine.started_by_boot.insert(name.clone());
                 started.push(name.clone());
@@ -137,7 +140,7 @@ impl World {
     /// except services of Ignored and deleted resources, which no agent changes.
     pub(super) fn on_boot_admitted(&mut self, node: &NodeName, boot_id: &BootId) {
         let is_ignored = |name: &ResourceName| {
-            self.typed::<Resource>(Kind::Resource, name)
+            self.read_object::<Resource>(Kind::Resource, name)
                 .is_none_or(|resource| resource.spec.state == RequestedState::Ignored)
         };
         let Some(machine) = self.machines.get(node).filter(|machine| machine.boot_id(node) == *boot_id)
@@ -149,6 +152,6 @@ impl World {
         if let Some(machine) = self.machines.get_mut(node) {
             machine.started_by_boot = still_ignored;
         }
-        self.check_never_two();
+        self.check_at_most_one_copy();
     }
 }

@@ -103,7 +103,7 @@ impl World {
             }
             Condition::ServiceOn(name, node) => node_of(name) == Some(node.as_str()),
             Condition::ServiceRunning(name) => {
-                self.machines.values().any(|machine| machine.up && machine.runs(name))
+                self.machines.values().any(|machine| machine.is_up && machine.runs(name))
             }
             Condition::NodeIs(node, state) => {
                 self.node_states.get(node).copied().unwrap_or_default() == *state
@@ -142,9 +142,9 @@ impl World {
             || self.resource_names().iter().any(|name| !self.settled_services.contains(name))
             || self.machines.values().any(|machine| {
                 !machine.commands.is_empty()
-                    || machine.suspended
+                    || machine.is_suspended
                     || machine.ending.is_some()
-                    || (machine.powered && !machine.up)
+                    || (machine.is_powered && !machine.is_up)
             })
             || self.is_fencing()
             || self.operations_pending()
@@ -155,7 +155,7 @@ impl World {
     /// Returns `true` if a node's epoch is closed and its proof will come automatically.
     fn is_fencing(&self) -> bool {
         self.machines.keys().any(|node| {
-            let fence: Option<Fence> = self.record(&self.keys.fence(node));
+            let fence: Option<Fence> = self.read_record(&self.keys.fence(node));
             fence.is_some_and(|fence| {
                 fence.state == FenceState::Fencing
                     && (fence.armed_fencing_delay_ms.is_some() || fence.device.is_some())

@@ -132,7 +132,7 @@ impl World {
             .collect();
         // Every client uses one member. Two of three clients use the leader, because the leader answers fastest.
         let isolated_clients: BTreeSet<Client> =
-            clients.into_iter().filter(|_| self.random.chance(0.67)).collect();
+            clients.into_iter().filter(|_| self.random.draw_chance(0.67)).collect();
         let names: Vec<String> = isolated_clients.iter().map(Client::to_string).collect();
         self.log(&"store".into(), "", &format!("leader is paused, with {}", names.join(", ")));
         self.deposed = Some(DeposedLeader {

@@ -87,7 +87,7 @@ impl World {
             if let Some(Key::ServiceReport(node, service)) = self.keys.parse(&entry.key)
                 && service == *name
                 && self
-                    .record::<ServiceReport>(&entry.key)
+                    .read_record::<ServiceReport>(&entry.key)
                     .is_some_and(|report| report.uid == before.metadata.uid && report.phase.may_run())
             {
                 reported.push(node.clone());
@@ -95,7 +95,7 @@ impl World {
         }
         let blocking_records = BlockingRecords {
             assigned: self
-                .record::<Assignment>(&self.keys.assignment(name))
+                .read_record::<Assignment>(&self.keys.assignment(name))
                 .map(|assignment| assignment.node.to_string()),
             reported,
             has_tombstone: !self.store.get(&self.keys.tombstone(name)).entries.is_empty(),
@@ -312,7 +312,7 @@ impl World {
 
     /// Returns a stored status.
     pub(crate) fn status_of<T: DeserializeOwned>(&self, kind: Kind, name: &str) -> Option<T> {
-        self.record(&self.keys.status(kind, name))
+        self.read_record(&self.keys.status(kind, name))
     }
 
     /// Returns `true` if the object exists.
@@ -322,11 +322,11 @@ impl World {
 
     /// Returns a stored object.
     pub(crate) fn spec_of(&self, kind: Kind, name: &str) -> Option<Value> {
-        self.record(&self.keys.spec(kind, name))
+        self.read_record(&self.keys.spec(kind, name))
     }
 
     /// Returns the value under a key of the store; `None` if it does not exist or cannot be read.
-    pub(crate) fn record<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+    pub(crate) fn read_record<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         let reading = self.store.get(key);
         self.decoded_record(&reading.entries.first()?.value)
     }

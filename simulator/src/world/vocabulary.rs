@@ -78,7 +78,7 @@ impl World {
         reason: Reason,
         node: &str,
     ) -> bool {
-        self.why(resource).is_some_and(|explanation| {
+        self.explain(resource).is_some_and(|explanation| {
             let is_of_node = |verdict: &&ha_api_types::view::Verdict| verdict.node == node;
             let causes = explanation.nodes.iter().filter(is_of_node).flat_map(|verdict| &verdict.causes);
             causes.into_iter().any(|cause| cause.reason == reason)

@@ -27,7 +27,7 @@ impl World {
         let Some(machine) = self.machines.get_mut(node) else { return };
         machine.watchdog.number = 0;
         machine.watchdog.waiting.clear();
-        if machine.watchdog.dead {
+        if machine.watchdog.has_exited {
             let message = "ha-watchdogd does not run".to_owned();
             let event = WatchdogEvent::Disconnected { message };
             return self.send_to_agent(node, generation, Input::Watchdog(event));
@@ -46,7 +46,8 @@ impl World {
         if !self.is_current(&super::process::Client::Agent(node.to_owned()), generation) {
             return;
         }
-        let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot == boot && machine.up)
+        let Some(machine) =
+            self.machines.get_mut(node).filter(|machine| machine.boot == boot && machine.is_up)
         else {
             return;
         };
@@ -65,7 +66,7 @@ impl World {
         input: DaemonInput,
     ) {
         let now = self.clock_of(node);
-        let Some(machine) = self.machines.get_mut(node).filter(|machine| !machine.watchdog.dead) else {
+        let Some(machine) = self.machines.get_mut(node).filter(|machine| !machine.watchdog.has_exited) else {
             return;
         };
         if let Some(stopped) = &mut machine.watchdog.stopped {
@@ -79,7 +80,7 @@ impl World {
     /// Kills the daemon. The service manager keeps its record and the open device, whose countdown continues.
     pub(super) fn kill_watchdog_daemon(&mut self, node: &NodeName) {
         let Some(machine) = self.machines.get_mut(node) else { return };
-        machine.watchdog.dead = true;
+        machine.watchdog.has_exited = true;
         machine.watchdog.daemon = WatchdogCore::new(Privileges::default());
         machine.watchdog.wake_at = None;
         machine.watchdog.stops_for_ms = None;
@@ -93,7 +94,9 @@ impl World {
     /// Lets the service manager start the daemon again, with the device and the record that it has kept.
     pub(super) fn start_watchdog_daemon(&mut self, node: &NodeName) {
         let now = self.clock_of(node);
-        let Some(machine) = self.machines.get(node).filter(|machine| machine.watchdog.dead) else { return };
+        let Some(machine) = self.machines.get(node).filter(|machine| machine.watchdog.has_exited) else {
+            return;
+        };
         // Properties of the inherited device as the daemon reads them again: a kernel device counts as fixed.
         let facts = self.device_facts(node).map(|facts| DeviceFacts {
             timeout_seconds: machine.watchdog.timeout_seconds,
@@ -101,15 +104,15 @@ impl World {
             ..facts
         });
         let Some(machine) = self.machines.get_mut(node) else { return };
-        machine.watchdog.dead = false;
-        if let Some(facts) = facts.ok().filter(|_| machine.watchdog.open) {
+        machine.watchdog.has_exited = false;
+        if let Some(facts) = facts.ok().filter(|_| machine.watchdog.is_open) {
             let saved = machine.watchdog.saved;
             machine.watchdog.daemon.resume((&now).into(), facts, saved);
         }
         self.log(node, "watchdog", "daemon starts");
         self.run_watchdog_effects(node);
         if let Some(generation) = self.agents.get(node).map(|process| process.generation) {
-            let delay_ms = self.random.between_ms(1, MAX_RECONNECT_MS);
+            let delay_ms = self.random.draw_between_ms(1, MAX_RECONNECT_MS);
             let event = Event::WatchdogConnects { node: node.to_owned(), generation };
             self.queue.push(self.now + delay_ms, event);
         }
@@ -176,7 +179,7 @@ impl World {
             }
         };
         machine.watchdog.timeout_seconds = timeout_seconds;
-        machine.watchdog.open = true;
+        machine.watchdog.is_open = true;
         self.start_device(node, timeout_seconds);
         Ok(DeviceFacts { timeout_seconds, ..facts })
     }
@@ -199,7 +202,8 @@ impl World {
     /// Resumes a paused daemon: it makes the pet that it had decided on, and handles the inputs that waited.
     pub(super) fn resume_watchdog(&mut self, node: &NodeName, boot: u64) {
         let now = self.clock_of(node);
-        let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot == boot && machine.up)
+        let Some(machine) =
+            self.machines.get_mut(node).filter(|machine| machine.boot == boot && machine.is_up)
         else {
             return;
         };
@@ -220,7 +224,7 @@ impl World {
         let Some(machine) = self
             .machines
             .get_mut(node)
-            .filter(|machine| machine.boot == boot && machine.up && machine.watchdog.wake_at == Some(at))
+            .filter(|machine| machine.boot == boot && machine.is_up && machine.watchdog.wake_at == Some(at))
         else {
             return;
         };
@@ -279,7 +283,7 @@ impl World {
                             PetBehavior::Fail | PetBehavior::Reopen => Err(NO_DEVICE_ERRNO),
                         };
                         machine.watchdog.fires_at = None;
-                        machine.watchdog.open = false;
+                        machine.watchdog.is_open = false;
                         machine.watchdog.daemon.handle((&now).into(), DaemonInput::Closed(closed));
                     }
                 }
@@ -327,7 +331,7 @@ impl World {
     /// Starts the device's countdown; the device fires at its timeout or later, by up to 2 % plus δw.
     fn start_device(&mut self, node: &NodeName, seconds: u32) {
         let timeout_ms = u64::from(seconds) * 1000;
-        let late_ms = self.random.between_ms(0, timeout_ms / 50 + self.watchdog_lateness_ms);
+        let late_ms = self.random.draw_between_ms(0, timeout_ms / 50 + self.watchdog_lateness_ms);
         let fires_at_ms = self.now + timeout_ms + late_ms;
         let Some(machine) = self.machines.get_mut(node) else { return };
         machine.watchdog.fires_at = Some(fires_at_ms);
@@ -347,7 +351,7 @@ impl World {
     pub(super) fn check_device(&mut self, node: &NodeName, boot: u64, at: u64) {
         let now = self.now;
         let Some(machine) = self.machines.get_mut(node).filter(|machine| {
-            machine.boot == boot && machine.up && machine.watchdog.next_check_at == Some(at)
+            machine.boot == boot && machine.is_up && machine.watchdog.next_check_at == Some(at)
         }) else {
             return;
         };

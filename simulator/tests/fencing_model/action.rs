@@ -15,7 +15,6 @@ pub(crate) enum Action {
     Agent(NodeId, AgentStep),
     /// A step of a node's watchdog daemon or device.
     Watchdog(NodeId, WatchdogStep),
-    /// A step of the leader.
     Leader(LeaderStep),
     /// A late write reaches etcd, which applies or refuses it.
     Arrive(usize),
@@ -47,7 +46,7 @@ pub(crate) enum AgentStep {
     /// closed.
     Stop,
     /// The agent reports to the daemon that the node is empty: the daemon pets without D.
-    Stay,
+    PetWithoutDeadline,
     /// The agent reads that the fence has another epoch.
     NoticeClosed,
     /// Source of a migration, after HandingOver: the agent reads the target's report and fence again.
@@ -80,7 +79,6 @@ pub(crate) enum WatchdogStep {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaderStep {
-    /// The leader commits a write.
     Commit(Write),
     /// The leader sends a write that becomes late; its outcome is *unknown*.
     Lose(Write),

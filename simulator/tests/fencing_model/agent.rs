@@ -10,11 +10,11 @@ use crate::mutation::Mutation;
 use crate::network::{apply, delay_write, has_room, is_active};
 use crate::node::{HandOver, Node, Phase, Right, Service, Watchdog};
 use crate::state::{Harm, State};
-use crate::store::{Answer, Mode, NodeId, Work, other_node};
+use crate::store::{Mode, ModelServiceReport, NodeId, Work, other_node};
 use crate::write::{Change, Write};
 
 /// Collects every step that this node's agent may take now.
-pub(crate) fn steps(
+pub(crate) fn collect_steps(
     configuration: &Configuration,
     state: &State,
     node: NodeId,
@@ -37,7 +37,7 @@ pub(crate) fn steps(
         }
     }
     // An answered request is void if its epoch is closed again.
-    let waits = match state.store.member(node).mode {
+    let waits = match state.store.node_report(node).mode {
         Mode::Registering { .. } => machine.phase == Phase::Requested,
         Mode::Active | Mode::Left => false,
     };
@@ -94,15 +94,15 @@ fn watchdog_steps(
     match machine.watchdog {
         Watchdog::Off => {
             let needs_watchdog =
-                wants_permit(state, node) || machine.receives || is_active(configuration, state, node);
+                may_request_permit(state, node) || machine.receives || is_active(configuration, state, node);
             if machine.phase == Phase::Member && needs_watchdog {
                 agent_steps.push(AgentStep::Arm);
             }
         }
-        Watchdog::Free | Watchdog::Follow { .. } => {
+        Watchdog::PetWithoutDeadline | Watchdog::PetUntilDeadline { .. } => {
             let released = match machine.phase {
                 // A release commits no write, so an agent may release before it has read its newest assignment.
-                Phase::Member => machine.is_registered && !store.member(node).armed,
+                Phase::Member => machine.is_registered && !store.node_report(node).armed,
                 Phase::Requested => true,
                 Phase::Dead | Phase::Resuming | Phase::Clearing => false,
             };
@@ -110,18 +110,18 @@ fn watchdog_steps(
                 agent_steps.push(AgentStep::Release);
             }
         }
-        Watchdog::Orphan { .. } => {}
+        Watchdog::Unattended { .. } => {}
     }
     if machine.follows()
         && machine.remaining() <= configuration.bounds.margin
-        && may_stay(configuration, state, node)
+        && may_pet_without_deadline(configuration, state, node)
     {
-        agent_steps.push(AgentStep::Stay);
+        agent_steps.push(AgentStep::PetWithoutDeadline);
     }
 }
 
 /// Returns `true` if the node is *empty* and no permit with an unknown outcome can change that.
-pub(crate) fn may_stay(configuration: &Configuration, state: &State, node: NodeId) -> bool {
+pub(crate) fn may_pet_without_deadline(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let machine = state.node(node);
     let unknown = state.has_unknown_permit(node) && !machine.is_spent;
     (guards_nothing(state, node) || configuration.has_mutation(Mutation::StayBeforeStopped))
@@ -192,21 +192,25 @@ fn heartbeat_writes(
     node: NodeId,
 ) -> impl Iterator<Item = Write> {
     let machine = state.node(node);
-    let armed = state.store.member(node).armed;
+    let armed = state.store.node_report(node).armed;
     // A service without a confirmed stop is active (R4.26), even if no part of it exists any more.
-    let needs_watchdog = wants_permit(state, node)
+    let needs_watchdog = may_request_permit(state, node)
         || !machine.is_empty()
         || machine.receives
         || is_active(configuration, state, node);
     let (first, second) = match machine.phase {
         Phase::Member if machine.is_registered => match machine.watchdog {
             Watchdog::Off => (None, None),
-            Watchdog::Free | Watchdog::Follow { .. } | Watchdog::Orphan { .. } if armed => {
+            Watchdog::PetWithoutDeadline
+            | Watchdog::PetUntilDeadline { .. }
+            | Watchdog::Unattended { .. }
+                if armed =>
+            {
                 (Some(Change::Keep), (!needs_watchdog).then_some(Change::Disarm))
             }
-            Watchdog::Free | Watchdog::Follow { .. } | Watchdog::Orphan { .. } => {
-                (needs_watchdog.then_some(Change::Arm), None)
-            }
+            Watchdog::PetWithoutDeadline
+            | Watchdog::PetUntilDeadline { .. }
+            | Watchdog::Unattended { .. } => (needs_watchdog.then_some(Change::Arm), None),
         },
         Phase::Resuming | Phase::Requested if machine.is_registered => (Some(Change::Create), None),
         Phase::Member | Phase::Resuming | Phase::Requested | Phase::Clearing | Phase::Dead => (None, None),
@@ -217,10 +221,13 @@ fn heartbeat_writes(
 }
 
 /// Returns `true` if an assignment orders the node to run or receive the service and the node has not answered.
-fn wants_permit(state: &State, node: NodeId) -> bool {
-    let is_unanswered = match state.store.answer(node) {
-        Answer::None | Answer::Outdated => true,
-        Answer::Stopped | Answer::Active | Answer::Receiving | Answer::HandingOver => false,
+fn may_request_permit(state: &State, node: NodeId) -> bool {
+    let is_unanswered = match state.store.service_report(node) {
+        ModelServiceReport::None | ModelServiceReport::Outdated => true,
+        ModelServiceReport::Stopped
+        | ModelServiceReport::Active
+        | ModelServiceReport::Receiving
+        | ModelServiceReport::HandingOver => false,
     };
     state.store.assignment.work.permits(node)
         && state.store.is_assigned(node)
@@ -259,12 +266,12 @@ fn may_ask(configuration: &Configuration, state: &State, node: NodeId) -> bool {
         Right::None | Right::Start { current: false } | Right::Receive { current: false } => true,
         Right::Start { current: true } | Right::Receive { current: true } => false,
     };
-    let guarded = state.store.member(node).armed
+    let guarded = state.store.node_report(node).armed
         && machine.follows()
         && machine.remaining() > configuration.bounds.margin;
     let early = configuration.has_mutation(Mutation::PermitBeforeArmed) && machine.watchdog != Watchdog::Off;
     let allowed = guarded || early || !state.store.exclusive;
-    wants_permit(state, node) && outdated && allowed && !state.is_late(Write::Leave(node))
+    may_request_permit(state, node) && outdated && allowed && !state.is_late(Write::Leave(node))
 }
 
 /// Returns the report Stopped, Failed or HandedOver, which ends the right to start; `None` while a copy exists.
@@ -273,8 +280,8 @@ fn stopped_write(configuration: &Configuration, state: &State, node: NodeId) -> 
     let named = state.store.assignment.work.names(node);
     let current =
         named && (state.store.is_assigned(node) || !configuration.has_mutation(Mutation::HandOverForgotten));
-    let answer = state.store.answer(node);
-    let needed = answer.is_active() || (state.store.is_assigned(node) && answer == Answer::None);
+    let answer = state.store.service_report(node);
+    let needed = answer.is_active() || (state.store.is_assigned(node) && answer == ModelServiceReport::None);
     (needed && state.node(node).is_empty()).then_some(Write::Stopped { node, current })
 }
 
@@ -282,11 +289,14 @@ fn stopped_write(configuration: &Configuration, state: &State, node: NodeId) -> 
 fn hand_over_write(configuration: &Configuration, state: &State, node: NodeId) -> Option<Write> {
     let machine = state.node(node);
     let moving = state.store.assignment.work == Work::Move { from: node } && state.store.is_assigned(node);
-    let answered = match state.store.answer(node) {
-        Answer::None | Answer::Outdated => false,
-        Answer::Stopped | Answer::Active | Answer::Receiving | Answer::HandingOver => true,
+    let answered = match state.store.service_report(node) {
+        ModelServiceReport::None | ModelServiceReport::Outdated => false,
+        ModelServiceReport::Stopped
+        | ModelServiceReport::Active
+        | ModelServiceReport::Receiving
+        | ModelServiceReport::HandingOver => true,
     };
-    let ready = state.store.answer(other_node(node)) == Answer::Receiving;
+    let ready = state.store.service_report(other_node(node)) == ModelServiceReport::Receiving;
     let begins = configuration.migration && moving && !answered && ready;
     (begins && machine.service == Service::Running && machine.hand_over == HandOver::None)
         .then_some(Write::HandOver(node))
@@ -296,9 +306,12 @@ fn hand_over_write(configuration: &Configuration, state: &State, node: NodeId) -
 /// report only after its driver has ended, or after the agent has decided not to start it (R8.12).
 fn running_write(configuration: &Configuration, state: &State, node: NodeId) -> Option<Write> {
     let machine = state.node(node);
-    let is_expected = match state.store.answer(node) {
-        Answer::Receiving | Answer::HandingOver => true,
-        Answer::None | Answer::Stopped | Answer::Active | Answer::Outdated => false,
+    let is_expected = match state.store.service_report(node) {
+        ModelServiceReport::Receiving | ModelServiceReport::HandingOver => true,
+        ModelServiceReport::None
+        | ModelServiceReport::Stopped
+        | ModelServiceReport::Active
+        | ModelServiceReport::Outdated => false,
     };
     let has_ended = match machine.hand_over {
         HandOver::None => true,
@@ -312,21 +325,21 @@ fn running_write(configuration: &Configuration, state: &State, node: NodeId) -> 
 
 /// Returns `true` if a clean leave is possible: all stops were committed.
 fn may_leave(configuration: &Configuration, state: &State, node: NodeId) -> bool {
-    let idle = state.node(node).is_empty() && !state.store.answer(node).is_active();
+    let idle = state.node(node).is_empty() && !state.store.service_report(node).is_active();
     configuration.leave
         && idle
-        && state.store.member(node).mode != Mode::Left
+        && state.store.node_report(node).mode != Mode::Left
         && !state.has_unknown_permit(node)
 }
 
 pub(crate) fn apply_step(configuration: &Configuration, state: &mut State, node: NodeId, step: AgentStep) {
     let names = state.store.assignment.work.names(node);
-    let armed = state.store.member(node).armed;
+    let armed = state.store.node_report(node).armed;
     let as_guarded = state.store.target_is_as_guarded(node);
     let is_moved = matches!(state.store.assignment.work, Work::Move { .. });
     let machine = state.node_mut(node);
     match step {
-        AgentStep::Arm | AgentStep::Stay => machine.watchdog = Watchdog::Free,
+        AgentStep::Arm | AgentStep::PetWithoutDeadline => machine.watchdog = Watchdog::PetWithoutDeadline,
         AgentStep::LearnDeadline => learn_deadline(configuration, machine, armed),
         AgentStep::Release => machine.watchdog = Watchdog::Off,
         AgentStep::Commit(write) => {
@@ -367,13 +380,13 @@ pub(crate) fn apply_step(configuration: &Configuration, state: &mut State, node:
         AgentStep::Ask => hold::ask(state, node),
         AgentStep::HoldOn => {
             let age = machine.hold_request_age.take();
-            if let (Watchdog::Follow { remaining, .. }, Some(age)) = (&mut machine.watchdog, age) {
+            if let (Watchdog::PetUntilDeadline { remaining, .. }, Some(age)) = (&mut machine.watchdog, age) {
                 *remaining = (configuration.bounds.valid - age).max(*remaining);
             }
         }
         AgentStep::DropCandidates => hold::drop_gone(state, node),
         AgentStep::KeepAlive => {
-            if let Watchdog::Follow { remaining, .. } = &mut machine.watchdog {
+            if let Watchdog::PetUntilDeadline { remaining, .. } = &mut machine.watchdog {
                 *remaining = configuration.bounds.valid;
             }
         }
@@ -449,8 +462,10 @@ pub(crate) fn extends_deadline(configuration: &Configuration, machine: &Node, ar
     }
     let gained = validity_left(configuration, age);
     match machine.watchdog {
-        Watchdog::Follow { remaining, .. } | Watchdog::Orphan { remaining, .. } => gained > remaining,
-        Watchdog::Free => armed && gained > configuration.bounds.margin,
+        Watchdog::PetUntilDeadline { remaining, .. } | Watchdog::Unattended { remaining, .. } => {
+            gained > remaining
+        }
+        Watchdog::PetWithoutDeadline => armed && gained > configuration.bounds.margin,
         Watchdog::Off => false,
     }
 }
@@ -461,13 +476,14 @@ fn learn_deadline(configuration: &Configuration, machine: &mut Node, armed: bool
     let Some(age) = machine.answer_due.take() else { return };
     let gained = validity_left(configuration, age);
     match &mut machine.watchdog {
-        Watchdog::Follow { remaining, .. } | Watchdog::Orphan { remaining, .. } => {
+        Watchdog::PetUntilDeadline { remaining, .. } | Watchdog::Unattended { remaining, .. } => {
             *remaining = gained.max(*remaining);
         }
-        Watchdog::Free => {
+        Watchdog::PetWithoutDeadline => {
             if useful && armed {
                 let timer = configuration.bounds.timeout;
-                machine.watchdog = Watchdog::Follow { timer, remaining: gained, checked: None };
+                machine.watchdog =
+                    Watchdog::PetUntilDeadline { timer, remaining: gained, decided_timeout: None };
             }
         }
         Watchdog::Off => {}

@@ -8,7 +8,7 @@ use crate::action::Action;
 use crate::configuration::Configuration;
 use crate::model::Protocol;
 use crate::mutation::Mutation;
-use crate::properties::{self, NEVER_TWO};
+use crate::properties::{self, AT_MOST_ONE_COPY};
 use crate::state::State;
 
 /// The result of a run of the checker.
@@ -18,7 +18,7 @@ pub(crate) struct Outcome {
     /// Maximum over all states of the length of the shortest path to the state, in steps.
     pub(crate) depth: usize,
     /// Duration of the run.
-    pub(crate) time: Duration,
+    pub(crate) duration: Duration,
     /// Violated invariants, each with a shortest counterexample.
     pub(crate) broken: Vec<(&'static str, Vec<Action>)>,
     /// Properties that must be reachable, but that no state satisfies.
@@ -28,13 +28,13 @@ pub(crate) struct Outcome {
 /// Checks a configuration completely, or until an invariant is violated. The check uses one thread, so counterexamples
 /// are as short as possible and do not change between runs.
 pub(crate) fn check(configuration: Configuration) -> Outcome {
-    let begin = Instant::now();
+    let started_at = Instant::now();
     let checker =
         Protocol { configuration }.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
     let mut outcome = Outcome {
         states: checker.unique_state_count(),
         depth: checker.max_depth(),
-        time: begin.elapsed(),
+        duration: started_at.elapsed(),
         broken: Vec::new(),
         unreached: Vec::new(),
     };
@@ -68,7 +68,7 @@ pub(crate) fn assert_holds(configuration: Configuration) -> Outcome {
 /// Asserts that the removal of a rule violates the property that the rule protects. Returns the counterexample.
 pub(crate) fn assert_caught(configuration: Configuration) -> (Outcome, Vec<Action>) {
     let outcome = check(configuration);
-    let expected = configuration.mutation.map_or(NEVER_TWO, Mutation::breaks);
+    let expected = configuration.mutation.map_or(AT_MOST_ONE_COPY, Mutation::violated_property);
     let broken = outcome.broken.iter().find(|(property, _)| *property == expected);
     let steps = broken.map(|(_, steps)| steps.clone());
     assert!(steps.is_some(), "{}: {:?} is not caught", configuration.name, configuration.mutation);

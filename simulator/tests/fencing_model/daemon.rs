@@ -8,7 +8,7 @@ use crate::state::{Harm, State};
 use crate::store::NodeId;
 
 /// Collects every step that this node's daemon or device may take now.
-pub(crate) fn steps(
+pub(crate) fn collect_steps(
     configuration: &Configuration,
     state: &State,
     node: NodeId,
@@ -18,16 +18,16 @@ pub(crate) fn steps(
         return;
     }
     match state.node(node).watchdog {
-        Watchdog::Off | Watchdog::Free => {}
-        Watchdog::Follow { timer, checked, .. } => {
-            if checked.is_some() {
+        Watchdog::Off | Watchdog::PetWithoutDeadline => {}
+        Watchdog::PetUntilDeadline { timer, decided_timeout, .. } => {
+            if decided_timeout.is_some() {
                 watchdog_steps.push(WatchdogStep::Pet);
             }
-            if timer == 0 && !(configuration.timely && acts_in_time(configuration, state, node)) {
+            if timer == 0 && !(configuration.timely && must_act_before_tick(configuration, state, node)) {
                 watchdog_steps.push(WatchdogStep::Reset);
             }
         }
-        Watchdog::Orphan { timer, remaining } => {
+        Watchdog::Unattended { timer, remaining } => {
             watchdog_steps.extend(configuration.bounds.pet(remaining).map(|_| WatchdogStep::Reopen));
             if timer == 0 {
                 watchdog_steps.push(WatchdogStep::Reset);
@@ -39,11 +39,13 @@ pub(crate) fn steps(
 pub(crate) fn apply_step(configuration: &Configuration, state: &mut State, node: NodeId, step: WatchdogStep) {
     let timeout = configuration.bounds.timeout;
     match (step, state.node_mut(node).watchdog) {
-        (WatchdogStep::Pet, Watchdog::Follow { remaining, checked: Some(timer), .. }) => {
-            state.node_mut(node).watchdog = Watchdog::Follow { timer, remaining, checked: None };
+        (WatchdogStep::Pet, Watchdog::PetUntilDeadline { remaining, decided_timeout: Some(timer), .. }) => {
+            state.node_mut(node).watchdog =
+                Watchdog::PetUntilDeadline { timer, remaining, decided_timeout: None };
         }
-        (WatchdogStep::Reopen, Watchdog::Orphan { remaining, .. }) => {
-            state.node_mut(node).watchdog = Watchdog::Follow { timer: timeout, remaining, checked: None };
+        (WatchdogStep::Reopen, Watchdog::Unattended { remaining, .. }) => {
+            state.node_mut(node).watchdog =
+                Watchdog::PetUntilDeadline { timer: timeout, remaining, decided_timeout: None };
         }
         (WatchdogStep::Reset, _) => {
             if configuration.timely {
@@ -57,14 +59,17 @@ pub(crate) fn apply_step(configuration: &Configuration, state: &mut State, node:
 
 /// Returns `true` if this node must act before more time passes, provided that its processes act in time. The daemon
 /// pets before the device's timeout; the agent stops and stays from D − Ts.
-pub(crate) fn acts_in_time(configuration: &Configuration, state: &State, node: NodeId) -> bool {
+pub(crate) fn must_act_before_tick(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let machine = state.node(node);
     match machine.watchdog {
-        Watchdog::Off | Watchdog::Free | Watchdog::Orphan { .. } => false,
-        Watchdog::Follow { timer, remaining, checked } => {
-            let late = remaining <= configuration.bounds.margin && machine.has_agent();
-            let pets = timer == 0 && checked.is_some();
-            (late && (agent::may_stop(state, node) || agent::may_stay(configuration, state, node))) || pets
+        Watchdog::Off | Watchdog::PetWithoutDeadline | Watchdog::Unattended { .. } => false,
+        Watchdog::PetUntilDeadline { timer, remaining, decided_timeout } => {
+            let is_late = remaining <= configuration.bounds.margin && machine.has_agent();
+            let must_pet = timer == 0 && decided_timeout.is_some();
+            (is_late
+                && (agent::may_stop(state, node)
+                    || agent::may_pet_without_deadline(configuration, state, node)))
+                || must_pet
         }
     }
 }

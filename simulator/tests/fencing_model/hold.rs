@@ -18,7 +18,7 @@ use crate::write::{Key, Write};
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate fact")]
 pub(crate) struct NodeView {
     /// `true` if the node asks this candidate, and continues only with its grant.
-    pub(crate) asked: bool,
+    pub(crate) is_asked: bool,
     /// `true` if the newest generation in the node's committed report is the generation of this candidate or a newer
     /// one.
     pub(crate) named: bool,
@@ -49,7 +49,7 @@ impl Candidate {
     /// Creates a candidate that every node has read, or the place of an absent candidate.
     pub(crate) fn new(present: bool) -> Candidate {
         let view = NodeView {
-            asked: present,
+            is_asked: present,
             named: present,
             granted: false,
             declared: false,
@@ -95,7 +95,7 @@ pub(crate) fn events(configuration: &Configuration, state: &State, add_event: &m
 /// former candidate no node asks.
 fn has_room(configuration: &Configuration, state: &State, candidate: &Candidate) -> bool {
     let present = state.candidates.iter().filter(|candidate| candidate.present).count();
-    present <= configuration.candidates && !candidate.views.iter().any(|view| view.asked)
+    present <= configuration.candidates && !candidate.views.iter().any(|view| view.is_asked)
 }
 
 /// Returns `true` if a candidate may grant: in its read since its start, the node's epoch is open, and it has sent
@@ -199,10 +199,14 @@ pub(crate) fn declared(state: &mut State, write: Write) {
 /// Returns `true` if every candidate that counts has granted.
 pub(crate) fn all_granted(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let views = state.candidates.iter().map(|candidate| &candidate.views[index_of(node)]);
-    let (asked, granted) = views
-        .filter(|view| view.asked)
-        .fold((0, 0), |(asked, granted), view| (asked + 1, granted + i32::from(view.granted)));
-    if configuration.has_mutation(Mutation::MajorityGrants) { 2 * granted > asked } else { granted == asked }
+    let (is_asked, granted) = views
+        .filter(|view| view.is_asked)
+        .fold((0, 0), |(is_asked, granted), view| (is_asked + 1, granted + i32::from(view.granted)));
+    if configuration.has_mutation(Mutation::MajorityGrants) {
+        2 * granted > is_asked
+    } else {
+        granted == is_asked
+    }
 }
 
 /// Records that the agent asks again, which invalidates earlier grants.
@@ -222,7 +226,7 @@ pub(crate) fn has_unnamed(state: &State, node: NodeId) -> bool {
 /// candidate.
 pub(crate) fn ask_all_present(state: &mut State, node: NodeId) {
     for candidate in &mut state.candidates {
-        candidate.views[index_of(node)].asked |= candidate.present;
+        candidate.views[index_of(node)].is_asked |= candidate.present;
     }
 }
 
@@ -230,20 +234,20 @@ pub(crate) fn ask_all_present(state: &mut State, node: NodeId) {
 pub(crate) fn named(state: &mut State, node: NodeId) {
     for candidate in &mut state.candidates {
         let view = &mut candidate.views[index_of(node)];
-        view.named |= view.asked;
+        view.named |= view.is_asked;
     }
 }
 
 /// Returns `true` if the agent reads that a candidate key was deleted while the fence of its node is unchanged.
 pub(crate) fn may_drop(state: &State, node: NodeId) -> bool {
-    let gone = |candidate: &Candidate| !candidate.present && candidate.views[index_of(node)].asked;
+    let gone = |candidate: &Candidate| !candidate.present && candidate.views[index_of(node)].is_asked;
     state.node(node).phase == Phase::Member && is_open(state, node) && state.candidates.iter().any(gone)
 }
 
 /// Records that the agent no longer asks absent candidates.
 pub(crate) fn drop_gone(state: &mut State, node: NodeId) {
     for candidate in &mut state.candidates {
-        candidate.views[index_of(node)].asked &= candidate.present;
+        candidate.views[index_of(node)].is_asked &= candidate.present;
     }
 }
 
@@ -263,7 +267,7 @@ pub(crate) fn continues_without_commands(configuration: &Configuration, state: &
     NODE_IDS.into_iter().any(|node| {
         let overdue = |candidate: &Candidate| {
             let view = &candidate.views[index_of(node)];
-            candidate.present && !candidate.dead && view.asked && view.alone > configuration.bounds.valid
+            candidate.present && !candidate.dead && view.is_asked && view.alone > configuration.bounds.valid
         };
         state.node(node).follows()
             && state.node(node).remaining() >= 0
@@ -288,7 +292,7 @@ pub(crate) fn is_led_by_a_newer_one(state: &State) -> bool {
 }
 
 /// Normalizes equivalent states to one form.
-pub(crate) fn normalise(configuration: &Configuration, state: &mut State) {
+pub(crate) fn normalize(configuration: &Configuration, state: &mut State) {
     if !configuration.hold {
         return;
     }
@@ -301,12 +305,12 @@ pub(crate) fn normalise(configuration: &Configuration, state: &mut State) {
         }
         let is_closing = state.is_late(Write::Close { node, on_missed_heartbeats: true })
             || state.is_late(Write::Close { node, on_missed_heartbeats: false });
-        let asks = machine.phase == Phase::Member && !machine.is_registered && machine.follows();
+        let asks_for_hold = machine.phase == Phase::Member && !machine.is_registered && machine.follows();
         for candidate in &mut state.candidates {
             let view = &mut candidate.views[index_of(node)];
             view.granted &= useful;
             // A gap or a declaration matters only to a node that continues under the closed epoch.
-            view.missed &= asks;
+            view.missed &= asks_for_hold;
             view.declared &= is_closing || view.missed;
             if !machine.follows() {
                 view.alone = 0;
@@ -315,10 +319,10 @@ pub(crate) fn normalise(configuration: &Configuration, state: &mut State) {
     }
     for number in 0..MAX_CANDIDATES {
         if !state.candidates[number].present && (number > 0 || !state.has_leader) {
-            let asked = state.candidates[number].views.map(|view| view.asked);
+            let is_asked = state.candidates[number].views.map(|view| view.is_asked);
             let mut gone = Candidate::new(false);
             for node in NODE_IDS {
-                gone.views[index_of(node)].asked = asked[index_of(node)];
+                gone.views[index_of(node)].is_asked = is_asked[index_of(node)];
             }
             state.candidates[number] = gone;
         }

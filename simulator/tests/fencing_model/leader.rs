@@ -11,11 +11,11 @@ use crate::network::{
     apply, delay_write, has_answered, has_arrived, has_nothing, has_room, is_active, is_gone, proves,
 };
 use crate::state::State;
-use crate::store::{Answer, Evidence, Fence, Mode, NODE_IDS, NodeId, Work, index_of, other_node};
+use crate::store::{Evidence, Fence, Mode, ModelServiceReport, NODE_IDS, NodeId, Work, index_of, other_node};
 use crate::write::{Proof, Write};
 
 /// Collects every step that the leader may take now.
-pub(crate) fn steps(configuration: &Configuration, state: &State, found: &mut Vec<LeaderStep>) {
+pub(crate) fn collect_steps(configuration: &Configuration, state: &State, found: &mut Vec<LeaderStep>) {
     let leader = &state.candidates[0];
     if leader.dead || configuration.hold && !(state.has_leader && leader.is_current()) {
         return;
@@ -45,7 +45,7 @@ pub(crate) fn steps(configuration: &Configuration, state: &State, found: &mut Ve
                 }
             }
             Fence::Released => {
-                if store.member(node).mode == (Mode::Registering { admitted: false }) {
+                if store.node_report(node).mode == (Mode::Registering { admitted: false }) {
                     write(Write::Open(node));
                 }
             }
@@ -87,11 +87,11 @@ pub(crate) fn apply_step(configuration: &Configuration, state: &mut State, step:
 ///
 /// The silence of an unarmed node is not counted: it may be closed at any time, if (g) or a device can follow.
 fn may_close(configuration: &Configuration, state: &State, node: NodeId) -> Option<bool> {
-    let member = state.store.member(node);
-    match member.mode {
+    let node_report = state.store.node_report(node);
+    match node_report.mode {
         Mode::Registering { admitted: false } | Mode::Left => Some(false),
         Mode::Active | Mode::Registering { admitted: true } => {
-            let silent = if member.armed {
+            let silent = if node_report.armed {
                 state.leaders_silence(node) >= configuration.bounds.valid
                     && hold::may_declare(configuration, state, node)
             } else {
@@ -113,7 +113,7 @@ fn propose_assignments(configuration: &Configuration, state: &State, found: &mut
     let work = state.store.assignment.work;
     match work {
         Work::Run(on) | Work::Halt(on) => {
-            let stopped = state.store.answer(on) == Answer::Stopped;
+            let stopped = state.store.service_report(on) == ModelServiceReport::Stopped;
             // A service that is not exclusive needs no proof.
             let waits_for_none = !state.store.exclusive && state.store.fence(on) != Fence::Open;
             if stopped
@@ -139,7 +139,7 @@ fn propose_assignments(configuration: &Configuration, state: &State, found: &mut
 /// Returns `true` if a proof without an answer does not exclude an arrival (R8.17).
 fn awaits_answer(configuration: &Configuration, state: &State, on: NodeId) -> bool {
     let assignment = state.store.assignment;
-    assignment.asks
+    assignment.asks_for_hold
         && !has_answered(state, on)
         && assignment.evidence != Evidence::Release
         && !configuration.has_mutation(Mutation::AnswerNotAwaited)
@@ -159,9 +159,9 @@ fn may_release_unclosed(configuration: &Configuration, state: &State, node: Node
     if !configuration.has_mutation(Mutation::ReleaseWithoutClosing) || !is_open(state, node) {
         return false;
     }
-    let armed = state.store.member(node).armed;
+    let armed = state.store.node_report(node).armed;
     let silent = armed && state.leaders_silence(node) >= configuration.release_after();
-    silent || !state.store.answer(node).is_active()
+    silent || !state.store.service_report(node).is_active()
 }
 
 /// Collects other actions for the service's current node: stop, start, migrate away.
@@ -179,7 +179,7 @@ fn propose_in_place(
             }
             if configuration.migration
                 && is_open(state, other_node(on))
-                && state.store.answer(on) == Answer::Active
+                && state.store.service_report(on) == ModelServiceReport::Active
             {
                 found(Work::Move { from: on }, 1 << on);
             }
@@ -197,13 +197,14 @@ fn propose_after_migration(
     found: &mut impl FnMut(Work, u8),
 ) {
     let target = other_node(from);
-    let answered = state.store.answer(from);
-    let stopped_guard =
-        |node: NodeId| if state.store.answer(node) == Answer::Stopped { 1 << node } else { 0 };
+    let answered = state.store.service_report(from);
+    let stopped_guard = |node: NodeId| {
+        if state.store.service_report(node) == ModelServiceReport::Stopped { 1 << node } else { 0 }
+    };
     match answered {
         // The source has not handed over. The service goes back to the source, or to any node once the source is proven
         // gone.
-        Answer::None | Answer::Outdated => {
+        ModelServiceReport::None | ModelServiceReport::Outdated => {
             if state.store.is_assigned(from) && is_open(state, from) {
                 found(Work::Run(from), 1 << from);
             }
@@ -212,30 +213,34 @@ fn propose_after_migration(
             }
         }
         // The source has probed, and the service still runs there.
-        Answer::Active => {
+        ModelServiceReport::Active => {
             if is_open(state, from) && state.store.is_assigned(from) {
                 found(Work::Run(from), 1 << from);
             }
         }
-        Answer::HandingOver
+        ModelServiceReport::HandingOver
             if configuration.has_mutation(Mutation::SourceEndNotAwaited) && is_gone(state, target) =>
         {
             if is_open(state, from) && state.store.is_assigned(from) {
                 found(Work::Run(from), 1 << from);
             }
         }
-        Answer::Stopped | Answer::Receiving | Answer::HandingOver => {}
+        ModelServiceReport::Stopped | ModelServiceReport::Receiving | ModelServiceReport::HandingOver => {}
     }
     let handed_over = match answered {
-        Answer::None | Answer::Outdated => false,
-        Answer::Active | Answer::Stopped | Answer::Receiving | Answer::HandingOver => true,
+        ModelServiceReport::None | ModelServiceReport::Outdated => false,
+        ModelServiceReport::Active
+        | ModelServiceReport::Stopped
+        | ModelServiceReport::Receiving
+        | ModelServiceReport::HandingOver => true,
     };
     if !handed_over || !is_gone(state, from) {
         return;
     }
     // The source is proven gone. The leader therefore orders a target that still waits to receive to start the service,
     // which clears the data received.
-    let waits = state.store.is_proven_dead(from) && state.store.answer(target) == Answer::Receiving;
+    let waits = state.store.is_proven_dead(from)
+        && state.store.service_report(target) == ModelServiceReport::Receiving;
     if (has_arrived(state, from) || waits) && is_open(state, target) && state.store.is_assigned(target) {
         found(Work::Run(target), stopped_guard(from) | 1 << target);
     }

@@ -2,9 +2,9 @@
 
 mod action;
 mod agent;
-mod bound;
 mod bounds;
 mod check;
+mod code_conformance;
 mod configuration;
 mod daemon;
 mod hold;
@@ -171,7 +171,7 @@ fn larger() {
         print_row(
             &format!("{mutation:?}"),
             &outcome,
-            &format!("{}: broken after {} steps", mutation.breaks(), steps.len()),
+            &format!("{}: broken after {} steps", mutation.violated_property(), steps.len()),
         );
     }
 }
@@ -195,10 +195,10 @@ fn counterexamples() {
 
 /// Prints one line of the table.
 fn print_row(name: &str, outcome: &Outcome, result: &str) {
-    let Outcome { states, depth, time, .. } = outcome;
+    let Outcome { states, depth, duration, .. } = outcome;
     print_line(&format!(
         "{name:<24} {states:>10} states  depth {depth:>3}  {:>7.1} s  {result}",
-        time.as_secs_f64()
+        duration.as_secs_f64()
     ));
 }
 

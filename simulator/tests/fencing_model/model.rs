@@ -28,31 +28,31 @@ impl Model for Protocol {
         }]
     }
 
-    fn actions(&self, state: &State, found: &mut Vec<Action>) {
+    fn actions(&self, state: &State, possible_actions: &mut Vec<Action>) {
         // A write that etcd will refuse has no effect. It arrives immediately, so that it does not multiply the states.
-        if let Some(number) = state.late.iter().position(|late| *late == Some(Late::Refused)) {
-            found.push(Action::Arrive(number));
+        if let Some(index) = state.late.iter().position(|late| *late == Some(Late::Refused)) {
+            possible_actions.push(Action::Arrive(index));
             return;
         }
         let configuration = &self.configuration;
         for node in NODE_IDS {
             let mut steps = Vec::new();
-            agent::steps(configuration, state, node, &mut steps);
-            found.extend(steps.drain(..).map(|step| Action::Agent(node, step)));
+            agent::collect_steps(configuration, state, node, &mut steps);
+            possible_actions.extend(steps.drain(..).map(|step| Action::Agent(node, step)));
             let mut steps = Vec::new();
-            daemon::steps(configuration, state, node, &mut steps);
-            found.extend(steps.drain(..).map(|step| Action::Watchdog(node, step)));
+            daemon::collect_steps(configuration, state, node, &mut steps);
+            possible_actions.extend(steps.drain(..).map(|step| Action::Watchdog(node, step)));
         }
         let mut steps = Vec::new();
-        leader::steps(configuration, state, &mut steps);
-        found.extend(steps.drain(..).map(Action::Leader));
-        world::arrivals(configuration, state, found);
-        hold::events(configuration, state, &mut |number, event| {
-            found.push(Action::Candidate(number, event));
+        leader::collect_steps(configuration, state, &mut steps);
+        possible_actions.extend(steps.drain(..).map(Action::Leader));
+        world::arrivals(configuration, state, possible_actions);
+        hold::events(configuration, state, &mut |index, event| {
+            possible_actions.push(Action::Candidate(index, event));
         });
-        world::faults(configuration, state, found);
+        world::faults(configuration, state, possible_actions);
         if world::may_tick(configuration, state) {
-            found.push(Action::Tick);
+            possible_actions.push(Action::Tick);
         }
     }
 
@@ -64,12 +64,12 @@ impl Model for Protocol {
             Action::Agent(node, step) => agent::apply_step(configuration, &mut next, node, step),
             Action::Watchdog(node, step) => daemon::apply_step(configuration, &mut next, node, step),
             Action::Leader(step) => leader::apply_step(configuration, &mut next, step),
-            Action::Arrive(number) => world::arrive(configuration, &mut next, number),
+            Action::Arrive(index) => world::arrive(configuration, &mut next, index),
             Action::CutOver(node) => world::cut_over(&mut next, node),
-            Action::Candidate(number, event) => hold::apply_step(configuration, &mut next, number, event),
-            Action::Fault(fault) => world::break_down(configuration, &mut next, fault),
+            Action::Candidate(index, event) => hold::apply_step(configuration, &mut next, index, event),
+            Action::Fault(fault) => world::apply_fault(configuration, &mut next, fault),
         }
-        let next = next.normalised(configuration);
+        let next = next.normalized(configuration);
         (next != *state).then_some(next)
     }
 

@@ -1,7 +1,7 @@
 //! Deliberate faults in the protocol: each mutation removes one rule, and the checker must catch each.
 
 use crate::progress::STUCK;
-use crate::properties::{NEVER_TWO, NOT_ALONE, NOT_LOST};
+use crate::properties::{AT_MOST_ONE_COPY, NOT_ALONE, NOT_LOST};
 
 /// A rule that is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,7 +72,7 @@ pub(crate) enum Mutation {
 impl Mutation {
     /// Returns the property that is violated without the rule. This is guarantee 1, except for the rule that prevents
     /// the hold of a node that is merely isolated.
-    pub(crate) fn breaks(self) -> &'static str {
+    pub(crate) fn violated_property(self) -> &'static str {
         match self {
             Mutation::GrantThoughAble => NOT_ALONE,
             Mutation::BegunWithoutReading | Mutation::BegunAfterMargin => NOT_LOST,
@@ -101,7 +101,7 @@ impl Mutation {
             | Mutation::GrantNotObserved
             | Mutation::GenerationIgnored
             | Mutation::GenerationForClosingOnly
-            | Mutation::DefinedWithACopy => NEVER_TWO,
+            | Mutation::DefinedWithACopy => AT_MOST_ONE_COPY,
             Mutation::KeyDeletedAtRestart => STUCK,
         }
     }

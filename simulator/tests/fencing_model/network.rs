@@ -5,7 +5,7 @@ use crate::hold;
 use crate::mutation::Mutation;
 use crate::node::{HandOver, Phase, Right, Service, Watchdog};
 use crate::state::{Harm, Late, State};
-use crate::store::{Answer, Evidence, Fence, Mode, NODE_IDS, NodeId, Work, index_of, other_node};
+use crate::store::{Evidence, Fence, Mode, ModelServiceReport, NODE_IDS, NodeId, Work, index_of, other_node};
 use crate::write::{Change, Key, Proof, Write};
 
 /// Refuses every late write that guards a key which has just been written.
@@ -38,28 +38,33 @@ pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Wri
         Write::Heartbeat(node, change) => heartbeat(configuration, state, node, change, sender_knows),
         Write::Permit(node) => {
             let answer = match state.store.assignment.work {
-                Work::Run(_) | Work::Halt(_) => Answer::Active,
-                Work::Move { .. } => Answer::Receiving,
+                Work::Run(_) | Work::Halt(_) => ModelServiceReport::Active,
+                Work::Move { .. } => ModelServiceReport::Receiving,
             };
-            record_answer(configuration, state, node, answer);
+            record_service_report(configuration, state, node, answer);
             // The answer contains the permit. The guards of the permit ensure that it is valid.
             if state.node(node).phase == Phase::Member {
                 learn_permit(state, node);
             }
         }
         Write::Stopped { node, current } => {
-            record_answer(configuration, state, node, if current { Answer::Stopped } else { Answer::None });
-        }
-        Write::Running { node, current } => {
-            record_answer(
+            record_service_report(
                 configuration,
                 state,
                 node,
-                if current { Answer::Active } else { Answer::Outdated },
+                if current { ModelServiceReport::Stopped } else { ModelServiceReport::None },
+            );
+        }
+        Write::Running { node, current } => {
+            record_service_report(
+                configuration,
+                state,
+                node,
+                if current { ModelServiceReport::Active } else { ModelServiceReport::Outdated },
             );
         }
         Write::HandOver(node) => {
-            record_answer(configuration, state, node, Answer::HandingOver);
+            record_service_report(configuration, state, node, ModelServiceReport::HandingOver);
             let machine = state.node_mut(node);
             machine.right = Right::None;
             machine.is_spent = true;
@@ -75,26 +80,26 @@ pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Wri
             };
         }
         Write::Register(node) => {
-            let member = &mut state.store.members[index_of(node)];
-            member.mode = Mode::Registering { admitted: false };
-            member.armed = false;
-            refuse_late_writes(configuration, state, Key::Member(node));
+            let node_report = &mut state.store.node_reports[index_of(node)];
+            node_report.mode = Mode::Registering { admitted: false };
+            node_report.armed = false;
+            refuse_late_writes(configuration, state, Key::NodeReport(node));
             let machine = state.node_mut(node);
             if sender_knows && machine.phase == Phase::Clearing {
                 machine.phase = Phase::Requested;
             }
         }
         Write::Leave(node) => {
-            let member = &mut state.store.members[index_of(node)];
-            member.mode = Mode::Left;
-            member.armed = false;
+            let node_report = &mut state.store.node_reports[index_of(node)];
+            node_report.mode = Mode::Left;
+            node_report.armed = false;
             let machine = state.node_mut(node);
             machine.is_registered = false;
             if sender_knows {
                 machine.phase = Phase::Dead;
                 machine.watchdog = Watchdog::Off;
             }
-            refuse_late_writes(configuration, state, Key::Member(node));
+            refuse_late_writes(configuration, state, Key::NodeReport(node));
             refuse_late_writes(configuration, state, Key::Created(node));
             refuse_late_writes(configuration, state, Key::Alive(node));
         }
@@ -104,11 +109,11 @@ pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Wri
             }
             // The fence keeps the content of the closed epoch's report. The report then states only whether the node
             // registers or has left.
-            let member = &mut state.store.members[index_of(node)];
-            state.store.fences[index_of(node)] = Fence::Fencing { armed: member.armed };
-            member.armed = false;
-            if member.mode == (Mode::Registering { admitted: true }) {
-                member.mode = Mode::Active;
+            let node_report = &mut state.store.node_reports[index_of(node)];
+            state.store.fences[index_of(node)] = Fence::Fencing { armed: node_report.armed };
+            node_report.armed = false;
+            if node_report.mode == (Mode::Registering { admitted: true }) {
+                node_report.mode = Mode::Active;
             }
             state.store.assignment.is_current[index_of(node)] = false;
             state.node_mut(node).is_registered = false;
@@ -128,7 +133,7 @@ pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Wri
                 state.harm = Harm::EpochWentBack;
             }
             state.store.fences[index_of(node)] = Fence::Open;
-            state.store.members[index_of(node)].mode = Mode::Registering { admitted: true };
+            state.store.node_reports[index_of(node)].mode = Mode::Registering { admitted: true };
             refuse_late_writes(configuration, state, Key::Fence(node));
             let machine = state.node_mut(node);
             machine.is_registered = machine.phase == Phase::Requested;
@@ -151,16 +156,16 @@ fn heartbeat(
         Change::Keep => {}
         Change::Name => {
             hold::named(state, node);
-            refuse_late_writes(configuration, state, Key::Member(node));
+            refuse_late_writes(configuration, state, Key::NodeReport(node));
         }
         Change::Arm | Change::Disarm => {
-            state.store.members[index_of(node)].armed = change == Change::Arm;
-            refuse_late_writes(configuration, state, Key::Member(node));
+            state.store.node_reports[index_of(node)].armed = change == Change::Arm;
+            refuse_late_writes(configuration, state, Key::NodeReport(node));
         }
         Change::Create => {
-            state.store.members[index_of(node)].mode = Mode::Active;
+            state.store.node_reports[index_of(node)].mode = Mode::Active;
             hold::named(state, node);
-            refuse_late_writes(configuration, state, Key::Member(node));
+            refuse_late_writes(configuration, state, Key::NodeReport(node));
             refuse_late_writes(configuration, state, Key::Created(node));
         }
     }
@@ -195,7 +200,7 @@ fn awaits_evidence(configuration: &Configuration, state: &State, node: NodeId) -
     let from = other_node(node);
     let assignment = state.store.assignment;
     let has_moved = configuration.ungated && assignment.work == Work::Move { from } && is_gone(state, from);
-    has_moved || assignment.asks && assignment.work.names(node)
+    has_moved || assignment.asks_for_hold && assignment.work.names(node)
 }
 
 /// Records whether a release of the target is later than the end of the source.
@@ -203,7 +208,7 @@ fn note_release(configuration: &Configuration, state: &mut State, node: NodeId, 
     // Without a permit, the daemon of an armed node may have no deadline yet. The watchdog then does not end a copy
     // that arrives.
     let store = &state.store;
-    let has_permit = store.answered_in_epoch[index_of(node)] && store.answer(node).is_active();
+    let has_permit = store.answered_in_epoch[index_of(node)] && store.service_report(node).is_active();
     let is_later = match proof {
         Proof::Silence => {
             let counts = has_permit || configuration.has_mutation(Mutation::ArmedIsEnough);
@@ -218,32 +223,40 @@ fn note_release(configuration: &Configuration, state: &mut State, node: NodeId, 
 }
 
 /// Writes an agent's report.
-fn record_answer(configuration: &Configuration, state: &mut State, node: NodeId, answer: Answer) {
-    state.store.answers[index_of(node)] = answer;
+fn record_service_report(
+    configuration: &Configuration,
+    state: &mut State,
+    node: NodeId,
+    answer: ModelServiceReport,
+) {
+    state.store.service_reports[index_of(node)] = answer;
     state.store.answered_in_epoch[index_of(node)] = true;
-    refuse_late_writes(configuration, state, Key::Answer(node));
+    refuse_late_writes(configuration, state, Key::ServiceReport(node));
 }
 
 /// Gives the agent the right of its permit at the earliest possible moment, the commit of the permit. An action that
 /// the agent has begun or given up is not begun again. It may only continue while its copy runs under its permit.
 fn learn_permit(state: &mut State, node: NodeId) {
-    let answer = state.store.answer(node);
+    let answer = state.store.service_report(node);
     let work = state.store.assignment.work;
     let machine = state.node_mut(node);
     match answer {
-        Answer::Active => {
+        ModelServiceReport::Active => {
             let keeps_running = machine.service == Service::Running && work == Work::Run(node);
             if keeps_running || !machine.is_spent {
                 machine.right = Right::Start { current: true };
                 machine.is_spent = keeps_running;
             }
         }
-        Answer::Receiving => {
+        ModelServiceReport::Receiving => {
             if !machine.is_spent {
                 machine.right = Right::Receive { current: true };
             }
         }
-        Answer::None | Answer::Stopped | Answer::HandingOver | Answer::Outdated => {}
+        ModelServiceReport::None
+        | ModelServiceReport::Stopped
+        | ModelServiceReport::HandingOver
+        | ModelServiceReport::Outdated => {}
     }
 }
 
@@ -254,14 +267,14 @@ fn needs_arrival_answer(configuration: &Configuration, state: &State, work: Work
     match (before.work, work) {
         (Work::Move { from }, Work::Halt(on)) => configuration.ungated && on != from,
         (Work::Move { from }, Work::Run(on)) => {
-            let waits = state.store.answer(on) == Answer::Receiving;
+            let waits = state.store.service_report(on) == ModelServiceReport::Receiving;
             configuration.ungated
                 && on != from
                 && waits
                 && !configuration.has_mutation(Mutation::StartNotAsked)
         }
         (Work::Run(was) | Work::Halt(was), Work::Run(on) | Work::Halt(on)) => {
-            before.asks && was == on && !has_answered(state, on)
+            before.asks_for_hold && was == on && !has_answered(state, on)
         }
         (_, Work::Move { .. }) => false,
     }
@@ -270,24 +283,27 @@ fn needs_arrival_answer(configuration: &Configuration, state: &State, work: Work
 /// Returns `true` if the node has reported under the current assignment. All later evidence about the node is then
 /// newer than the assignment.
 pub(crate) fn has_answered(state: &State, node: NodeId) -> bool {
-    match state.store.answer(node) {
-        Answer::Active | Answer::Stopped | Answer::Receiving | Answer::HandingOver => true,
-        Answer::None | Answer::Outdated => false,
+    match state.store.service_report(node) {
+        ModelServiceReport::Active
+        | ModelServiceReport::Stopped
+        | ModelServiceReport::Receiving
+        | ModelServiceReport::HandingOver => true,
+        ModelServiceReport::None | ModelServiceReport::Outdated => false,
     }
 }
 
 /// Writes a new assignment under a new action uid, which outdates every answer, right and write for the former action
 /// uid.
 fn assign(configuration: &Configuration, state: &mut State, work: Work) {
-    let asks = needs_arrival_answer(configuration, state, work);
-    if !asks {
+    let asks_for_hold = needs_arrival_answer(configuration, state, work);
+    if !asks_for_hold {
         state.store.assignment.evidence = Evidence::None;
     }
-    state.store.assignment.asks = asks;
+    state.store.assignment.asks_for_hold = asks_for_hold;
     state.store.assignment.work = work;
     for node in NODE_IDS {
         state.store.assignment.is_current[index_of(node)] = work.names(node);
-        state.store.answers[index_of(node)] = state.store.answer(node).outdated();
+        state.store.service_reports[index_of(node)] = state.store.service_report(node).outdated();
         let machine = state.node_mut(node);
         machine.right = machine.right.outdated();
         machine.is_spent = false;
@@ -312,8 +328,8 @@ pub(crate) fn proves(configuration: &Configuration, state: &State, node: NodeId,
         }
         // The step that powers off the machine sends this write; the leader never decides on it separately.
         Proof::Device => false,
-        Proof::Registration => state.store.member(node).mode == Mode::Registering { admitted: false },
-        Proof::Leave => state.store.member(node).mode == Mode::Left,
+        Proof::Registration => state.store.node_report(node).mode == Mode::Registering { admitted: false },
+        Proof::Leave => state.store.node_report(node).mode == Mode::Left,
         Proof::Inactive => !is_active(configuration, state, node),
     }
 }
@@ -325,9 +341,9 @@ pub(crate) fn is_active(configuration: &Configuration, state: &State, node: Node
     let must_answer = configuration.ungated
         && store.assignment.work == Work::Halt(node)
         && (store.is_assigned(node) || matches!(store.fence(node), Fence::Fencing { .. }))
-        && store.answer(node) != Answer::Stopped;
+        && store.service_report(node) != ModelServiceReport::Stopped;
     store.exclusive
-        && (must_answer || store.answered_in_epoch[index_of(node)] && store.answer(node).is_active())
+        && (must_answer || store.answered_in_epoch[index_of(node)] && store.service_report(node).is_active())
 }
 
 /// Returns `true` if no copy can be on the target of a migration, after the end of its source (R8.16, R8.17).
@@ -341,10 +357,10 @@ pub(crate) fn has_nothing(configuration: &Configuration, state: &State, target: 
 
 /// Returns `true` if the node has reported the end of the assigned action, or is proven to have ended (FENCING 6).
 pub(crate) fn is_gone(state: &State, node: NodeId) -> bool {
-    state.store.answer(node) == Answer::Stopped || state.store.is_proven_dead(node)
+    state.store.service_report(node) == ModelServiceReport::Stopped || state.store.is_proven_dead(node)
 }
 
 /// Returns `true` if the other node's copy is confirmed to run.
 pub(crate) fn has_arrived(state: &State, from: NodeId) -> bool {
-    state.store.answer(other_node(from)) == Answer::Active
+    state.store.service_report(other_node(from)) == ModelServiceReport::Active
 }

@@ -33,19 +33,19 @@ pub(crate) enum Watchdog {
     /// Not armed: no reset is possible.
     Off,
     /// The daemon pets without a deadline: during arming, and after stop-then-stay.
-    Free,
+    PetWithoutDeadline,
     /// The daemon pets only while now ≤ D.
-    Follow {
+    PetUntilDeadline {
         /// Ticks until the device resets the machine.
         timer: i8,
         /// D − now; −1 when D has passed.
         remaining: i8,
         /// Timeout that the daemon has decided on after reading the clock, before the call: checking and petting are
         /// not one step. The daemon reads the clock as early as possible (`Bounds::pet`).
-        checked: Option<i8>,
+        decided_timeout: Option<i8>,
     },
     /// The descriptor was closed uncleanly. The kernel has petted the device once more, and no process pets it.
-    Orphan {
+    Unattended {
         /// Ticks until the device resets the machine.
         timer: i8,
         /// D − now.
@@ -179,16 +179,18 @@ impl Node {
     /// Returns `true` if the daemon follows a deadline.
     pub(crate) fn follows(&self) -> bool {
         match self.watchdog {
-            Watchdog::Follow { .. } => true,
-            Watchdog::Off | Watchdog::Free | Watchdog::Orphan { .. } => false,
+            Watchdog::PetUntilDeadline { .. } => true,
+            Watchdog::Off | Watchdog::PetWithoutDeadline | Watchdog::Unattended { .. } => false,
         }
     }
 
     /// Returns D − now if a deadline exists, and −1 otherwise.
     pub(crate) fn remaining(&self) -> i8 {
         match self.watchdog {
-            Watchdog::Off | Watchdog::Free => -1,
-            Watchdog::Follow { remaining, .. } | Watchdog::Orphan { remaining, .. } => remaining,
+            Watchdog::Off | Watchdog::PetWithoutDeadline => -1,
+            Watchdog::PetUntilDeadline { remaining, .. } | Watchdog::Unattended { remaining, .. } => {
+                remaining
+            }
         }
     }
 

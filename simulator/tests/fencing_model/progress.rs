@@ -10,7 +10,7 @@ use crate::configuration::Configuration;
 use crate::model::Protocol;
 use crate::node::{Right, Service};
 use crate::state::State;
-use crate::store::{Answer, Fence, NODE_IDS, NodeId, Work, other_node};
+use crate::store::{Fence, ModelServiceReport, NODE_IDS, NodeId, Work, other_node};
 use stateright::Model;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -154,7 +154,7 @@ fn is_good(state: &State) -> bool {
         state.store.assignment.work == Work::Run(*node)
             && state.store.is_assigned(*node)
             && state.store.fence(*node) == Fence::Open
-            && state.store.answer(*node) == Answer::Active
+            && state.store.service_report(*node) == ModelServiceReport::Active
             && state.node(*node).service == Service::Running
             && other_machine.service == Service::Absent
             && other_machine.right == Right::None

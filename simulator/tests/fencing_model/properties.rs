@@ -7,10 +7,10 @@ use crate::hold;
 use crate::model::Protocol;
 use crate::node::{Phase, Power, Service, Watchdog};
 use crate::state::{Harm, Late, State};
-use crate::store::{Answer, Fence, Mode, NODE_IDS, Work, other_node};
+use crate::store::{Fence, Mode, ModelServiceReport, NODE_IDS, Work, other_node};
 
 /// Name of the property for guarantee 1.
-pub(crate) const NEVER_TWO: &str = "never two";
+pub(crate) const AT_MOST_ONE_COPY: &str = "never two";
 
 /// Name of the property for guarantee 2 under Hold.
 pub(crate) const NOT_ALONE: &str = "a node that is merely cut off is not held";
@@ -21,7 +21,7 @@ pub(crate) const NOT_LOST: &str = "no driver begins to migrate to a target that 
 /// Returns the properties of a configuration; with a removed rule, only the invariants.
 pub(crate) fn all_properties(configuration: &Configuration) -> Vec<Property<Protocol>> {
     let mut found = vec![
-        Property::always(NEVER_TWO, |_, state: &State| running(state) <= 1 || !state.store.exclusive),
+        Property::always(AT_MOST_ONE_COPY, |_, state: &State| running(state) <= 1 || !state.store.exclusive),
         Property::always("epochs never go back", |_, state: &State| state.harm != Harm::EpochWentBack),
         Property::always("no reset while agents and daemons act in time", |_, state: &State| {
             state.harm != Harm::NeedlessReset
@@ -38,14 +38,15 @@ pub(crate) fn all_properties(configuration: &Configuration) -> Vec<Property<Prot
         Property::sometimes("a failover completes", |_, state: &State| failed_over(state)),
         Property::sometimes("a node registers again", |_, state: &State| {
             NODE_IDS.into_iter().any(|node| {
-                state.store.member(node).mode == Mode::Registering { admitted: true }
+                state.store.node_report(node).mode == Mode::Registering { admitted: true }
                     && state.node(node).is_registered
             })
         }),
         Property::sometimes("stop, then stay", |_, state: &State| stays(state)),
         Property::sometimes("an applied heartbeat whose sender does not know", |_, state: &State| {
             NODE_IDS.into_iter().any(|node| {
-                state.node(node).answer_due.is_some() && state.node(node).watchdog == Watchdog::Free
+                state.node(node).answer_due.is_some()
+                    && state.node(node).watchdog == Watchdog::PetWithoutDeadline
             })
         }),
     ]);
@@ -96,13 +97,14 @@ pub(crate) fn running(state: &State) -> usize {
 
 /// Returns `true` if the service runs under a committed permit.
 fn has_permit(state: &State, node: u8) -> bool {
-    state.store.answer(node) == Answer::Active && state.node(node).service == Service::Running
+    state.store.service_report(node) == ModelServiceReport::Active
+        && state.node(node).service == Service::Running
 }
 
 /// Returns `true` if a node was active when it was fenced, and the service runs on the other node.
 fn failed_over(state: &State) -> bool {
     NODE_IDS.into_iter().any(|node| {
-        let lost = state.store.answer(other_node(node)) == Answer::Outdated
+        let lost = state.store.service_report(other_node(node)) == ModelServiceReport::Outdated
             && state.store.fence(other_node(node)) == Fence::Released;
         lost && has_permit(state, node)
     })
@@ -112,7 +114,9 @@ fn failed_over(state: &State) -> bool {
 fn stays(state: &State) -> bool {
     NODE_IDS.into_iter().any(|node| {
         let machine = state.node(node);
-        machine.watchdog == Watchdog::Free && machine.is_spent && state.store.answer(node) == Answer::Active
+        machine.watchdog == Watchdog::PetWithoutDeadline
+            && machine.is_spent
+            && state.store.service_report(node) == ModelServiceReport::Active
     })
 }
 
@@ -121,7 +125,7 @@ fn migrated(state: &State) -> bool {
     match state.store.assignment.work {
         Work::Run(_) | Work::Halt(_) => false,
         Work::Move { from } => {
-            state.store.answer(from) == Answer::Stopped
+            state.store.service_report(from) == ModelServiceReport::Stopped
                 && has_permit(state, 1 - from)
                 && state.node(from).is_on()
         }

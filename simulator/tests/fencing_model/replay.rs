@@ -3,7 +3,7 @@
 use crate::action::{Action, AgentStep, Fault, LeaderStep, WatchdogStep};
 use crate::bounds::{Bounds, Device};
 use crate::configuration::Configuration;
-use crate::hold::Event as Held;
+use crate::hold::Event as HoldEvent;
 use crate::model::Protocol;
 use crate::node::{Phase, Service, Watchdog};
 use crate::state::State;
@@ -132,7 +132,7 @@ fn is_hidden(state: &State, action: Action) -> bool {
         Action::Agent(node, AgentStep::Stop) => state.node(node).service == Service::Absent,
         Action::Agent(_, AgentStep::NoticeClosed | AgentStep::EndHandOver | AgentStep::DropCandidates)
         | Action::Watchdog(_, WatchdogStep::Pet)
-        | Action::Candidate(_, Held::Read) => true,
+        | Action::Candidate(_, HoldEvent::Read) => true,
         Action::Tick
         | Action::Agent(..)
         | Action::Watchdog(..)
@@ -191,7 +191,9 @@ fn after_deadline(model: &Protocol, states: &HashSet<State>, node: u8, left_ms: 
     found.retain(|state| {
         let machine = state.node(node);
         let nothing_to_guard = machine.watchdog == Watchdog::Off && machine.is_empty();
-        machine.remaining() >= remaining || machine.watchdog == Watchdog::Free && useless || nothing_to_guard
+        machine.remaining() >= remaining
+            || machine.watchdog == Watchdog::PetWithoutDeadline && useless
+            || nothing_to_guard
     });
     found
 }
@@ -216,7 +218,7 @@ fn is_event_action(action: Action, event: Event) -> bool {
         },
         Event::Arm(node) => action == Action::Agent(node, AgentStep::Arm),
         Event::Release(node) => action == Action::Agent(node, AgentStep::Release),
-        Event::Stay(node) => action == Action::Agent(node, AgentStep::Stay),
+        Event::PetWithoutDeadline(node) => action == Action::Agent(node, AgentStep::PetWithoutDeadline),
         Event::Pet(node) => action == Action::Watchdog(node, WatchdogStep::Pet),
         Event::Begin(node) => action == Action::Agent(node, AgentStep::Begin),
         Event::End(node) => {
@@ -238,7 +240,8 @@ fn is_event_action(action: Action, event: Event) -> bool {
         Event::Restarts => matches!(action, Action::Fault(Fault::CandidateRestart(number)) if number > 0),
         Event::Ask(node) => action == Action::Agent(node, AgentStep::Ask),
         Event::Grant { node, leads } => {
-            matches!(action, Action::Candidate(number, Held::Grant(granted_node)) if granted_node == node && (number == 0) == leads)
+            let Action::Candidate(index, HoldEvent::Grant(granted_node)) = action else { return false };
+            granted_node == node && (index == 0) == leads
         }
         Event::Deadline { .. } => false,
     }
@@ -264,7 +267,7 @@ fn may_have_no_effect(state: &State, event: Event) -> bool {
         // In the model, idle nodes send no heartbeats.
         Event::Write(Write::Heartbeat(node, Change::Keep | Change::Create | Change::Name)) => {
             let machine = state.node(node);
-            !state.store.member(node).armed && machine.phase == Phase::Member && machine.is_registered
+            !state.store.node_report(node).armed && machine.phase == Phase::Member && machine.is_registered
         }
         // An armed watchdog guards no service if its node has no exclusive service. The agent's last report may still
         // name an active service.
@@ -274,7 +277,7 @@ fn may_have_no_effect(state: &State, event: Event) -> bool {
         Event::Arm(node) => state.node(node).is_empty(),
         Event::Release(node) => state.node(node).is_empty() && state.node(node).watchdog == Watchdog::Off,
         // The daemon pets without a deadline.
-        Event::Pet(node) | Event::Stay(node) => !state.node(node).follows(),
+        Event::Pet(node) | Event::PetWithoutDeadline(node) => !state.node(node).follows(),
         Event::End(node) => state.node(node).service == Service::Absent,
         Event::AgentEnds(node) => !state.node(node).has_agent(),
         Event::Ask(_) => true,

@@ -4,7 +4,7 @@ use crate::agent;
 use crate::configuration::Configuration;
 use crate::hold::{self, NodeView};
 use crate::node::{Node, Right, Service, Watchdog};
-use crate::store::{Answer, NODE_IDS, NODES, NodeId, Store, index_of};
+use crate::store::{ModelServiceReport, NODE_IDS, NODES, NodeId, Store, index_of};
 use crate::write::Write;
 
 /// Largest number of candidates in a configuration.
@@ -81,15 +81,19 @@ impl State {
     /// Returns the initial state with the service started on the first node, just after a heartbeat.
     pub(crate) fn running(configuration: &Configuration) -> Self {
         let mut state = State::initial(configuration);
-        state.store.members[0].armed = true;
-        state.store.answers[0] = Answer::Active;
+        state.store.node_reports[0].armed = true;
+        state.store.service_reports[0] = ModelServiceReport::Active;
         let machine = &mut state.nodes[0];
         machine.service = Service::Running;
         machine.right = Right::Start { current: true };
         machine.is_spent = true;
         let bounds = &configuration.bounds;
-        machine.watchdog = Watchdog::Follow { timer: bounds.timeout, remaining: bounds.valid, checked: None };
-        state.normalised(configuration)
+        machine.watchdog = Watchdog::PetUntilDeadline {
+            timer: bounds.timeout,
+            remaining: bounds.valid,
+            decided_timeout: None,
+        };
+        state.normalized(configuration)
     }
 
     pub(crate) fn node(&self, node: NodeId) -> &Node {
@@ -118,17 +122,17 @@ impl State {
     /// Normalizes equivalent states to one form. Silence that does not count becomes 0. An answer that would not extend
     /// a deadline is removed. Daemons read the clock as early as possible. Followers and late writes are sorted. Two
     /// states that differ only in the names of the nodes become one state.
-    pub(crate) fn normalised(mut self, configuration: &Configuration) -> Self {
+    pub(crate) fn normalized(mut self, configuration: &Configuration) -> Self {
         for node in NODE_IDS {
-            let armed = self.store.member(node).armed;
+            let armed = self.store.node_report(node).armed;
             let machine = self.node_mut(node);
-            if let Watchdog::Follow { remaining, checked, .. } = &mut machine.watchdog {
-                *checked = checked.or(configuration.bounds.pet(*remaining));
+            if let Watchdog::PetUntilDeadline { remaining, decided_timeout, .. } = &mut machine.watchdog {
+                *decided_timeout = decided_timeout.or(configuration.bounds.pet(*remaining));
             }
             if !agent::extends_deadline(configuration, machine, armed) {
                 machine.answer_due = None;
             }
-            self.store.answered_in_epoch[index_of(node)] |= !self.store.answer(node).is_active();
+            self.store.answered_in_epoch[index_of(node)] |= !self.store.service_report(node).is_active();
             if !self.store.counts_silence(node) {
                 for candidate in &mut self.candidates {
                     candidate.silence[index_of(node)] = 0;
@@ -138,7 +142,7 @@ impl State {
         for candidate in self.candidates.iter_mut().filter(|candidate| candidate.dead) {
             candidate.silence = [0; NODES];
         }
-        hold::normalise(configuration, &mut self);
+        hold::normalize(configuration, &mut self);
         self.canonical(configuration.symmetric)
     }
 

@@ -53,7 +53,7 @@ pub(crate) enum Mode {
 
 /// `report/<node>/node`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Member {
+pub(crate) struct ModelNodeReport {
     /// Mode of the node.
     pub(crate) mode: Mode,
     /// `true` if armed: true is committed.
@@ -62,7 +62,7 @@ pub(crate) struct Member {
 
 /// `report/<node>/resource/<name>`, as an answer to the current action uid unless it is `Outdated`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Answer {
+pub(crate) enum ModelServiceReport {
     /// No answer, or the confirmed end of an older action.
     None,
     /// Stopped or Failed for the current action: no copy runs, and the right to start has ended. For the source of a
@@ -78,18 +78,21 @@ pub(crate) enum Answer {
     Outdated,
 }
 
-impl Answer {
+impl ModelServiceReport {
     /// Returns `true` if the service counts as active on this node (FENCING 4 and 5, proof (g)).
     pub(crate) fn is_active(self) -> bool {
         match self {
-            Answer::None | Answer::Stopped => false,
-            Answer::Active | Answer::Receiving | Answer::HandingOver | Answer::Outdated => true,
+            ModelServiceReport::None | ModelServiceReport::Stopped => false,
+            ModelServiceReport::Active
+            | ModelServiceReport::Receiving
+            | ModelServiceReport::HandingOver
+            | ModelServiceReport::Outdated => true,
         }
     }
 
     /// Returns the answer as it counts under a new action uid.
-    pub(crate) fn outdated(self) -> Answer {
-        if self.is_active() { Answer::Outdated } else { Answer::None }
+    pub(crate) fn outdated(self) -> ModelServiceReport {
+        if self.is_active() { ModelServiceReport::Outdated } else { ModelServiceReport::None }
     }
 }
 
@@ -155,7 +158,7 @@ pub(crate) struct Assignment {
     pub(crate) evidence: Evidence,
     /// `true` if the assignment asks about an arrival in a migration whose source has ended (`source_end_revision`);
     /// only for drivers that are not gated.
-    pub(crate) asks: bool,
+    pub(crate) asks_for_hold: bool,
 }
 
 /// Evidence about the target of a migration after the end of the source.
@@ -175,9 +178,9 @@ pub(crate) struct Store {
     /// `fence/<node>`.
     pub(crate) fences: [Fence; NODES],
     /// `report/<node>/node`.
-    pub(crate) members: [Member; NODES],
+    pub(crate) node_reports: [ModelNodeReport; NODES],
     /// `report/<node>/resource/<name>`.
-    pub(crate) answers: [Answer; NODES],
+    pub(crate) service_reports: [ModelServiceReport; NODES],
     /// `true` if the answer belongs to the node's current epoch. An older answer does not count as active: the node
     /// stopped all services before it registered again.
     pub(crate) answered_in_epoch: [bool; NODES],
@@ -190,17 +193,17 @@ pub(crate) struct Store {
 impl Store {
     /// Returns two registered idle nodes, with the service just assigned to the first.
     pub(crate) fn initial() -> Self {
-        let member = Member { mode: Mode::Active, armed: false };
+        let node_report = ModelNodeReport { mode: Mode::Active, armed: false };
         Store {
             fences: [Fence::Open; NODES],
-            members: [member; NODES],
-            answers: [Answer::None; NODES],
+            node_reports: [node_report; NODES],
+            service_reports: [ModelServiceReport::None; NODES],
             answered_in_epoch: [true; NODES],
             assignment: Assignment {
                 work: Work::Run(0),
                 is_current: [true, false],
                 evidence: Evidence::None,
-                asks: false,
+                asks_for_hold: false,
             },
             exclusive: true,
         }
@@ -209,8 +212,8 @@ impl Store {
     /// Returns the store with the two nodes exchanged.
     pub(crate) fn mirrored(mut self) -> Self {
         self.fences.reverse();
-        self.members.reverse();
-        self.answers.reverse();
+        self.node_reports.reverse();
+        self.service_reports.reverse();
         self.answered_in_epoch.reverse();
         self.assignment.work = self.assignment.work.mirrored();
         self.assignment.is_current.reverse();
@@ -223,13 +226,13 @@ impl Store {
     }
 
     /// Returns `report/<node>/node`.
-    pub(crate) fn member(&self, node: NodeId) -> Member {
-        self.members[index_of(node)]
+    pub(crate) fn node_report(&self, node: NodeId) -> ModelNodeReport {
+        self.node_reports[index_of(node)]
     }
 
     /// Returns `report/<node>/resource/<name>`.
-    pub(crate) fn answer(&self, node: NodeId) -> Answer {
-        self.answers[index_of(node)]
+    pub(crate) fn service_report(&self, node: NodeId) -> ModelServiceReport {
+        self.service_reports[index_of(node)]
     }
 
     /// Returns `true` if the assignment names this node under its current epoch.
@@ -241,7 +244,7 @@ impl Store {
     pub(crate) fn target_is_as_guarded(&self, source: NodeId) -> bool {
         let target = other_node(source);
         self.assignment.work == Work::Move { from: source }
-            && self.answer(target) == Answer::Receiving
+            && self.service_report(target) == ModelServiceReport::Receiving
             && self.is_assigned(target)
             && self.fence(target) == Fence::Open
     }
@@ -256,18 +259,20 @@ impl Store {
     /// permit has reported a stop since then, or is proven empty. A proof does not cover unguarded copies (R5.24).
     pub(crate) fn has_no_copy(&self) -> bool {
         let Work::Halt(on) = self.assignment.work else { return false };
-        let is_left = |node: &NodeId| match self.answer(*node) {
-            Answer::None | Answer::Stopped => false,
-            Answer::Outdated => !(self.exclusive && self.fence(*node) == Fence::Released),
-            Answer::Active | Answer::Receiving | Answer::HandingOver => true,
+        let is_left = |node: &NodeId| match self.service_report(*node) {
+            ModelServiceReport::None | ModelServiceReport::Stopped => false,
+            ModelServiceReport::Outdated => !(self.exclusive && self.fence(*node) == Fence::Released),
+            ModelServiceReport::Active | ModelServiceReport::Receiving | ModelServiceReport::HandingOver => {
+                true
+            }
         };
-        self.answer(on) == Answer::Stopped && !NODE_IDS.iter().any(is_left)
+        self.service_report(on) == ModelServiceReport::Stopped && !NODE_IDS.iter().any(is_left)
     }
 
     /// Returns `true` if this node's silence must be counted: a close and proof (a) may follow, or have followed.
     pub(crate) fn counts_silence(&self, node: NodeId) -> bool {
         match self.fence(node) {
-            Fence::Open => self.member(node).armed,
+            Fence::Open => self.node_report(node).armed,
             Fence::Fencing { armed } => armed,
             Fence::Released => false,
         }

@@ -3,16 +3,16 @@
 use crate::store::{NODES, NodeId, Work};
 use crate::write::{Change, Proof, Write};
 use ha_api_types::id::{ActionUid, NodeName, ResourceName};
-use ha_api_types::keys::{Key as Stored, Keys};
+use ha_api_types::keys::{Key as StoredKey, Keys};
 use ha_api_types::record::{
-    Action as Ordered, Assignment, Fence, FenceState, Leader, Mode, NodeReport, Phase, Proof as Proven,
-    ServiceReport,
+    Action as AssignmentAction, Assignment, Fence, FenceState, Leader, Mode, NodeReport, Phase,
+    Proof as RecordProof, ServiceReport,
 };
 use ha_api_types::time::Millis;
 use ha_simulator::scenario::Scenario;
 use ha_simulator::world::World;
 use ha_simulator::world::recorded::{Recorded, Step};
-use ha_store::{Guard, Transaction, Write as Written};
+use ha_store::{Guard, Transaction, Write as StoreWrite};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -27,7 +27,7 @@ pub(crate) enum Event {
     /// The watchdog device was closed.
     Release(NodeId),
     /// The agent reported to the daemon that the node is empty.
-    Stay(NodeId),
+    PetWithoutDeadline(NodeId),
     /// The device was petted.
     Pet(NodeId),
     /// The agent sent a deadline to the daemon.
@@ -103,7 +103,7 @@ pub(crate) fn trace_of_scenario(name: &str, service: &str) -> Trace {
     let text = std::fs::read_to_string(&path).expect("a scenario");
     let scenario =
         Scenario::parse(name, &text, path.parent().expect("a directory")).expect("a valid scenario");
-    let candidates = scenario.nodes.iter().filter(|machine| machine.controller).count();
+    let candidates = scenario.nodes.iter().filter(|machine| machine.has_controller).count();
     let timings = ha_api_types::timing::Timings::from(&scenario.timing);
     let mut world = World::new(scenario).expect("a valid world");
     world.record_steps();
@@ -131,7 +131,7 @@ struct Translator {
     events: Vec<Timed>,
 }
 
-fn parsed<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
+fn parse<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
     serde_json::from_slice(value).ok()
 }
 
@@ -156,10 +156,10 @@ impl Translator {
         let key = self.keys.assignment(&self.service);
         for step_record in recorded {
             let Step::Committed(transaction) = &step_record.step else { continue };
-            let Some(Written::Put { value, .. }) = transaction.writes().get(&key) else { continue };
-            let assignment: Assignment = parsed(value).expect("an assignment");
+            let Some(StoreWrite::Put { value, .. }) = transaction.writes().get(&key) else { continue };
+            let assignment: Assignment = parse(value).expect("an assignment");
             let mut node_names = vec![assignment.node];
-            if let Ordered::Migrate { target, .. } = assignment.action {
+            if let AssignmentAction::Migrate { target, .. } = assignment.action {
                 node_names.push(target);
             }
             for node in node_names {
@@ -176,7 +176,7 @@ impl Translator {
     }
 
     fn previous_value<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        parsed(self.values.get(key)?)
+        parse(self.values.get(key)?)
     }
 
     fn translate(&mut self, recorded: &Recorded) {
@@ -234,7 +234,7 @@ impl Translator {
             Step::DeviceCloses => Event::Release(node),
             Step::Pets => Event::Pet(node),
             Step::Deadline { left_ms } => Event::Deadline { node, left_ms: *left_ms },
-            Step::Stays => Event::Stay(node),
+            Step::Stays => Event::PetWithoutDeadline(node),
             Step::ServiceStarts(service) | Step::ServiceReceives(service) if is_own_service(service) => {
                 Event::Begin(node)
             }
@@ -274,8 +274,8 @@ impl Translator {
     fn apply(&mut self, transaction: &Transaction) {
         for (key, write) in transaction.writes() {
             match write {
-                Written::Put { value, .. } => self.values.insert(key.clone(), value.to_vec()),
-                Written::Delete => self.values.remove(key),
+                StoreWrite::Put { value, .. } => self.values.insert(key.clone(), value.to_vec()),
+                StoreWrite::Delete => self.values.remove(key),
             };
         }
     }
@@ -286,27 +286,27 @@ impl Translator {
         let mut fences = Vec::new();
         let mut other_events = Vec::new();
         for (key, write) in transaction.writes() {
-            let Written::Put { value, .. } = write else { continue };
+            let StoreWrite::Put { value, .. } = write else { continue };
             match self.keys.clone().parse(key) {
-                Some(Stored::Alive(name)) => {
+                Some(StoredKey::Alive(name)) => {
                     if let Some(node) = self.node(&name) {
                         other_events.extend(self.heartbeat(transaction, key, &name, node));
                     }
                 }
-                Some(Stored::NodeReport(name)) => other_events.extend(self.node_report(value, &name)),
-                Some(Stored::ServiceReport(name, service)) if service == self.service => {
+                Some(StoredKey::NodeReport(name)) => other_events.extend(self.node_report(value, &name)),
+                Some(StoredKey::ServiceReport(name, service)) if service == self.service => {
                     other_events.extend(self.service_report(value, &name));
                 }
-                Some(Stored::Fence(name)) => {
+                Some(StoredKey::Fence(name)) => {
                     if let Some(node) = self.node(&name) {
                         fences.extend(self.fence(key, value, node));
                     }
                 }
-                Some(Stored::Assignment(service)) if service == self.service => {
+                Some(StoredKey::Assignment(service)) if service == self.service => {
                     other_events.extend(self.assignment(key, value));
                 }
-                Some(Stored::Leader) => {
-                    let id = parsed::<Leader>(value).map(|leader| leader.id).unwrap_or_default();
+                Some(StoredKey::Leader) => {
+                    let id = parse::<Leader>(value).map(|leader| leader.id).unwrap_or_default();
                     if *id != *self.leader {
                         self.leader = id.as_str().into();
                         other_events.push(Event::Leads);
@@ -322,8 +322,8 @@ impl Translator {
         let report_key = self.keys.node_report(&name.into());
         let before: Option<NodeReport> = self.previous_value(&report_key);
         let after: Option<NodeReport> = match transaction.writes().get(&report_key) {
-            Some(Written::Put { value, .. }) => parsed(value),
-            Some(Written::Delete) | None => before.clone(),
+            Some(StoreWrite::Put { value, .. }) => parse(value),
+            Some(StoreWrite::Delete) | None => before.clone(),
         };
         let was_armed = before.as_ref().is_some_and(|report| report.armed);
         let is_armed = after.as_ref().is_some_and(|report| report.armed);
@@ -344,7 +344,7 @@ impl Translator {
     /// Interprets a node report without a heartbeat: the node registers or leaves.
     fn node_report(&mut self, value: &[u8], name: &str) -> Option<Event> {
         let node = self.node(name)?;
-        let report: NodeReport = parsed(value)?;
+        let report: NodeReport = parse(value)?;
         self.fencing_delay_ms = report.fencing_delay_ms();
         match report.mode {
             Mode::Registering => Some(Event::Write(Write::Register(node))),
@@ -355,7 +355,7 @@ impl Translator {
 
     fn service_report(&mut self, value: &[u8], name: &str) -> Option<Event> {
         let node = self.node(name)?;
-        let report: ServiceReport = parsed(value)?;
+        let report: ServiceReport = parse(value)?;
         let uid = report.action_uid.clone()?;
         let phase_key = |phase: Phase| (name.to_owned(), uid.clone(), format!("{phase:?}"));
         let is_migration = [Phase::Receiving, Phase::HandingOver]
@@ -387,16 +387,16 @@ impl Translator {
     }
 
     fn fence(&self, key: &str, value: &[u8], node: NodeId) -> Vec<Write> {
-        let fence: Fence = parsed(value).expect("a fence");
+        let fence: Fence = parse(value).expect("a fence");
         // The recording does not contain the initial state of a run: all epochs are open.
         let before = self.previous_value::<Fence>(key).map_or(FenceState::Open, |before| before.state);
         let proof = match &fence.proof {
-            Some(Proven::Silence { .. }) => Some(Proof::Silence),
-            Some(Proven::Device { .. }) => Some(Proof::Device),
-            Some(Proven::NewBoot { .. } | Proven::Reregistered) => Some(Proof::Registration),
-            Some(Proven::CleanLeave { .. }) => Some(Proof::Leave),
-            Some(Proven::NothingActive) => Some(Proof::Inactive),
-            Some(Proven::Operator { .. }) | None => None,
+            Some(RecordProof::Silence { .. }) => Some(Proof::Silence),
+            Some(RecordProof::Device { .. }) => Some(Proof::Device),
+            Some(RecordProof::NewBoot { .. } | RecordProof::Reregistered) => Some(Proof::Registration),
+            Some(RecordProof::CleanLeave { .. }) => Some(Proof::Leave),
+            Some(RecordProof::NothingActive) => Some(Proof::Inactive),
+            Some(RecordProof::Operator { .. }) | None => None,
         };
         let close = Write::Close { node, on_missed_heartbeats: true };
         let release = proof.map(|proof| Write::Release(node, proof));
@@ -413,16 +413,16 @@ impl Translator {
     }
 
     fn assignment(&self, key: &str, value: &[u8]) -> Option<Event> {
-        let assignment: Assignment = parsed(value)?;
+        let assignment: Assignment = parse(value)?;
         let before: Option<Assignment> = self.previous_value(key);
         if before.is_some_and(|before| before.action_uid == assignment.action_uid) {
             return None;
         }
         let node = self.node(&assignment.node)?;
         let work = match assignment.action {
-            Ordered::Start | Ordered::Restart => Work::Run(node),
-            Ordered::Stop { .. } | Ordered::Leave => Work::Halt(node),
-            Ordered::Migrate { .. } => Work::Move { from: node },
+            AssignmentAction::Start | AssignmentAction::Restart => Work::Run(node),
+            AssignmentAction::Stop { .. } | AssignmentAction::Leave => Work::Halt(node),
+            AssignmentAction::Migrate { .. } => Work::Move { from: node },
         };
         Some(Event::Write(Write::Assign { work, fences: 0, answers: 0 }))
     }

@@ -57,7 +57,7 @@ fn describe_refusal(steps: &[Timed], refused: &Refused) -> String {
         Event::Write(_)
         | Event::Arm(_)
         | Event::Release(_)
-        | Event::Stay(_)
+        | Event::PetWithoutDeadline(_)
         | Event::Begin(_)
         | Event::End(_)
         | Event::CutOver(_)
@@ -194,10 +194,12 @@ fn trace_with_invalid_failover_is_refused() {
         },
         |event| matches!(event, Event::Deadline { node: 0, .. }),
     );
-    let stay = case.step_index(|event| event == Event::Stay(0));
+    let stay = case.step_index(|event| event == Event::PetWithoutDeadline(0));
     case.assert_refused("petted after D", without_step(stay), |event| event == Event::Pet(0));
     let end = case.step_index(|event| event == Event::End(0));
-    case.assert_refused("stays with what runs", without_step(end), |event| event == Event::Stay(0));
+    case.assert_refused("stays with what runs", without_step(end), |event| {
+        event == Event::PetWithoutDeadline(0)
+    });
 }
 
 /// A live migration with steps in a wrong order must be refused.

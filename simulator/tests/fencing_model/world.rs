@@ -16,10 +16,10 @@ use crate::write::Key;
 pub(crate) fn may_tick(configuration: &Configuration, state: &State) -> bool {
     NODE_IDS.into_iter().all(|node| {
         let due = match state.node(node).watchdog {
-            Watchdog::Off | Watchdog::Free => false,
-            Watchdog::Follow { timer, .. } | Watchdog::Orphan { timer, .. } => timer == 0,
+            Watchdog::Off | Watchdog::PetWithoutDeadline => false,
+            Watchdog::PetUntilDeadline { timer, .. } | Watchdog::Unattended { timer, .. } => timer == 0,
         };
-        !(due || configuration.timely && daemon::acts_in_time(configuration, state, node))
+        !(due || configuration.timely && daemon::must_act_before_tick(configuration, state, node))
     })
 }
 
@@ -41,8 +41,9 @@ pub(crate) fn tick(configuration: &Configuration, state: &mut State) {
             *lost = if as_guarded { 0 } else { (*lost + 1).min(bounds.margin) };
         }
         match &mut machine.watchdog {
-            Watchdog::Off | Watchdog::Free => {}
-            Watchdog::Follow { timer, remaining, .. } | Watchdog::Orphan { timer, remaining } => {
+            Watchdog::Off | Watchdog::PetWithoutDeadline => {}
+            Watchdog::PetUntilDeadline { timer, remaining, .. }
+            | Watchdog::Unattended { timer, remaining } => {
                 *timer -= 1;
                 *remaining = (*remaining - 1).max(-1);
             }
@@ -128,13 +129,21 @@ fn node_faults(configuration: &Configuration, machine: &Node, node: NodeId, add:
         add(Fault::Crash(node));
     }
     match (configuration.bounds.device, machine.watchdog) {
-        (crate::bounds::Device::NotRetained, Watchdog::Follow { .. }) => add(Fault::DaemonEnds(node)),
-        (_, Watchdog::Off | Watchdog::Free | Watchdog::Follow { .. } | Watchdog::Orphan { .. }) => {}
+        (crate::bounds::Device::NotRetained, Watchdog::PetUntilDeadline { .. }) => {
+            add(Fault::DaemonEnds(node));
+        }
+        (
+            _,
+            Watchdog::Off
+            | Watchdog::PetWithoutDeadline
+            | Watchdog::PetUntilDeadline { .. }
+            | Watchdog::Unattended { .. },
+        ) => {}
     }
 }
 
 /// Applies a fault, or the end of one.
-pub(crate) fn break_down(configuration: &Configuration, state: &mut State, fault: Fault) {
+pub(crate) fn apply_fault(configuration: &Configuration, state: &mut State, fault: Fault) {
     match fault {
         Fault::PowerLoss(node) => state.node_mut(node).power_off(false),
         Fault::Boot(node) => state.node_mut(node).boot(),
@@ -157,7 +166,7 @@ pub(crate) fn break_down(configuration: &Configuration, state: &mut State, fault
         Fault::DaemonEnds(node) => {
             let remaining = state.node(node).remaining();
             state.node_mut(node).watchdog =
-                Watchdog::Orphan { timer: configuration.bounds.timeout, remaining };
+                Watchdog::Unattended { timer: configuration.bounds.timeout, remaining };
         }
         Fault::Crash(node) => state.node_mut(node).service = Service::Absent,
         Fault::LeaderChange(follower) => {

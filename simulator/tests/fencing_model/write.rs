@@ -13,13 +13,13 @@ pub(crate) enum Key {
     /// `fence/<node>`.
     Fence(NodeId),
     /// `report/<node>/node`.
-    Member(NodeId),
+    NodeReport(NodeId),
     /// `alive/<node>` by its create revision: the agent's incarnation is unchanged.
     Created(NodeId),
     /// `alive/<node>` by its revision: no heartbeat was applied since that revision.
     Alive(NodeId),
     /// `report/<node>/resource/<name>`.
-    Answer(NodeId),
+    ServiceReport(NodeId),
     /// The leader's own candidate key, by its create revision.
     Candidate,
 }
@@ -31,10 +31,10 @@ impl Key {
             Key::Leader => 0,
             Key::Assignment => 1,
             Key::Fence(node) => 2 + node,
-            Key::Member(node) => 4 + node,
+            Key::NodeReport(node) => 4 + node,
             Key::Created(node) => 6 + node,
             Key::Alive(node) => 8 + node,
-            Key::Answer(node) => 10 + node,
+            Key::ServiceReport(node) => 10 + node,
             Key::Candidate => 12,
         };
         1 << number
@@ -131,18 +131,18 @@ impl Write {
         };
         let report_guards = |node| match mutation {
             Some(Mutation::OwnKeyNotGuarded) => 0,
-            _ => set(&[Key::Answer(node)]),
+            _ => set(&[Key::ServiceReport(node)]),
         };
         let leader = Key::Leader.bit();
         match self {
-            Write::Heartbeat(node, Change::Create) => set(&[Key::Fence(node), Key::Member(node)]),
+            Write::Heartbeat(node, Change::Create) => set(&[Key::Fence(node), Key::NodeReport(node)]),
             Write::Heartbeat(node, Change::Keep | Change::Arm | Change::Disarm | Change::Name) => {
-                epoch_guards(node) | Key::Member(node).bit()
+                epoch_guards(node) | Key::NodeReport(node).bit()
             }
             Write::Permit(node) => {
                 let armed = match mutation {
                     Some(Mutation::PermitBeforeArmed) => 0,
-                    _ => Key::Member(node).bit(),
+                    _ => Key::NodeReport(node).bit(),
                 };
                 epoch_guards(node) | report_guards(node) | Key::Assignment.bit() | armed
             }
@@ -153,13 +153,13 @@ impl Write {
                 let target = other_node(node);
                 epoch_guards(node)
                     | report_guards(node)
-                    | set(&[Key::Assignment, Key::Answer(target), Key::Fence(target)])
+                    | set(&[Key::Assignment, Key::ServiceReport(target), Key::Fence(target)])
             }
-            Write::Register(node) => set(&[Key::Member(node), Key::Fence(node)]),
-            Write::Leave(node) => epoch_guards(node) | Key::Member(node).bit(),
+            Write::Register(node) => set(&[Key::NodeReport(node), Key::Fence(node)]),
+            Write::Leave(node) => epoch_guards(node) | Key::NodeReport(node).bit(),
             Write::Close { node, on_missed_heartbeats } => {
                 let silence = if on_missed_heartbeats { set(&[Key::Alive(node), Key::Candidate]) } else { 0 };
-                leader | silence | set(&[Key::Fence(node), Key::Member(node)])
+                leader | silence | set(&[Key::Fence(node), Key::NodeReport(node)])
             }
             Write::Release(node, proof) => {
                 let proof_guards = match proof {
@@ -167,11 +167,11 @@ impl Write {
                     // Proof (g) is based on the reports of the node. These cannot change after the close, because every
                     // write of an agent guards its epoch.
                     Proof::Device | Proof::Inactive => 0,
-                    Proof::Registration | Proof::Leave => Key::Member(node).bit(),
+                    Proof::Registration | Proof::Leave => Key::NodeReport(node).bit(),
                 };
                 leader | proof_guards | Key::Fence(node).bit()
             }
-            Write::Open(node) => leader | set(&[Key::Fence(node), Key::Member(node)]),
+            Write::Open(node) => leader | set(&[Key::Fence(node), Key::NodeReport(node)]),
             Write::Assign { fences, answers, .. } => {
                 let mut guards = leader | Key::Assignment.bit();
                 for node in NODE_IDS {
@@ -179,7 +179,7 @@ impl Write {
                         guards |= Key::Fence(node).bit();
                     }
                     if answers & (1 << node) != 0 {
-                        guards |= Key::Answer(node).bit();
+                        guards |= Key::ServiceReport(node).bit();
                     }
                 }
                 guards

@@ -97,7 +97,7 @@ impl AcceptedToken {
     }
 
     /// Waits until the token has expired, was revoked, or changed its user or role.
-    pub(crate) async fn invalidated(&self) {
+    pub(crate) async fn wait_until_invalid(&self) {
         while self.tokens.find(self.token.sha256).as_ref() == Some(&self.token)
             && !self.token.has_expired(unix_seconds())
         {
@@ -147,7 +147,7 @@ mod tests {
         tokens.accept("secret").unwrap();
         std::fs::write(&path, file("ada", "secret", "2001-01-01T00:00:00Z")).unwrap();
         assert_eq!(tokens.accept("secret").unwrap_err(), "token ada expired at 2001-01-01T00:00:00Z");
-        ada.invalidated().await;
+        ada.wait_until_invalid().await;
         std::fs::remove_file(&path).unwrap();
         assert!(tokens.accept("secret").is_err());
     }

@@ -9,7 +9,7 @@ use ha_api_types::kind::{GROUP, Kind};
 use ha_api_types::operation::OperationAction;
 
 /// Resources of this API that are no kinds, with the only verb of each.
-const SINGLE_VERBS: [(&str, &str); 7] = [
+const RESOURCES_WITH_ONE_VERB: [(&str, &str); 7] = [
     ("controllers", "delete"),
     ("placement", "get"),
     ("plan", "create"),
@@ -35,7 +35,6 @@ pub(crate) struct Attributes {
 }
 
 impl Attributes {
-    /// Returns the attributes of a verb on an object.
     pub(crate) fn of_object(verb: &str, kind: Kind, subresource: &str, name: &str) -> Attributes {
         Attributes {
             verb: verb.to_owned(),
@@ -92,9 +91,10 @@ impl Attributes {
                 };
             }
         };
-        let is_single = group == GROUP && SINGLE_VERBS.iter().any(|(single, _)| *single == resource);
+        let has_single_verb =
+            group == GROUP && RESOURCES_WITH_ONE_VERB.iter().any(|(single, _)| *single == resource);
         let verb = match *method {
-            Method::GET | Method::HEAD if is_single || !name.is_empty() => "get",
+            Method::GET | Method::HEAD if has_single_verb || !name.is_empty() => "get",
             Method::GET | Method::HEAD if watches => "watch",
             Method::GET | Method::HEAD => "list",
             Method::POST => "create",
@@ -129,7 +129,7 @@ impl Attributes {
     }
 
     /// Returns `true` for an agent's request for an etcd-outage hold, whose permission depends on the user's name.
-    pub(crate) fn is_hold(&self) -> bool {
+    pub(crate) fn is_hold_request(&self) -> bool {
         self.is_of_node("hold")
     }
 
@@ -148,23 +148,27 @@ impl Attributes {
     }
 
     /// Returns `true` if the attributes name no action of an operation.
-    pub(super) fn is_any_operation(&self) -> bool {
+    pub(super) fn is_operation_without_action(&self) -> bool {
         self.group == GROUP && self.resource == Kind::Operation.plural() && self.subresource.is_empty()
     }
 
     /// Returns the permissions of which one suffices for the handler to run. The handler decides again, by the content:
     /// the action of an operation, or the fields of a node that change.
-    pub(super) fn alternatives(&self) -> Vec<Attributes> {
-        let with = |subresource: &str| Attributes { subresource: subresource.to_owned(), ..self.clone() };
+    pub(super) fn sufficient_attributes(&self) -> Vec<Attributes> {
+        let with_subresource =
+            |subresource: &str| Attributes { subresource: subresource.to_owned(), ..self.clone() };
         let is_write = matches!(self.verb.as_str(), "create" | "update" | "patch");
         if self.group != GROUP || !self.subresource.is_empty() || !is_write {
             return vec![self.clone()];
         }
-        if self.is_any_operation() {
-            return OperationAction::ALL.iter().map(|action| with(&format!("{action:?}"))).collect();
+        if self.is_operation_without_action() {
+            return OperationAction::ALL
+                .iter()
+                .map(|action| with_subresource(&format!("{action:?}")))
+                .collect();
         }
         if self.resource == Kind::Node.plural() {
-            return vec![self.clone(), with("maintenance")];
+            return vec![self.clone(), with_subresource("maintenance")];
         }
         vec![self.clone()]
     }
@@ -193,9 +197,11 @@ impl Attributes {
             (GROUP | "*", resource, "") if self.kind().is_some() && !resource.is_empty() => {
                 discovery::VERBS.into_iter().chain(["*"]).collect()
             }
-            (GROUP | "*", resource, "") => {
-                SINGLE_VERBS.iter().filter(|(single, _)| *single == resource).map(|(_, verb)| *verb).collect()
-            }
+            (GROUP | "*", resource, "") => RESOURCES_WITH_ONE_VERB
+                .iter()
+                .filter(|(single, _)| *single == resource)
+                .map(|(_, verb)| *verb)
+                .collect(),
             ("", "events" | "namespaces", "") => vec!["get", "list", "watch"],
             _ => Vec::new(),
         };
@@ -214,7 +220,7 @@ impl Attributes {
     }
 
     /// Returns the beginning of a refusal, as in Kubernetes: `nodes.hactl.io "node1" is forbidden: `.
-    pub(super) fn forbidden_object(&self) -> String {
+    pub(super) fn refusal_prefix(&self) -> String {
         if self.path.is_some() {
             return "forbidden: ".to_owned();
         }
@@ -224,7 +230,7 @@ impl Attributes {
     }
 
     /// Returns the refusal as in Kubernetes, with the name of the user, the verb and the resource.
-    pub(super) fn sentence(&self, user: &str) -> String {
+    pub(super) fn refusal_message(&self, user: &str) -> String {
         match &self.path {
             Some(path) => format!("User {user:?} cannot {} path {path:?}", self.verb),
             None => format!(

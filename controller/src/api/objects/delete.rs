@@ -175,11 +175,13 @@ async fn delete<S: Store>(
                 });
                 return Ok(deletion);
             }
-            None if preconditions.resource_version.is_some() => return Err(ApiError::modified(kind, name)),
+            None if preconditions.resource_version.is_some() => {
+                return Err(ApiError::conflict_after_change(kind, name));
+            }
             None => {}
         }
     }
-    Err(ApiError::modified(kind, name))
+    Err(ApiError::conflict_after_change(kind, name))
 }
 
 /// Sets the deletion timestamp; `None` if another write came first.

@@ -12,7 +12,7 @@ use crate::api::read::{self, KeyContent, Stored};
 use crate::api::request::{Parameters, manager, media_type, read_body};
 use crate::api::reservation::gate;
 use crate::api::{
-    ApiState, convert, definition, dependency_cycle, identity, managed, patch, upgrade, warnings,
+    ApiState, convert, definition, dependency_cycle, identity, patch, server_side_apply, upgrade, warnings,
 };
 use crate::core::commands::maintenance_refusal;
 use axum::body::Body;
@@ -194,7 +194,7 @@ impl<'a, S: Store> Writer<'a, S> {
                 }
             }
         }
-        Err(ApiError::modified(self.kind, name))
+        Err(ApiError::conflict_after_change(self.kind, name))
     }
 
     /// Stores a new version of an object. With `guard_status`, neither spec nor status may have changed since they
@@ -362,18 +362,18 @@ impl<'a, S: Store> Writer<'a, S> {
                     .unwrap_or_default()
                     .to_owned()
             };
-            let wanted = version(&proposed);
-            if !wanted.is_empty() && wanted != version(&object) {
-                return Err(ApiError::modified(self.kind, name));
+            let requested_version = version(&proposed);
+            if !requested_version.is_empty() && requested_version != version(&object) {
+                return Err(ApiError::conflict_after_change(self.kind, name));
             }
             let admitted = self.admit(manager, Some(&current), proposed, duplicates).await?;
             match self.store(&current, admitted, options.guarded).await? {
                 Some(response) => return Ok(response),
-                None if options.guarded => return Err(ApiError::modified(self.kind, name)),
+                None if options.guarded => return Err(ApiError::conflict_after_change(self.kind, name)),
                 None => {}
             }
         }
-        Err(ApiError::modified(self.kind, name))
+        Err(ApiError::conflict_after_change(self.kind, name))
     }
 }
 
@@ -520,8 +520,13 @@ impl<S: Store> Writer<'_, S> {
         // The URL names the object; a name with a type prefix denotes the same object.
         configuration["metadata"]["name"] = Value::from(names::without_type(name));
         let build_object = |live: Option<&Value>| {
-            let applied =
-                managed::apply(live, &configuration, &self.manager, self.parameters.force, &self.now);
+            let applied = server_side_apply::apply(
+                live,
+                &configuration,
+                &self.manager,
+                self.parameters.force,
+                &self.now,
+            );
             let mut applied = applied.map_err(|conflicts| refused(self.kind, name, conflicts))?;
             if let Some(version) = configuration.pointer("/metadata/resourceVersion") {
                 applied["metadata"]["resourceVersion"] = version.clone();
@@ -533,7 +538,7 @@ impl<S: Store> Writer<'_, S> {
     }
 }
 
-fn refused(kind: Kind, name: &str, conflicts: Vec<managed::Conflict>) -> ApiError {
+fn refused(kind: Kind, name: &str, conflicts: Vec<server_side_apply::Conflict>) -> ApiError {
     let list: Vec<String> =
         conflicts.iter().map(|one| format!("conflict with {:?}: {}", one.manager, one.path)).collect();
     let count = conflicts.len();

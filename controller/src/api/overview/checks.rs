@@ -54,8 +54,8 @@ fn check_machine_ids(cluster_view: &ClusterView, nodes: &[&NodeOverview]) -> Che
     let help =
         "create a new machine ID on each node: rm /etc/machine-id && systemd-machine-id-setup, then reboot";
     if is_one_machine {
-        let why = "hardware IDs are also identical, so the next boot of one node is refused";
-        Check::fail(name, format!("{seen_text}; {why}"), help)
+        let cause = "hardware IDs are also identical, so the next boot of one node is refused";
+        Check::fail(name, format!("{seen_text}; {cause}"), help)
     } else {
         Check::warn(name, seen_text, help)
     }

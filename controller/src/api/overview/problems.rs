@@ -1,6 +1,6 @@
 //! The problems of the cluster, worst first, with suggested actions.
 
-use super::ready;
+use super::ready_reason;
 use crate::api::error::ApiError;
 use crate::api::{ApiOptions, AuthorizationMode};
 use crate::core::stored_view::status_of;
@@ -91,10 +91,10 @@ pub(super) fn list_problems(cluster_view: &ClusterView, overview: &Overview) -> 
             OnEtcdLoss::Stop => "",
         };
         let message = format!("controller {} is not running{consequence}", controller.id);
-        let subject = format!("controller/{}", controller.id);
+        let about = format!("controller/{}", controller.id);
         problems.push(problem(
             Severity::Degraded,
-            subject,
+            about,
             Reason::Unknown,
             message,
             &format!(
@@ -137,13 +137,13 @@ pub(super) fn list_problems(cluster_view: &ClusterView, overview: &Overview) -> 
 fn add_service_problems(cluster_view: &ClusterView, problems: &mut Vec<Problem>) {
     for (name, resource) in &cluster_view.resources {
         let status = status_of(cluster_view, &resource.value);
-        let moving = matches!(status.state, ServiceState::Migrate | ServiceState::Relocate);
-        let missing = resource.value.spec.state == RequestedState::Started && !status.running && !moving;
+        let is_moving = matches!(status.state, ServiceState::Migrate | ServiceState::Relocate);
+        let missing = resource.value.spec.state == RequestedState::Started && !status.running && !is_moving;
         let failed = status.state == ServiceState::Error;
         if !(missing || failed) || resource.value.metadata.deletion_timestamp.is_some() {
             continue;
         }
-        let (reason, message) = ready(&status.conditions);
+        let (reason, message) = ready_reason(&status.conditions);
         let message = format!("{name} is {:?}: {message}", status.state);
         let help = if failed {
             format!("hactl why {name}, then hactl clear-error {name}")
@@ -156,7 +156,7 @@ fn add_service_problems(cluster_view: &ClusterView, problems: &mut Vec<Problem>)
 
 fn add_node_problems(cluster_view: &ClusterView, overview: &Overview, problems: &mut Vec<Problem>) {
     for node in &overview.nodes {
-        let subject = format!("node/{}", node.name);
+        let about = format!("node/{}", node.name);
         match node.state {
             NodeState::Unknown | NodeState::Fence => {
                 let message = format!("{} is {:?}: {}", node.name, node.state, node.message);
@@ -176,7 +176,7 @@ fn add_node_problems(cluster_view: &ClusterView, overview: &Overview, problems: 
                 } else {
                     "check the machine and start it; its agent registers again".to_owned()
                 };
-                problems.push(problem(Severity::Degraded, subject, node.reason, message, &help));
+                problems.push(problem(Severity::Degraded, about, node.reason, message, &help));
             }
             NodeState::Online | NodeState::Maintenance => {
                 problems.extend(fence_device_problem(cluster_view, &node.name));
@@ -192,7 +192,7 @@ fn add_node_problems(cluster_view: &ClusterView, overview: &Overview, problems: 
                     );
                     problems.push(problem(
                         Severity::Degraded,
-                        subject,
+                        about,
                         Reason::WatchdogMissing,
                         message,
                         &help,
@@ -205,7 +205,7 @@ fn add_node_problems(cluster_view: &ClusterView, overview: &Overview, problems: 
                     "hactl create node {}, or remove the agent from the machine (apt remove ha-node-agent)",
                     node.name
                 );
-                problems.push(problem(Severity::Degraded, subject, node.reason, node.message.clone(), &help));
+                problems.push(problem(Severity::Degraded, about, node.reason, node.message.clone(), &help));
             }
             // The node left on purpose.
             NodeState::Offline | NodeState::Gone => {}
@@ -232,7 +232,7 @@ fn fence_device_problem(cluster_view: &ClusterView, node: &NodeName) -> Option<P
 /// Returns `true` if no evidence (since a restore, if any) shows that the services of the node do not run. An
 /// operator's confirmation that the node is powered off may then end a wait.
 fn awaits_confirmation(cluster_view: &ClusterView, node: &NodeName) -> bool {
-    cluster_view.has_no_evidence(node)
+    cluster_view.is_known_only_from_backup(node)
         || cluster_view.fences.get(node).is_none_or(|fence| match fence.value.state {
             FenceState::Open | FenceState::Fencing => true,
             FenceState::Fenced | FenceState::Closed => false,
@@ -246,27 +246,27 @@ fn add_failed_checks(cluster_view: &ClusterView, overview: &Overview, problems: 
     for check in overview.checks.iter().filter(fails) {
         // Each node without a watchdog is reported as a separate problem.
         if check.name != "watchdogs" {
-            let subject = if check.name.starts_with("etcd") { "etcd" } else { "cluster/default" };
-            let (seen, help) = (check.finding.clone(), &check.help);
+            let about = if check.name.starts_with("etcd") { "etcd" } else { "cluster/default" };
+            let (finding, help) = (check.finding.clone(), &check.help);
             problems.push(problem(
                 Severity::Degraded,
-                subject.to_owned(),
+                about.to_owned(),
                 Reason::HealthCheckFailed,
-                seen,
+                finding,
                 help,
             ));
         }
     }
     for node in &overview.nodes {
-        let subject = format!("node/{}", node.name);
+        let about = format!("node/{}", node.name);
         let checks = cluster_view.node_statuses.get(&node.name).map(|status| &status.value.checks);
         for check in checks.into_iter().flatten().filter(fails) {
-            let is_reported = check.name == "watchdog" && reported.contains(&subject);
+            let is_reported = check.name == "watchdog" && reported.contains(&about);
             if !is_reported && node.state != NodeState::Gone {
                 let message = format!("{}: {}", node.name, check.finding);
                 problems.push(problem(
                     Severity::Degraded,
-                    subject.clone(),
+                    about.clone(),
                     Reason::HealthCheckFailed,
                     message,
                     &check.help,
@@ -497,14 +497,14 @@ mod tests {
             mod_revision: Revision(1),
             lease: ha_store::LeaseId::NONE,
         };
-        let leader = |key: String, value: &str| Entry {
+        let entry_with = |key: String, value: &str| Entry {
             key,
             value: value.as_bytes().to_vec().into(),
             ..entry.clone()
         };
         let entries = vec![
-            leader(keys.status(Kind::Cluster, "default"), r#"{"leader": "c1"}"#),
-            leader(keys.candidate(&"c1".into()), r#"{"version": "0.9.1"}"#),
+            entry_with(keys.status(Kind::Cluster, "default"), r#"{"leader": "c1"}"#),
+            entry_with(keys.candidate(&"c1".into()), r#"{"version": "0.9.1"}"#),
             entry,
         ];
         let mut cluster_view = ClusterView::new(keys);

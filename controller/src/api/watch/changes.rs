@@ -37,12 +37,12 @@ pub(super) struct WatchedObjects {
     selector: Selector,
     secret_values: SecretValues,
     /// Names of objects that were sent to the client, or may have been sent before it resumed.
-    shown: BTreeSet<String>,
+    shown_names: BTreeSet<String>,
     /// `true` if the watch resumed from the past. The client's state of an object is then unknown before its first
     /// event.
-    resumed: bool,
+    is_resumed: bool,
     /// Names of objects that had an event since the watch resumed.
-    seen: BTreeSet<String>,
+    names_with_event: BTreeSet<String>,
 }
 
 impl WatchedObjects {
@@ -52,7 +52,7 @@ impl WatchedObjects {
         mut objects: BTreeMap<String, Stored>,
         selector: Selector,
         secret_values: SecretValues,
-        resumed: bool,
+        is_resumed: bool,
     ) -> WatchedObjects {
         if let Some(name) = selector.name() {
             objects.retain(|own, _| own == name);
@@ -63,9 +63,9 @@ impl WatchedObjects {
             objects,
             selector,
             secret_values,
-            shown: BTreeSet::new(),
-            resumed,
-            seen: BTreeSet::new(),
+            shown_names: BTreeSet::new(),
+            is_resumed,
+            names_with_event: BTreeSet::new(),
         }
     }
 
@@ -75,12 +75,12 @@ impl WatchedObjects {
     }
 
     /// Returns an ADDED event for each existing object.
-    pub(super) fn initial(&mut self) -> Vec<Event> {
+    pub(super) fn take_initial_events(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         for (name, stored) in &self.objects {
             let object = self.visible_object(stored);
             if self.selector.matches(&object) {
-                self.shown.insert(name.clone());
+                self.shown_names.insert(name.clone());
                 events.push(Event { event_type: EventType::Added, object });
             }
         }
@@ -88,13 +88,13 @@ impl WatchedObjects {
     }
 
     /// Returns the events for changes, which are in the order of their revisions.
-    pub(super) fn changes(&mut self, changes: &[Change]) -> Vec<Event> {
+    pub(super) fn apply_changes(&mut self, changes: &[Change]) -> Vec<Event> {
         let mut events = Vec::new();
         let mut remaining = changes;
         while let Some(revision) = remaining.first().map(Change::revision) {
             let count = remaining.iter().take_while(|change| change.revision() == revision).count();
-            let (now, later) = remaining.split_at(count);
-            self.apply(revision, now, &mut events);
+            let (of_revision, later) = remaining.split_at(count);
+            self.apply(revision, of_revision, &mut events);
             remaining = later;
         }
         events
@@ -102,7 +102,7 @@ impl WatchedObjects {
 
     /// Applies the changes of one revision. A transaction that writes both keys of an object makes one event.
     fn apply(&mut self, revision: Revision, changes: &[Change], events: &mut Vec<Event>) {
-        let mut object_change: BTreeMap<String, ObjectChange> = BTreeMap::new();
+        let mut changes_by_name: BTreeMap<String, ObjectChange> = BTreeMap::new();
         for change in changes {
             let key = match change {
                 Change::Put(entry) => &entry.key,
@@ -113,7 +113,7 @@ impl WatchedObjects {
                 Some(Key::Status(kind, name)) if kind == self.kind => (name, false),
                 _ => continue,
             };
-            if self.selector.name().is_some_and(|wanted| wanted != name) {
+            if self.selector.name().is_some_and(|required_name| required_name != name) {
                 continue;
             }
             let key_change = match change {
@@ -121,14 +121,14 @@ impl WatchedObjects {
                 Change::Put(entry) => KeyChange::Put(KeyContent::of(entry)),
                 Change::Delete { .. } => KeyChange::Removed,
             };
-            let object_change = object_change.entry(name.to_owned()).or_default();
+            let object_change = changes_by_name.entry(name.to_owned()).or_default();
             if is_spec {
                 object_change.spec = key_change;
             } else {
                 object_change.status = key_change;
             }
         }
-        for (name, object_change) in object_change {
+        for (name, object_change) in changes_by_name {
             self.apply_to_object(revision, name, object_change, events);
         }
     }
@@ -142,7 +142,7 @@ impl WatchedObjects {
     ) {
         let known_object = self.objects.get(&name);
         // A repeated change adds no information.
-        if !self.resumed && object_change.is_known(known_object) {
+        if !self.is_resumed && object_change.is_known(known_object) {
             return;
         }
         let mut created = false;
@@ -179,19 +179,19 @@ impl WatchedObjects {
         let Some(stored) = self.objects.get(&name) else { return };
         let mut object = self.visible_object(stored);
         object["metadata"]["resourceVersion"] = json!(revision.to_string());
-        let first = self.seen.insert(name.clone());
-        let shown = self.shown.contains(&name);
-        let maybe_shown = shown || (self.resumed && first && !created);
-        let event_type = match (self.selector.matches(&object), maybe_shown) {
+        let is_first_event = self.names_with_event.insert(name.clone());
+        let is_shown = self.shown_names.contains(&name);
+        let may_be_shown = is_shown || (self.is_resumed && is_first_event && !created);
+        let event_type = match (self.selector.matches(&object), may_be_shown) {
             (true, true) => EventType::Modified,
             (true, false) => EventType::Added,
             (false, true) => EventType::Deleted,
             (false, false) => return,
         };
         if event_type == EventType::Deleted {
-            self.shown.remove(&name);
+            self.shown_names.remove(&name);
         } else {
-            self.shown.insert(name);
+            self.shown_names.insert(name);
         }
         events.push(Event { event_type, object });
     }
@@ -204,10 +204,10 @@ impl WatchedObjects {
         events: &mut Vec<Event>,
     ) {
         let known_object = self.objects.remove(name);
-        let first = self.seen.insert(name.to_owned());
-        let shown = self.shown.remove(name);
-        let maybe_shown = shown || (self.resumed && first);
-        if !maybe_shown {
+        let is_first_event = self.names_with_event.insert(name.to_owned());
+        let is_shown = self.shown_names.remove(name);
+        let may_be_shown = is_shown || (self.is_resumed && is_first_event);
+        if !may_be_shown {
             return;
         }
         let mut object = match known_object {
@@ -241,15 +241,15 @@ struct ObjectChange {
 impl ObjectChange {
     /// Returns `true` if the view already has this change or a newer one.
     fn is_known(&self, known_object: Option<&Stored>) -> bool {
-        let older = |change: &KeyChange, known_object: Option<&KeyContent>| match change {
+        let is_known_key = |change: &KeyChange, known_object: Option<&KeyContent>| match change {
             KeyChange::Untouched => true,
             KeyChange::Put(key_content) => {
                 known_object.is_some_and(|known_object| known_object.mod_revision >= key_content.mod_revision)
             }
             KeyChange::Removed => false,
         };
-        older(&self.spec, known_object.map(|known_object| &known_object.spec))
-            && older(&self.status, known_object.and_then(|known_object| known_object.status.as_ref()))
+        is_known_key(&self.spec, known_object.map(|known_object| &known_object.spec))
+            && is_known_key(&self.status, known_object.and_then(|known_object| known_object.status.as_ref()))
     }
 }
 

@@ -235,7 +235,6 @@ impl Comparison<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Movement {
     Stay,
-    /// Move to a node, for a reason.
     Move(NodeName, Reason),
     /// Leave the node, but no other node is eligible.
     Stuck,

@@ -8,7 +8,7 @@ pub use work::{DeviceWork, duration_ms};
 
 use super::{FencedNode, is_unchanged_since_request, rewrite};
 use crate::core::interface::{FencerAction, FencerOutcome, FencerRun, RunId};
-use crate::core::plan::{OnApplied, Plan, Subject, node_event, stored};
+use crate::core::plan::{OnApplied, Plan, Subject, node_event, serialized};
 use crate::core::plan_input::PlanInput;
 use crate::core::world::Versioned;
 use ha_api_types::event::{Event, EventType};
@@ -141,7 +141,7 @@ pub(super) fn refuted_message(device: &FenceDevice) -> String {
 
 /// Returns a digest of a device's definition, which contains passwords and is not copied to the record for that reason.
 fn definition_digest(device: &FenceDevice) -> String {
-    let digest = Sha256::digest(stored(device));
+    let digest = Sha256::digest(serialized(device));
     let prefix = digest.first_chunk().copied().unwrap_or_default();
     format!("{:032x}", u128::from_be_bytes(prefix))
 }
@@ -508,7 +508,7 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
 }
 
 /// Returns the note for a write of the fence that keeps its intent, so that this process keeps track of the work.
-pub(in crate::core) fn kept_intent_on_applied(
+pub(in crate::core) fn keep_device_work_on_applied(
     input: &PlanInput<'_>,
     node: &NodeName,
     fence: &Versioned<Fence>,

@@ -16,7 +16,7 @@ pub(super) struct FencingBudget {
     /// Maximum number of nodes in a window.
     pub(super) limit: usize,
     /// Time at which the oldest declaration leaves the window.
-    next_at: Option<MonotonicTime>,
+    next_allowed_at: Option<MonotonicTime>,
     /// `true` if the limit delayed a declaration.
     pub(super) has_delayed: bool,
 }
@@ -31,7 +31,7 @@ impl FencingBudget {
         let nodes = cluster_view.nodes.len();
         let limit = settings.max_fencing.of(nodes).unwrap_or(1).max(1);
         let window_ms = u64::from(settings.window_seconds) * 1000;
-        let counted: Vec<MonotonicTime> = cluster_view
+        let window_ends: Vec<MonotonicTime> = cluster_view
             .fences
             .values()
             .filter(|fence| match fence.value.state {
@@ -63,9 +63,9 @@ impl FencingBudget {
             })
             .count();
         FencingBudget {
-            remaining: limit.saturating_sub(counted.len() + possibly_closed),
+            remaining: limit.saturating_sub(window_ends.len() + possibly_closed),
             limit,
-            next_at: counted.into_iter().min(),
+            next_allowed_at: window_ends.into_iter().min(),
             has_delayed: false,
         }
     }
@@ -82,7 +82,7 @@ impl FencingBudget {
 
     /// Sets a wake-up for the time at which the window has slid, if the limit delayed a declaration.
     pub(super) fn wake_when_allowed(&self, input: &PlanInput<'_>, plan: &mut Plan) {
-        if let (true, Some(at)) = (self.has_delayed, self.next_at) {
+        if let (true, Some(at)) = (self.has_delayed, self.next_allowed_at) {
             plan.wake_at(input, at, "fencing.maxFencing allows another node");
         }
     }

@@ -28,27 +28,27 @@ pub(super) fn plan(
         // Proofs (c) and (f): each service that the agent could not stop becomes an unconfirmed Error before any
         // release.
         if let Some(report) = subject.registration()
-            && registration::wait_for_errors(input, subject.name, fence, report, plan)
+            && registration::plan_wait_for_errors(input, subject.name, fence, report, plan)
         {
             return;
         }
         confirm_fencing(input, subject, fence, &proof, plan);
         return;
     }
-    let has_no_evidence = input.cluster_view.has_no_evidence(subject.name);
-    if subject.node.active.is_empty() && !fencing_requested && !has_no_evidence {
+    let is_known_only_from_backup = input.cluster_view.is_known_only_from_backup(subject.name);
+    if subject.node.active.is_empty() && !fencing_requested && !is_known_only_from_backup {
         confirm_fencing(input, subject, fence, &Proof::NothingActive, plan);
         return;
     }
-    let silence = if subject.node.is_held_by_others {
+    let fencing_delay = if subject.node.is_held_by_others {
         Err(Reason::JoinedLater)
     } else {
         subject.node.missed_heartbeat_fencing_delay
     };
-    if let Ok(fencing_delay_ms) = silence {
-        let proven_at = subject.node.observed + fencing_delay_ms;
+    if let Ok(fencing_delay_ms) = fencing_delay {
+        let proven_at = subject.node.observed_at + fencing_delay_ms;
         if input.now.monotonic_raw >= proven_at {
-            let waited_ms = input.now.monotonic_raw.since(subject.node.observed);
+            let waited_ms = input.now.monotonic_raw.since(subject.node.observed_at);
             confirm_fencing(input, subject, fence, &Proof::Silence { waited_ms }, plan);
             return;
         }
@@ -60,7 +60,7 @@ pub(super) fn plan(
         candidates::wait_for_older_controller(input, subject.name, plan);
         return;
     }
-    let message = match (silence, subject.node.has_device) {
+    let message = match (fencing_delay, subject.node.has_device) {
         (Ok(fencing_delay_ms), false) => {
             format!(
                 "Fencing is in progress, confirmation expected {:.1} s after the last heartbeat",
@@ -129,6 +129,6 @@ fn confirm_fencing(
         }
     };
     let events = vec![node_event(input, subject.name, event_type, proof.reason(), message)];
-    let on_applied = devices::kept_intent_on_applied(input, subject.name, fence);
+    let on_applied = devices::keep_device_work_on_applied(input, subject.name, fence);
     plan.add_action(Subject::Fence(subject.name.to_owned()), transaction, events, on_applied);
 }

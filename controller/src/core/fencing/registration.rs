@@ -1,7 +1,7 @@
 //! Admission of nodes. An open old epoch is closed first, and only the registration that was examined is admitted.
 
 use super::{FencedNode, close, devices};
-use crate::core::plan::{OnApplied, Plan, Subject, node_event, stored};
+use crate::core::plan::{OnApplied, Plan, Subject, node_event, serialized};
 use crate::core::plan_input::PlanInput;
 use crate::core::world::Versioned;
 use ha_api_types::event::EventType;
@@ -23,7 +23,7 @@ pub(super) fn plan_new(input: &PlanInput<'_>, subject: &FencedNode<'_>, plan: &m
         seen: report.seen,
     };
     if refuse_clone(input, subject.name, report, plan)
-        || wait_for_errors(input, subject.name, &fence, report, plan)
+        || plan_wait_for_errors(input, subject.name, &fence, report, plan)
     {
         return;
     }
@@ -117,7 +117,7 @@ pub(super) fn plan_admission(
         // must register again.
         return;
     }
-    if wait_for_errors(input, subject.name, fence, report, plan)
+    if plan_wait_for_errors(input, subject.name, fence, report, plan)
         || wait_for_replacements(input, subject.name, plan)
     {
         return;
@@ -200,7 +200,7 @@ fn machine_text(machine: MachineIds<'_>) -> String {
 
 /// Returns `true`, and waits, while a service that the agent could not stop is not yet stored as an unconfirmed Error.
 /// The node is admitted only afterward.
-pub(super) fn wait_for_errors(
+pub(super) fn plan_wait_for_errors(
     input: &PlanInput<'_>,
     node: &NodeName,
     fence: &Versioned<Fence>,
@@ -289,15 +289,15 @@ fn admit(
         // The request was made after the last device had ended, so the machine is on.
         switched_off: Vec::new(),
         refuted_devices: devices::refuted_devices(input, name, refuted_device),
-        verify: cluster_view.unverified().contains_key(name),
+        verify: cluster_view.unverified_resources().contains_key(name),
         at: input.now.timestamp(),
     };
     let mut transaction = Transaction::new()
-        .put(cluster_view.keys.fence(name), guard, stored(&open))
+        .put(cluster_view.keys.fence(name), guard, serialized(&open))
         .guard(cluster_view.keys.node_report(name), Guard::Unchanged(report.modified));
     let object_key = cluster_view.keys.spec(Kind::Node, name);
     if let Some(node) = new_object {
-        transaction = transaction.put(object_key, Guard::Absent, stored(node));
+        transaction = transaction.put(object_key, Guard::Absent, serialized(node));
     } else if let Some(node) = cluster_view.nodes.get(name) {
         // The API deletes the object only while the epoch is closed.
         transaction = transaction.guard(object_key, Guard::Unchanged(node.modified));

@@ -34,7 +34,7 @@ pub(super) fn plan(
     let valid_ms = input.cluster_view.heartbeat_valid_ms(name);
     let wait =
         |plan: &mut Plan, reason: Reason, message: String| plan.add_wait(Kind::Node, name, reason, message);
-    if input.cluster_view.has_no_evidence(name) {
+    if input.cluster_view.is_known_only_from_backup(name) {
         // Do not close the epoch: more services may have been active there than the backup records.
         plan.add_wait(Kind::Node, name, Reason::EtcdRestored, restored::unreachable_since_restore(name));
         return;
@@ -47,7 +47,7 @@ pub(super) fn plan(
         );
         return;
     }
-    if !input.commits.is_current(input.now.monotonic_raw, valid_ms / 2) {
+    if !input.commit_gaps.is_current(input.now.monotonic_raw, valid_ms / 2) {
         wait(plan, Reason::FailureDetectionReset, Reason::FailureDetectionReset.sentence().to_owned());
         return;
     }

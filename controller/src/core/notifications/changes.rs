@@ -35,7 +35,7 @@ pub(super) fn changes(
     errors(input, &mut next, &mut items);
     reservation(input, &mut next, &mut items);
     fences(input, &mut next, &mut items);
-    unconfirmed(input, nodes, &mut next, &mut items, plan);
+    add_unconfirmed_nodes(input, nodes, &mut next, &mut items, plan);
     (items, next)
 }
 
@@ -162,7 +162,7 @@ fn open_or_closed_epoch(fence: &Fence) -> Epoch {
 }
 
 /// Adds nodes whose fencing has been unconfirmed for too long, and nodes that were reported as such and have returned.
-fn unconfirmed(
+fn add_unconfirmed_nodes(
     input: &PlanInput<'_>,
     nodes: &NodeTable,
     next: &mut SentFacts,
@@ -240,7 +240,7 @@ fn proof_missing(
         FenceState::Fencing => {
             let proof_at = node
                 .missed_heartbeat_fencing_delay
-                .map_or(fence.seen, |fencing_delay_ms| node.observed + fencing_delay_ms);
+                .map_or(fence.seen, |fencing_delay_ms| node.observed_at + fencing_delay_ms);
             let message = waits(&[Reason::Fencing])
                 .map_or_else(|| Reason::Fencing.sentence().to_owned(), |waiting| waiting.message.clone());
             Some((proof_at.max(fence.seen) + UNCONFIRMED_MS, Reason::Fencing, message))

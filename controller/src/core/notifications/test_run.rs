@@ -53,8 +53,8 @@ pub(in crate::core) fn run_test(
         .iter()
         .map(|(name, outcome)| match outcome {
             Some(DeliveryOutcome::Delivered(answer)) => format!("{name}: delivered ({answer})"),
-            Some(DeliveryOutcome::Failed(why) | DeliveryOutcome::Refused(why)) => {
-                format!("{name}: failed: {why}")
+            Some(DeliveryOutcome::Failed(cause) | DeliveryOutcome::Refused(cause)) => {
+                format!("{name}: failed: {cause}")
             }
             None => name.clone(),
         })

@@ -1,7 +1,7 @@
 //! Creation of assignments, with every guard of FENCING, sections 6 to 8. No other module creates assignments.
 
 use super::{
-    AssignmentChange, EpochStatus, Planner, Service, ServiceDraft, copies, external_change, fence_guard,
+    AssignmentChange, EpochStatus, Planner, Service, ServiceUpdate, copies, external_change, fence_guard,
     identity, in_place, migrate, replacement, report_guard,
 };
 use crate::core::health::Health;
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 pub(super) fn assign(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     node: &NodeName,
     action: Action,
 ) -> bool {
@@ -30,7 +30,7 @@ pub(super) fn assign(
     let cluster_view = input.cluster_view;
     let Some(fence) = cluster_view.fences.get(node).filter(|fence| fence.value.state == FenceState::Open)
     else {
-        draft.add_wait(Reason::NodeNotOnline, format!("Node {node} is not registered"));
+        update.add_wait(Reason::NodeNotOnline, format!("Node {node} is not registered"));
         return false;
     };
     if let Some((starting_node, resources)) = start_node(&action, node)
@@ -38,13 +38,13 @@ pub(super) fn assign(
     {
         let sentence = Reason::NodeUnverified.sentence();
         let message = format!("{starting_node}: {sentence}: {}", first_names(resources));
-        draft.add_wait(Reason::NodeUnverified, message);
+        update.add_wait(Reason::NodeUnverified, message);
         return false;
     }
     if action == Action::Start
         && let Some(message) = identity::conflict(planner, service)
     {
-        draft.add_wait(Reason::IdentityTaken, message);
+        update.add_wait(Reason::IdentityTaken, message);
         return false;
     }
     let mut guards: BTreeMap<String, Guard> = BTreeMap::new();
@@ -57,20 +57,20 @@ pub(super) fn assign(
                 guards.insert(key, guard);
                 continue;
             }
-            if let Some(requested_replacement) = &draft.status.replacement
+            if let Some(requested_replacement) = &update.status.replacement
                 && Service::epoch_status(&input, other_node, epoch) != EpochStatus::Released
             {
                 let message = format!(
                     "Waiting for node {other_node} to report whether {} became the secondary",
                     requested_replacement.node
                 );
-                draft.add_wait(Reason::ReplacingSecondary, message);
+                update.add_wait(Reason::ReplacingSecondary, message);
                 return false;
             }
             match prove_not_running(planner, service, other_node, epoch, node) {
                 Ok(found) => guards.extend(found),
                 Err((reason, message)) => {
-                    draft.add_wait(reason, message);
+                    update.add_wait(reason, message);
                     return false;
                 }
             }
@@ -81,9 +81,9 @@ pub(super) fn assign(
     {
         guards.insert(key, Guard::Unchanged(revision));
     }
-    let definition = definition(&input, service, draft, node, fence.value.epoch, &action);
+    let definition = definition(&input, service, update, node, fence.value.epoch, &action);
     if definition.exclusive && may_start_service(&action) {
-        match copies::prove_no_other_copy(&input, service, draft, node) {
+        match copies::prove_no_other_copy(&input, service, update, node) {
             Ok(found) => guards.extend(found),
             Err(silent) => {
                 let message = format!(
@@ -91,18 +91,18 @@ pub(super) fn assign(
                      runs. Only if you have checked that it does not run, run \"hactl start {} --not-on {}\"",
                     silent, service.name, silent
                 );
-                draft.add_wait(Reason::CopyRemains, message);
+                update.add_wait(Reason::CopyRemains, message);
                 return false;
             }
         }
     }
     let replacement =
-        service.assignment.and_then(|assignment| replacement::repeated_request(draft, &assignment.value));
+        service.assignment.and_then(|assignment| replacement::repeated_request(update, &assignment.value));
     let action_uid = planner.action_uid();
-    draft.status.node = Some(node.to_owned());
-    draft.status.epoch = Some(fence.value.epoch);
-    draft.status.action_uid = Some(action_uid.clone());
-    draft.assignment_change = AssignmentChange::Put(Box::new(Assignment {
+    update.status.node = Some(node.to_owned());
+    update.status.epoch = Some(fence.value.epoch);
+    update.status.action_uid = Some(action_uid.clone());
+    update.assignment_change = AssignmentChange::Put(Box::new(Assignment {
         node: node.to_owned(),
         epoch: fence.value.epoch,
         boot_id: fence.value.boot_id.clone(),
@@ -114,7 +114,7 @@ pub(super) fn assign(
         replacement,
         source_end_revision: migrate::unanswered_arrival(&input, service, node, fence.value.epoch),
     }));
-    draft.guards.extend(guards);
+    update.guards.extend(guards);
     true
 }
 
@@ -240,13 +240,13 @@ fn unproven_target(
 fn definition(
     input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &ServiceDraft,
+    update: &ServiceUpdate,
     node: &NodeName,
     epoch: Epoch,
     action: &Action,
 ) -> ServiceDefinition {
     let current = ServiceDefinition::of(&service.resource.value);
-    let differing = || copies::differing_definition(input, service, draft, node, epoch);
+    let differing = || copies::differing_definition(input, service, update, node, epoch);
     let assigned = service.assignment.map(|assignment| &assignment.value);
     let assigned = assigned.filter(|assignment| assignment.definition.uid == current.uid);
     let is_here = assigned.is_some_and(|assignment| assigned_nodes(assignment).contains(&(node, epoch)));
@@ -271,20 +271,20 @@ fn may_start_service(action: &Action) -> bool {
 pub(super) fn stop_arrivals_on(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     node: &NodeName,
     source_end: Revision,
 ) -> bool {
-    let is_assigned = stop_on(planner, service, draft, node);
-    ask_about_arrivals(draft, source_end);
+    let is_assigned = stop_on(planner, service, update, node);
+    ask_about_arrivals(update, source_end);
     is_assigned
 }
 
 /// Orders the node of a new assignment to report whether a live migration has arrived. The source of the migration
 /// ended at this revision. Until the node answers, a proof that closes its epoch may be older than an arrival (FENCING,
 /// R8.17).
-pub(super) fn ask_about_arrivals(draft: &mut ServiceDraft, source_end: Revision) {
-    if let AssignmentChange::Put(assignment) = &mut draft.assignment_change {
+pub(super) fn ask_about_arrivals(update: &mut ServiceUpdate, source_end: Revision) {
+    if let AssignmentChange::Put(assignment) = &mut update.assignment_change {
         assignment.source_end_revision = Some(source_end);
     }
 }
@@ -293,24 +293,28 @@ pub(super) fn ask_about_arrivals(draft: &mut ServiceDraft, source_end: Revision)
 pub(super) fn start_on(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     node: &NodeName,
     reason: Reason,
 ) -> bool {
-    if !assign(planner, service, draft, node, Action::Start) {
+    if !assign(planner, service, update, node, Action::Start) {
         return false;
     }
-    draft.status.target = None;
-    draft.transition_to(ServiceState::Starting, reason, format!("Starting on {node}: {}", reason.sentence()));
+    update.status.target = None;
+    update.transition_to(
+        ServiceState::Starting,
+        reason,
+        format!("Starting on {node}: {}", reason.sentence()),
+    );
     true
 }
 
 pub(super) fn stop_on(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     node: &NodeName,
 ) -> bool {
     let timeout_ms = super::operation::stop_timeout_ms(service);
-    assign(planner, service, draft, node, Action::Stop { timeout_ms })
+    assign(planner, service, update, node, Action::Stop { timeout_ms })
 }

@@ -1,6 +1,6 @@
 //! The conditions of a resource, in the form that kstatus expects: Reconciling and Stalled only while they hold.
 
-use super::{Service, ServiceDraft};
+use super::{Service, ServiceUpdate};
 use crate::core::plan_input::PlanInput;
 use ha_api_types::event::EventType;
 use ha_api_types::id::{ObjectUid, ResourceName};
@@ -10,26 +10,26 @@ use ha_api_types::record::Phase;
 use ha_api_types::resource::{ResourceStatus, ServiceDefinition, ServiceState};
 
 /// Sets the conditions that follow from the other fields of the draft.
-pub(super) fn set_conditions(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+pub(super) fn set_conditions(input: &PlanInput<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
     let generation = service.resource.value.metadata.generation;
-    draft.status.observed_generation = generation;
-    draft.status.running = is_reported_running(input, service.name, service.uid(), &draft.status);
-    let (reason, message) = match draft.reason {
-        Some(reason) if draft.message.is_empty() => (reason, reason.sentence().to_owned()),
-        Some(reason) => (reason, draft.message.clone()),
-        None => stable_reason(draft),
+    update.status.observed_generation = generation;
+    update.status.running = is_reported_running(input, service.name, service.uid(), &update.status);
+    let (reason, message) = match update.reason {
+        Some(reason) if update.message.is_empty() => (reason, reason.sentence().to_owned()),
+        Some(reason) => (reason, update.message.clone()),
+        None => stable_reason(update),
     };
-    let ready = is_ready(draft, reason);
-    let stalled = draft.status.state == ServiceState::Error || draft.is_stalled;
+    let ready = is_ready(update, reason);
+    let stalled = update.status.state == ServiceState::Error || update.is_stalled;
     let reconciling = !ready && !stalled;
     let now = input.now.timestamp();
-    let before = draft
+    let before = update
         .status
         .conditions
         .iter()
         .find(|condition| condition.kind == "Ready")
         .map(|condition| (condition.reason, condition.message.clone()));
-    draft.status.conditions.retain(|condition| match condition.kind.as_str() {
+    update.status.conditions.retain(|condition| match condition.kind.as_str() {
         "Reconciling" => reconciling,
         "Stalled" => stalled,
         _ => true,
@@ -43,7 +43,7 @@ pub(super) fn set_conditions(input: &PlanInput<'_>, service: &Service<'_>, draft
             last_transition_time: None,
             observed_generation: generation,
         };
-        set_condition(&mut draft.status.conditions, condition, &now);
+        set_condition(&mut update.status.conditions, condition, &now);
     };
     set("Ready", ready, reason, &message);
     for (kind, holds) in [("Reconciling", reconciling), ("Stalled", stalled)] {
@@ -51,22 +51,22 @@ pub(super) fn set_conditions(input: &PlanInput<'_>, service: &Service<'_>, draft
             set(kind, true, reason, &message);
         }
     }
-    if draft.not_probed.is_empty() {
-        if draft.status.state != ServiceState::Queued {
+    if update.unprobed_texts.is_empty() {
+        if update.status.state != ServiceState::Queued {
             let had_counted_empty =
                 service.status.is_some_and(|status| !status.value.counted_empty.is_empty());
-            let all_answered = had_counted_empty && draft.status.counted_empty.is_empty();
-            draft.status.conditions.retain(|condition| {
+            let all_answered = had_counted_empty && update.status.counted_empty.is_empty();
+            update.status.conditions.retain(|condition| {
                 condition.kind != "Probed" || (generation == condition.observed_generation && !all_answered)
             });
         }
     } else {
-        let message = format!("Nodes not probed: {}", draft.not_probed.join(", "));
+        let message = format!("Nodes not probed: {}", update.unprobed_texts.join(", "));
         set("Probed", false, Reason::NotProbed, &message);
     }
     let desired_definition = ServiceDefinition::of(&service.resource.value);
-    match draft.status.copies.iter().find(|copy| !copy.definition.may_replace(&desired_definition)) {
-        None => draft.status.conditions.retain(|condition| condition.kind != "DefinitionDiffers"),
+    match update.status.copies.iter().find(|copy| !copy.definition.may_replace(&desired_definition)) {
+        None => update.status.conditions.retain(|condition| condition.kind != "DefinitionDiffers"),
         Some(copy) => {
             let definition_text = |definition: &ServiceDefinition| {
                 let identity =
@@ -87,23 +87,23 @@ pub(super) fn set_conditions(input: &PlanInput<'_>, service: &Service<'_>, draft
                 last_transition_time: None,
                 observed_generation: generation,
             };
-            set_condition(&mut draft.status.conditions, condition, &now);
+            set_condition(&mut update.status.conditions, condition, &now);
         }
     }
     // A blocking reason is reported once, when it begins.
     let needs_event = matches!(reason, Reason::Unschedulable | Reason::MultipleActive | Reason::Preempting)
-        || (draft.is_stalled && matches!(reason, Reason::Draining | Reason::WatchdogFailed));
+        || (update.is_stalled && matches!(reason, Reason::Draining | Reason::WatchdogFailed));
     let is_new = before.as_ref().is_none_or(|(known, _)| *known != reason)
-        || (draft.is_deadlocked && before.is_none_or(|(_, known)| known != message));
-    if draft.events.is_empty() && is_new && (needs_event || draft.is_deadlocked) {
-        draft.events.push((EventType::Warning, reason, message));
+        || (update.is_deadlocked && before.is_none_or(|(_, known)| known != message));
+    if update.events.is_empty() && is_new && (needs_event || update.is_deadlocked) {
+        update.events.push((EventType::Warning, reason, message));
     }
 }
 
 /// Returns the reason and message of a state without progress.
-fn stable_reason(draft: &ServiceDraft) -> (Reason, String) {
-    let node = draft.status.node.clone().unwrap_or_default();
-    match draft.status.state {
+fn stable_reason(update: &ServiceUpdate) -> (Reason, String) {
+    let node = update.status.node.clone().unwrap_or_default();
+    match update.status.state {
         ServiceState::Started => (Reason::Running, format!("Running on {node}")),
         ServiceState::Stopped => (Reason::Stopped, Reason::Stopped.sentence().to_owned()),
         ServiceState::Disabled => (Reason::Disabled, Reason::Disabled.sentence().to_owned()),
@@ -123,9 +123,9 @@ fn stable_reason(draft: &ServiceDraft) -> (Reason, String) {
     }
 }
 
-fn is_ready(draft: &ServiceDraft, reason: Reason) -> bool {
-    match draft.status.state {
-        ServiceState::Started => draft.status.running && reason != Reason::MultipleActive,
+fn is_ready(update: &ServiceUpdate, reason: Reason) -> bool {
+    match update.status.state {
+        ServiceState::Started => update.status.running && reason != Reason::MultipleActive,
         ServiceState::Stopped => reason != Reason::StartedExternally,
         ServiceState::Disabled | ServiceState::Ignored => true,
         ServiceState::Queued

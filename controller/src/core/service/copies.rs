@@ -3,7 +3,7 @@
 
 use super::assign::assigned_nodes;
 use super::probe::{is_answered_by_operator, proves_machine_empty};
-use super::{AssignmentChange, EpochStatus, Service, ServiceDraft, fence_guard, report_guard};
+use super::{AssignmentChange, EpochStatus, Service, ServiceUpdate, fence_guard, report_guard};
 use crate::core::plan_input::PlanInput;
 use ha_api_types::id::{BootId, Epoch, NodeName};
 use ha_api_types::record::{Action, Assignment, Phase};
@@ -12,9 +12,9 @@ use ha_store::Guard;
 
 /// Updates `status.copies`. Removes copies whose node reported the stop or is released by a proof, under guards on the
 /// evidence. Adds the copies of the assignment that this draft makes.
-pub(super) fn update_copies(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
-    let mut copies = remaining_copies(input, service, draft);
-    if let AssignmentChange::Put(assignment) = &draft.assignment_change {
+pub(super) fn update_copies(input: &PlanInput<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
+    let mut copies = remaining_copies(input, service, update);
+    if let AssignmentChange::Put(assignment) = &update.assignment_change {
         match &assignment.action {
             Action::Start | Action::Restart | Action::Migrate { .. } => {
                 for copy in permitted_copies(assignment) {
@@ -26,19 +26,19 @@ pub(super) fn update_copies(input: &PlanInput<'_>, service: &Service<'_>, draft:
         }
     }
     copies.sort_by(|one, other| (&one.node, one.epoch).cmp(&(&other.node, other.epoch)));
-    draft.status.copies = copies;
+    update.status.copies = copies;
 }
 
 /// Returns the copies that may still run. Guards that prove the end of the other copies are added to the draft.
 pub(super) fn remaining_copies(
     input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
 ) -> Vec<ServiceCopy> {
     let mut copies: Vec<ServiceCopy> = Vec::new();
-    for copy in std::mem::take(&mut draft.status.copies) {
+    for copy in std::mem::take(&mut update.status.copies) {
         match end_guards(input, service, &copy) {
-            Some(guards) => draft.guards.extend(guards),
+            Some(guards) => update.guards.extend(guards),
             None => copies.push(copy),
         }
     }
@@ -69,12 +69,12 @@ pub(super) fn mark_unguarded(copies: &mut [ServiceCopy]) {
 pub(super) fn prove_no_other_copy(
     input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &ServiceDraft,
+    update: &ServiceUpdate,
     node: &NodeName,
 ) -> Result<Vec<(String, Guard)>, NodeName> {
     let assigned = service.assignment.map(|assignment| assigned_nodes(&assignment.value)).unwrap_or_default();
     let mut guards = Vec::new();
-    let known_copies = draft.status.copies.iter().cloned().chain(reported_copies(input, service));
+    let known_copies = update.status.copies.iter().cloned().chain(reported_copies(input, service));
     for copy in known_copies {
         let is_covered_by_assignment = copy.is_guarded() && assigned.contains(&(&copy.node, copy.epoch));
         if copy.node == *node || is_covered_by_assignment {
@@ -93,7 +93,7 @@ pub(super) fn prove_no_other_copy(
 pub(super) fn differing_definition(
     input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &ServiceDraft,
+    update: &ServiceUpdate,
     node: &NodeName,
     epoch: Epoch,
 ) -> Option<ServiceDefinition> {
@@ -106,7 +106,7 @@ pub(super) fn differing_definition(
         .map(|report| &report.value)
         .filter(|report| report.phase == Phase::ProbedRunning && report.epoch == epoch)
         .and_then(|report| report.identity.as_ref());
-    let known_copies = draft.status.copies.iter().cloned().chain(reported_copies(input, service));
+    let known_copies = update.status.copies.iter().cloned().chain(reported_copies(input, service));
     known_copies
         .filter(|copy| copy.node == *node && copy.epoch == epoch)
         .map(|copy| copy.definition)

@@ -5,9 +5,9 @@ use super::assign::assigned_nodes;
 use super::ignore::{is_handing_over, managing_nodes, unconfirmed_message};
 use super::probe::is_unreachable;
 use super::{
-    AssignmentChange, EpochStatus, Planner, Service, ServiceDraft, record_guard, replacement, report_guard,
+    AssignmentChange, EpochStatus, Planner, Service, ServiceUpdate, record_guard, replacement, report_guard,
 };
-use crate::core::plan::{OnApplied, Subject, event, stored};
+use crate::core::plan::{OnApplied, Subject, event, serialized};
 use crate::core::plan_input::PlanInput;
 use ha_api_types::event::EventType;
 use ha_api_types::id::{BootId, Epoch, NodeName, ResourceName};
@@ -28,9 +28,9 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
         wait_in_deleting(planner, service, "Waiting for the cutover of the live migration to end".to_owned());
         return;
     }
-    let mut draft = ServiceDraft::of(service);
-    if replacement::advance(planner, service, &mut draft) {
-        super::write_draft(planner, service, draft);
+    let mut update = ServiceUpdate::of(service);
+    if replacement::advance(planner, service, &mut update) {
+        super::write_draft(planner, service, update);
         return;
     }
     let other_nodes: Vec<&str> = service
@@ -54,9 +54,9 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
     let managing_node = managing_nodes(&input, service, None).find(|node| !is_unreachable(planner, node));
     if let Some(node) = managing_node {
         if let Some(known) = planner.nodes.get(node) {
-            draft.wake_after(known.late_at, 0, "a node that manages a deleted service is unreachable");
+            update.wake_after(known.late_at, 0, "a node that manages a deleted service is unreachable");
         }
-        end_management(planner, service, draft, unconfirmed_message(node));
+        end_management(planner, service, update, unconfirmed_message(node));
         return;
     }
     let mut transaction = Transaction::new()
@@ -65,7 +65,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
         transaction = transaction.delete(keys.assignment(name), record_guard(service.assignment));
         // A permit that is committed before that must be seen first.
         for (node, _) in service.assignment.iter().flat_map(|assignment| assigned_nodes(&assignment.value)) {
-            draft.guards.extend([report_guard(&input, node, name)]);
+            update.guards.extend([report_guard(&input, node, name)]);
         }
     } else {
         // A write of an assignment with an unknown outcome must not be applied after the deletion.
@@ -76,16 +76,16 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
     }
     let mut nodes = may_run_on(&input, service);
     // The tombstone takes over the copies, under guards that prove the end of the other copies (R6.5, R6.6).
-    let remaining = super::copies::remaining_copies(&input, service, &mut draft);
+    let remaining = super::copies::remaining_copies(&input, service, &mut update);
     nodes.extend(remaining.iter().map(|copy| copy.node.clone()));
-    for (key, guard) in std::mem::take(&mut draft.guards) {
+    for (key, guard) in std::mem::take(&mut update.guards) {
         transaction = transaction.guard(key, guard);
     }
     if !nodes.is_empty() {
         let copies = tombstone_copies(&input, service, &nodes, remaining);
         let tombstone = Tombstone { uid: service.uid().clone(), nodes, copies };
         let guard = record_guard(service.tombstone);
-        transaction = transaction.put(keys.tombstone(name), guard, stored(&tombstone));
+        transaction = transaction.put(keys.tombstone(name), guard, serialized(&tombstone));
     }
     let message = Reason::Deleted.sentence();
     let uid = service.uid();
@@ -104,27 +104,32 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
 fn end_management(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    mut draft: ServiceDraft,
+    mut update: ServiceUpdate,
     message: String,
 ) {
     if service.assignment.is_some() {
-        draft.assignment_change = AssignmentChange::Delete;
+        update.assignment_change = AssignmentChange::Delete;
     }
-    super::copies::mark_unguarded(&mut draft.status.copies);
-    show_deleting(planner, service, draft, message);
+    super::copies::mark_unguarded(&mut update.status.copies);
+    show_deleting(planner, service, update, message);
 }
 
 /// Shows the service as Deleting, and begins no further action.
 fn wait_in_deleting(planner: &mut Planner<'_>, service: &Service<'_>, message: String) {
-    show_deleting(planner, service, ServiceDraft::of(service), message);
+    show_deleting(planner, service, ServiceUpdate::of(service), message);
 }
 
-fn show_deleting(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: ServiceDraft, message: String) {
-    if draft.status.state != ServiceState::Deleting {
-        draft.transition_to(ServiceState::Deleting, Reason::Waiting, message.clone());
+fn show_deleting(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    mut update: ServiceUpdate,
+    message: String,
+) {
+    if update.status.state != ServiceState::Deleting {
+        update.transition_to(ServiceState::Deleting, Reason::Waiting, message.clone());
     }
-    draft.add_wait(Reason::Waiting, message);
-    super::write_draft(planner, service, draft);
+    update.add_wait(Reason::Waiting, message);
+    super::write_draft(planner, service, update);
 }
 
 /// Finalizer that the API sets on each resource, so that its deletion waits for the leader.
@@ -138,7 +143,7 @@ fn may_run_on(input: &PlanInput<'_>, service: &Service<'_>) -> BTreeSet<NodeName
     if let Some(tombstone) = service.tombstone {
         nodes.extend(tombstone.value.nodes.iter().cloned());
     }
-    if let Some((assignment, epoch_status)) = service.assigned(input) {
+    if let Some((assignment, epoch_status)) = service.assignment_with_epoch(input) {
         let stopped = service.phase(input).is_some_and(|phase| !phase.may_run());
         match epoch_status {
             EpochStatus::Released => {}
@@ -261,7 +266,7 @@ pub(super) fn plan_orphans(planner: &mut Planner<'_>) {
                 copies.push(unguarded_copy(&value.node, value.epoch, &value.boot_id, &value.definition));
                 let tombstone = Tombstone { uid: value.definition.uid.clone(), nodes, copies };
                 let key = cluster_view.keys.tombstone(name);
-                transaction = transaction.put(key, record_guard(stored_tombstone), stored(&tombstone));
+                transaction = transaction.put(key, record_guard(stored_tombstone), serialized(&tombstone));
             }
         }
         planner.plan.add_action(subject, transaction, Vec::new(), OnApplied::Uses(BTreeSet::new()));

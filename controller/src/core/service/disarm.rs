@@ -1,7 +1,7 @@
 //! Services of a disarmed cluster: freezing, completion of actions in progress, and probes on arming (FENCING 7 and
 //! 10).
 
-use super::{AssignmentChange, EpochStatus, Planner, Service, ServiceDraft};
+use super::{AssignmentChange, EpochStatus, Planner, Service, ServiceUpdate};
 use crate::core::health::NodeHealth;
 use crate::core::plan_input::PlanInput;
 use ha_api_types::cluster::Disarmed;
@@ -16,17 +16,17 @@ use ha_api_types::resource::ServiceState;
 pub(super) fn freeze_if_disarmed(
     planner: &Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     disarmed: Disarmed,
 ) -> bool {
     let input = &planner.input;
-    draft.clear_all_failures();
-    draft.status.move_failures = 0;
+    update.clear_all_failures();
+    update.status.move_failures = 0;
     let is_manual = match disarmed {
         Disarmed::Freeze => false,
         Disarmed::Ignore => true,
     };
-    match draft.status.state {
+    match update.status.state {
         ServiceState::Fence
         | ServiceState::Recovery
         | ServiceState::Migrate
@@ -37,59 +37,59 @@ pub(super) fn freeze_if_disarmed(
         // a copy that was started by hand meanwhile.
         ServiceState::Error => {
             if is_manual {
-                draft.status.probe_arming = Some(input.cluster_view.cluster_generation());
+                update.status.probe_arming = Some(input.cluster_view.cluster_generation());
             }
             false
         }
         ServiceState::Queued | ServiceState::RequestStart | ServiceState::Disabled => {
             if is_manual {
-                freeze(service, draft, is_manual);
+                freeze(service, update, is_manual);
             }
             is_manual
         }
         ServiceState::Starting
         | ServiceState::Started
         | ServiceState::RequestStop
-        | ServiceState::Stopping => match service.assigned(input) {
+        | ServiceState::Stopping => match service.assignment_with_epoch(input) {
             // The action in progress on its node ends first, so that the service is in its desired state.
             Some((assignment, EpochStatus::Active))
-                if draft.status.state != ServiceState::Started
+                if update.status.state != ServiceState::Started
                     && !is_disarm_permitted(input, disarmed)
                     && planner.nodes.get(&assignment.node).is_some_and(NodeHealth::is_reachable) =>
             {
                 false
             }
             Some((_, EpochStatus::Active)) => {
-                freeze(service, draft, is_manual);
+                freeze(service, update, is_manual);
                 true
             }
             // The fencing of its node ends first, unless the agents are already disarmed.
             Some((_, EpochStatus::Closing | EpochStatus::Released))
                 if is_disarm_permitted(input, disarmed) =>
             {
-                freeze(service, draft, is_manual);
+                freeze(service, update, is_manual);
                 true
             }
             Some((_, EpochStatus::Closing | EpochStatus::Released)) | None => false,
         },
         ServiceState::Stopped => {
             if is_manual || service.assignment.is_some() {
-                freeze(service, draft, is_manual);
+                freeze(service, update, is_manual);
                 return true;
             }
             false
         }
         ServiceState::Freeze => {
             if is_manual && service.assignment.is_some() {
-                draft.assignment_change = AssignmentChange::Delete;
+                update.assignment_change = AssignmentChange::Delete;
             }
-            draft.add_wait(Reason::Disarmed, "Cluster is disarmed");
+            update.add_wait(Reason::Disarmed, "Cluster is disarmed");
             true
         }
     }
 }
 
-fn freeze(service: &Service<'_>, draft: &mut ServiceDraft, is_manual: bool) {
+fn freeze(service: &Service<'_>, update: &mut ServiceUpdate, is_manual: bool) {
     let message = if is_manual {
         "Cluster is disarmed: the service may be moved manually, and every node is probed when the \
          cluster is armed"
@@ -97,9 +97,9 @@ fn freeze(service: &Service<'_>, draft: &mut ServiceDraft, is_manual: bool) {
         "Cluster is disarmed"
     };
     if is_manual && service.assignment.is_some() {
-        draft.assignment_change = AssignmentChange::Delete;
+        update.assignment_change = AssignmentChange::Delete;
     }
-    draft.transition_to(ServiceState::Freeze, Reason::Disarmed, message.to_owned());
+    update.transition_to(ServiceState::Freeze, Reason::Disarmed, message.to_owned());
 }
 
 /// Returns `true` if the agents were permitted to disarm.

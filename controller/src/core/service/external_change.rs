@@ -1,7 +1,7 @@
 //! Clean stops and starts with a service's own tool that become the requested state (`externalStop: Accept`).
 
 use super::assign::start_on;
-use super::{AssignmentChange, EpochStatus, Planner, Service, ServiceDraft, replacement};
+use super::{AssignmentChange, EpochStatus, Planner, Service, ServiceUpdate, replacement};
 use crate::core::plan_input::PlanInput;
 use ha_api_types::event::EventType;
 use ha_api_types::id::NodeName;
@@ -21,22 +21,26 @@ pub(super) fn is_accepted(service: &Service<'_>) -> bool {
 }
 
 /// Rewrites the assignment, under the same action, if the resource's policy has changed since.
-pub(super) fn follow_policy(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+pub(super) fn follow_policy(input: &PlanInput<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
     let Some(assignment) = service.assignment.map(|assignment| &assignment.value) else { return };
     let accepts_external_stop = is_accepted(service);
     if assignment.accepts_external_stop == accepts_external_stop
-        || draft.assignment_change != AssignmentChange::Keep
-        || !matches!(draft.status.state, ServiceState::Started | ServiceState::Stopped)
+        || update.assignment_change != AssignmentChange::Keep
+        || !matches!(update.status.state, ServiceState::Started | ServiceState::Stopped)
         || !matches!(assignment.action, Action::Start | Action::Restart | Action::Stop { .. })
         || Service::epoch_status(input, &assignment.node, assignment.epoch) != EpochStatus::Active
     {
         return;
     }
-    replacement::rewrite(input, draft, Assignment { accepts_external_stop, ..assignment.clone() });
+    replacement::rewrite(input, update, Assignment { accepts_external_stop, ..assignment.clone() });
 }
 
 /// Requests Stopped for a service that was stopped with its own tool. Returns `true` if Stopped was requested.
-pub(super) fn request_stop(service: &Service<'_>, draft: &mut ServiceDraft, report: &ServiceReport) -> bool {
+pub(super) fn request_stop(
+    service: &Service<'_>,
+    update: &mut ServiceUpdate,
+    report: &ServiceReport,
+) -> bool {
     let is_stop = report.external_change && report.phase == Phase::Stopped;
     if !is_stop || !is_accepted(service) || service.requested_state() != RequestedState::Started {
         return false;
@@ -44,9 +48,9 @@ pub(super) fn request_stop(service: &Service<'_>, draft: &mut ServiceDraft, repo
     let cause = if report.message.is_empty() { String::new() } else { format!(" ({})", report.message) };
     let message =
         format!("Stopped outside hactl{cause}: requested state is now Stopped (externalStop: Accept)");
-    draft.requested_state = Some(RequestedState::Stopped);
-    draft.emit_event(EventType::Normal, Reason::StoppedExternally, message.clone());
-    draft.set_message(Reason::StoppedExternally, message);
+    update.requested_state = Some(RequestedState::Stopped);
+    update.emit_event(EventType::Normal, Reason::StoppedExternally, message.clone());
+    update.set_message(Reason::StoppedExternally, message);
     true
 }
 
@@ -55,7 +59,7 @@ pub(super) fn request_stop(service: &Service<'_>, draft: &mut ServiceDraft, repo
 pub(super) fn request_start(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     node: &NodeName,
     report: &ServiceReport,
 ) -> bool {
@@ -63,11 +67,11 @@ pub(super) fn request_start(
     if !is_start || !is_accepted(service) || service.requested_state() != RequestedState::Stopped {
         return false;
     }
-    if start_on(planner, service, draft, node, Reason::StartedExternally) {
-        draft.requested_state = Some(RequestedState::Started);
+    if start_on(planner, service, update, node, Reason::StartedExternally) {
+        update.requested_state = Some(RequestedState::Started);
         let message =
             format!("Started on {node} outside hactl: requested state is now Started (externalStop: Accept)");
-        draft.emit_event(EventType::Normal, Reason::StartedExternally, message);
+        update.emit_event(EventType::Normal, Reason::StartedExternally, message);
     }
     true
 }

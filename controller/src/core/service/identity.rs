@@ -1,6 +1,6 @@
 //! One identity, one resource (FENCING, R7.2, R7.13, R7.14).
 
-use super::{AssignmentChange, EpochStatus, Planner, Service, ServiceDraft, report_guard};
+use super::{AssignmentChange, EpochStatus, Planner, Service, ServiceUpdate, report_guard};
 use crate::core::plan::Subject;
 use crate::core::plan_input::PlanInput;
 use crate::core::world::{ClusterView, Versioned};
@@ -19,7 +19,7 @@ pub(super) fn conflict(planner: &Planner<'_>, service: &Service<'_>) -> Option<S
     let other_resources =
         cluster_view.resources_with_identity(identity).filter(|name| *name != service.name).filter(|name| {
             let exclusive = cluster_view.resources.get(*name).is_some_and(|other| other.value.spec.exclusive);
-            exclusive || service.exclusive()
+            exclusive || service.is_exclusive()
         });
     other_resources
         .filter(|name| {
@@ -95,7 +95,7 @@ pub(super) fn answer_required_after(
 
 /// Ends the tombstones of the service's name and identity, once each of their nodes has answered for that identity.
 /// Copies of another identity stay.
-pub(super) fn end_tombstones(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+pub(super) fn end_tombstones(input: &PlanInput<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
     let cluster_view = input.cluster_view;
     let identity = cluster_view.identity(service.name);
     let own_tombstone = service.tombstone.map(|tombstone| (service.name, tombstone));
@@ -106,15 +106,19 @@ pub(super) fn end_tombstones(input: &PlanInput<'_>, service: &Service<'_>, draft
         remaining.nodes = remaining.copies.iter().map(|copy| copy.node.clone()).collect();
         let remaining = Some(remaining).filter(|remaining| !remaining.copies.is_empty());
         if remaining.as_ref() != Some(&tombstone.value) {
-            draft.tombstones.insert(cluster_view.keys.tombstone(name), (tombstone.modified, remaining));
+            update.tombstones.insert(cluster_view.keys.tombstone(name), (tombstone.modified, remaining));
         }
     }
 }
 
 /// Detects a changed identity. Earlier answers do not count for it, so every node is probed. A running copy keeps its
 /// assignment until it is stopped.
-pub(super) fn probe_changed_identity(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
-    let is_stable = match draft.status.state {
+pub(super) fn probe_changed_identity(
+    input: &PlanInput<'_>,
+    service: &Service<'_>,
+    update: &mut ServiceUpdate,
+) {
+    let is_stable = match update.status.state {
         ServiceState::Queued
         | ServiceState::RequestStart
         | ServiceState::Stopped
@@ -133,40 +137,41 @@ pub(super) fn probe_changed_identity(input: &PlanInput<'_>, service: &Service<'_
         | ServiceState::Deleting => false,
     };
     let current = input.cluster_view.identity(service.name).cloned();
-    if !is_stable || current.is_none() || draft.status.asked_identity == current {
+    if !is_stable || current.is_none() || update.status.asked_identity == current {
         return;
     }
     let assigned = service
         .assignment
         .map(|assignment| &assignment.value)
         .filter(|assignment| assignment.definition.uid == *service.uid());
-    let known = draft
+    let known = update
         .status
         .asked_identity
         .clone()
         .or_else(|| assigned.and_then(|assignment| assignment.definition.identity()));
     let changed = known.is_some() && known != current;
-    let is_queued = draft.status.state == ServiceState::Queued;
+    let is_queued = update.status.state == ServiceState::Queued;
     if changed && !is_queued {
-        let active_assignment =
-            service.assigned(input).filter(|(_, epoch_status)| *epoch_status == EpochStatus::Active);
+        let active_assignment = service
+            .assignment_with_epoch(input)
+            .filter(|(_, epoch_status)| *epoch_status == EpochStatus::Active);
         if let Some((assignment, _)) = active_assignment {
             if service.phase(input).is_none_or(Phase::may_run) {
                 return;
             }
             let (key, guard) = report_guard(input, &assignment.node, service.name);
-            draft.guards.insert(key, guard);
+            update.guards.insert(key, guard);
         }
         if service.assignment.is_some() {
-            draft.assignment_change = AssignmentChange::Delete;
+            update.assignment_change = AssignmentChange::Delete;
         }
-        draft.status.epoch = None;
-        draft.status.action_uid = None;
+        update.status.epoch = None;
+        update.status.action_uid = None;
         let message = "Identity of the service changed: asking every node whether the new service runs there";
-        draft.transition_to(ServiceState::Queued, Reason::NotProbed, message.to_owned());
+        update.transition_to(ServiceState::Queued, Reason::NotProbed, message.to_owned());
     }
     if changed || is_queued {
-        draft.status.asked_generation = service.resource.value.metadata.generation;
+        update.status.asked_generation = service.resource.value.metadata.generation;
     }
-    draft.status.asked_identity = current;
+    update.status.asked_identity = current;
 }

@@ -1,7 +1,7 @@
 //! Ignored services: not managed, and left unchanged.
 
 use super::assign::assigned_nodes;
-use super::{AssignmentChange, EpochStatus, Service, ServiceDraft, report_guard};
+use super::{AssignmentChange, EpochStatus, Service, ServiceUpdate, report_guard};
 use crate::core::plan_input::PlanInput;
 use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
@@ -10,41 +10,41 @@ use ha_api_types::resource::{RequestedState, ServiceState};
 
 /// Stops managing the service and leaves it unchanged. A cutover in progress ends first. Then the assignment is
 /// deleted, and the service is Queued until no agent acts on it. Returns `true` if no state function follows.
-pub(super) fn enter(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut ServiceDraft) -> bool {
+pub(super) fn enter(input: &PlanInput<'_>, service: &Service<'_>, update: &mut ServiceUpdate) -> bool {
     if is_handing_over(input, service) {
-        draft.add_wait(Reason::Waiting, "Waiting for the cutover of the live migration to end");
+        update.add_wait(Reason::Waiting, "Waiting for the cutover of the live migration to end");
         return false;
     }
-    if let Some(target) = draft.status.target.take()
+    if let Some(target) = update.status.target.take()
         && target_phase(input, service) == Some(Phase::Running)
     {
-        draft.status.node = Some(target);
+        update.status.node = Some(target);
     }
-    draft.clear_all_failures();
-    draft.status.maintenance_node = None;
-    draft.status.preempted_by = None;
-    draft.status.epoch = None;
-    draft.status.action_uid = None;
-    super::copies::mark_unguarded(&mut draft.status.copies);
+    update.clear_all_failures();
+    update.status.maintenance_node = None;
+    update.status.preempted_by = None;
+    update.status.epoch = None;
+    update.status.action_uid = None;
+    super::copies::mark_unguarded(&mut update.status.copies);
     if let Some(assignment) = service.assignment {
-        draft.assignment_change = AssignmentChange::Delete;
+        update.assignment_change = AssignmentChange::Delete;
         // A permit that is committed before the assignment is deleted must be seen first.
         for (node, _) in assigned_nodes(&assignment.value) {
-            draft.guards.extend([report_guard(input, node, service.name)]);
+            update.guards.extend([report_guard(input, node, service.name)]);
         }
     }
-    let managing_node = managing_nodes(input, service, draft.status.node.as_ref()).next();
+    let managing_node = managing_nodes(input, service, update.status.node.as_ref()).next();
     if let Some(node) = managing_node {
         let message = unconfirmed_message(node);
-        draft.status.probe_generation = Some(service.resource.value.metadata.generation);
-        if draft.status.state != ServiceState::Queued {
-            draft.transition_to(ServiceState::Queued, Reason::Waiting, message.clone());
+        update.status.probe_generation = Some(service.resource.value.metadata.generation);
+        if update.status.state != ServiceState::Queued {
+            update.transition_to(ServiceState::Queued, Reason::Waiting, message.clone());
         }
-        draft.add_wait(Reason::Waiting, message);
+        update.add_wait(Reason::Waiting, message);
         return true;
     }
-    draft.status.probe_generation = None;
-    draft.transition_to(ServiceState::Ignored, Reason::Unmanaged, String::new());
+    update.status.probe_generation = None;
+    update.transition_to(ServiceState::Ignored, Reason::Unmanaged, String::new());
     false
 }
 
@@ -120,11 +120,11 @@ fn target_phase(input: &PlanInput<'_>, service: &Service<'_>) -> Option<Phase> {
 }
 
 /// Manages the service again: every node is probed, because the service may have been started on any of them.
-pub(super) fn ignored(service: &Service<'_>, draft: &mut ServiceDraft) {
+pub(super) fn resume_management(service: &Service<'_>, update: &mut ServiceUpdate) {
     if service.requested_state() == RequestedState::Ignored {
-        draft.set_message(Reason::Unmanaged, String::new());
+        update.set_message(Reason::Unmanaged, String::new());
         return;
     }
-    draft.status.probe_generation = Some(service.resource.value.metadata.generation);
-    draft.transition_to(ServiceState::Queued, Reason::NotProbed, "Managed again".to_owned());
+    update.status.probe_generation = Some(service.resource.value.metadata.generation);
+    update.transition_to(ServiceState::Queued, Reason::NotProbed, "Managed again".to_owned());
 }

@@ -1,7 +1,7 @@
 //! A definition that an operator confirms for the running copy, without a stop (FENCING, R6.10).
 
 use super::operation::{refuse, set_status};
-use super::{AssignmentChange, EpochStatus, Service, ServiceDraft, replacement};
+use super::{AssignmentChange, EpochStatus, Service, ServiceUpdate, replacement};
 use crate::core::plan_input::PlanInput;
 use ha_api_types::event::EventType;
 use ha_api_types::id::{Epoch, NodeName, OperationName, ResourceName};
@@ -30,24 +30,24 @@ enum Decision<'a> {
 pub(super) fn apply_confirmed_definition(
     input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
 ) {
-    if draft.assignment_change != AssignmentChange::Keep {
+    if update.assignment_change != AssignmentChange::Keep {
         return;
     }
-    match decide(input, service, draft) {
-        Decision::Rewrite(assignment) => rewrite_definition(input, service, draft, assignment),
+    match decide(input, service, update) {
+        Decision::Rewrite(assignment) => rewrite_definition(input, service, update, assignment),
         Decision::Done(message) => {
-            set_status(input, service, draft, OperationPhase::Succeeded, Reason::Completed, &message);
+            set_status(input, service, update, OperationPhase::Succeeded, Reason::Completed, &message);
         }
         Decision::Wait(reason, message) => {
-            set_status(input, service, draft, OperationPhase::Pending, reason, &message);
+            set_status(input, service, update, OperationPhase::Pending, reason, &message);
         }
-        Decision::Refuse(reason, message) => refuse(input, service, draft, reason, &message),
+        Decision::Refuse(reason, message) => refuse(input, service, update, reason, &message),
     }
 }
 
-fn decide<'a>(input: &PlanInput<'_>, service: &Service<'a>, draft: &ServiceDraft) -> Decision<'a> {
+fn decide<'a>(input: &PlanInput<'_>, service: &Service<'a>, update: &ServiceUpdate) -> Decision<'a> {
     let name = service.name;
     let stored = service.resource.value.metadata.generation;
     let confirmed = service.operation.and_then(|request| request.operation.value.spec.generation);
@@ -76,11 +76,11 @@ fn decide<'a>(input: &PlanInput<'_>, service: &Service<'a>, draft: &ServiceDraft
     if input.cluster_view.settings().disarmed.is_some() {
         return Decision::Wait(Reason::Disarmed, Reason::Disarmed.sentence().to_owned());
     }
-    let (assignment, epoch_status) = match service.assigned(input) {
+    let (assignment, epoch_status) = match service.assignment_with_epoch(input) {
         Some(assigned) => assigned,
-        None if draft.status.copies.is_empty() => return no_copy(name),
+        None if update.status.copies.is_empty() => return no_copy(name),
         None => {
-            let nodes: Vec<&str> = draft.status.copies.iter().map(|copy| copy.node.as_str()).collect();
+            let nodes: Vec<&str> = update.status.copies.iter().map(|copy| copy.node.as_str()).collect();
             let message = format!("{name} may run on {} without an assignment", nodes.join(", "));
             return Decision::Wait(Reason::CopyRemains, message);
         }
@@ -99,7 +99,7 @@ fn decide<'a>(input: &PlanInput<'_>, service: &Service<'a>, draft: &ServiceDraft
         }
         Action::Start | Action::Stop { .. } | Action::Restart | Action::Leave => {}
     }
-    if draft.status.replacement.is_some() {
+    if update.status.replacement.is_some() {
         let message = format!("Secondary of {name} is being replaced");
         return Decision::Wait(Reason::ReplacingSecondary, message);
     }
@@ -133,12 +133,12 @@ fn no_copy<'a>(name: &ResourceName) -> Decision<'a> {
 fn rewrite_definition(
     input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     assignment: &Assignment,
 ) {
     let Some(request) = service.operation else { return };
     let definition = ServiceDefinition::of(&service.resource.value);
-    for copy in &mut draft.status.copies {
+    for copy in &mut update.status.copies {
         if copy.node == assignment.node
             && copy.epoch == assignment.epoch
             && copy.definition.may_replace(&definition)
@@ -147,15 +147,15 @@ fn rewrite_definition(
         }
     }
     let rewritten = Assignment { definition, in_place: Some(request.name.to_owned()), ..assignment.clone() };
-    replacement::rewrite(input, draft, rewritten);
+    replacement::rewrite(input, update, rewritten);
     let message = format!("Node {} uses the edited definition without a stop", assignment.node);
     let requester = &request.operation.value.spec.requested_by;
-    draft.emit_event(
+    update.emit_event(
         EventType::Normal,
         Reason::UserRequested,
         format!("{message}, confirmed by {requester}"),
     );
-    set_status(input, service, draft, OperationPhase::Succeeded, Reason::Completed, &message);
+    set_status(input, service, update, OperationPhase::Succeeded, Reason::Completed, &message);
 }
 
 /// Returns the confirmation that a later assignment of the same copy repeats. An agent that missed the rewritten

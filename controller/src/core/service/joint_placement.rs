@@ -5,7 +5,7 @@
 //! the result of the N+1 check valid, because that check also places all services together.
 
 use super::policy::place_with_companions;
-use super::{Planner, Service, ServiceDraft};
+use super::{Planner, Service, ServiceUpdate};
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::RequestedState;
@@ -44,10 +44,10 @@ impl Planner<'_> {
 pub(super) fn resolve_placement(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &ServiceDraft,
+    update: &ServiceUpdate,
     placement: Placement,
 ) -> (Placement, Option<String>) {
-    let placement = place_with_companions(planner, service, draft, placement);
+    let placement = place_with_companions(planner, service, update, placement);
     // A stopped service is assigned to the node, but uses no capacity there.
     if service.requested_state() != RequestedState::Started {
         return (placement, None);

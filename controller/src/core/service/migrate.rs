@@ -3,7 +3,7 @@
 
 use super::assign::{ask_about_arrivals, assign, start_on, stop_arrivals_on, stop_on};
 use super::policy::{add_node, record_failure};
-use super::{AssignmentChange, EpochStatus, Planner, Service, ServiceDraft, error, recover};
+use super::{AssignmentChange, EpochStatus, Planner, Service, ServiceUpdate, error, recover};
 use crate::core::plan_input::PlanInput;
 use ha_api_types::event::EventType;
 use ha_api_types::id::{Epoch, NodeName, Revision};
@@ -206,14 +206,14 @@ pub(super) fn unanswered_arrival(
 pub(super) fn hold_for_arrival(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
 ) -> bool {
     let input = planner.input;
     let was_asked =
         service.assignment.is_some_and(|assignment| assignment.value.source_end_revision.is_some());
     if !was_asked
-        || draft.assignment_change != AssignmentChange::Keep
-        || draft.status.state == ServiceState::Ignored
+        || update.assignment_change != AssignmentChange::Keep
+        || update.status.state == ServiceState::Ignored
     {
         return false;
     }
@@ -221,9 +221,9 @@ pub(super) fn hold_for_arrival(
     let is_open =
         input.cluster_view.fences.get(node).is_some_and(|fence| fence.value.state == FenceState::Open);
     if is_open {
-        stop_arrivals_on(planner, service, draft, node, end);
+        stop_arrivals_on(planner, service, update, node, end);
     } else {
-        draft.add_wait(Reason::Fencing, may_have_arrived_message(planner, node));
+        update.add_wait(Reason::Fencing, may_have_arrived_message(planner, node));
     }
     true
 }
@@ -265,10 +265,10 @@ fn side_state(epoch_status: EpochStatus, phase: Option<Phase>) -> SideState {
 }
 
 /// Plans a service in live migration.
-pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
     let input = planner.input;
     let Some(assignment) = service.assignment.map(|assignment| &assignment.value) else {
-        draft.transition_to(
+        update.transition_to(
             ServiceState::Queued,
             Reason::NotProbed,
             "Record of the assigned node is missing, asking every node whether the service runs there"
@@ -277,8 +277,8 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         return;
     };
     let Action::Migrate { target, target_epoch, .. } = &assignment.action else {
-        draft.status.target = None;
-        recover::resume_from_assignment(service, draft, assignment, service.phase(&input));
+        update.status.target = None;
+        recover::resume_from_assignment(service, update, assignment, service.phase(&input));
         return;
     };
     let source = assignment.node.clone();
@@ -306,11 +306,11 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     };
     if source_epoch_status == EpochStatus::Closing && source_side != SideState::Gone {
         // Only a proof of the source shows whether it has handed over.
-        if draft.status.state == ServiceState::Fence {
-            draft.add_wait(Reason::Fencing, format!("Waiting for node {source} to be fenced"));
+        if update.status.state == ServiceState::Fence {
+            update.add_wait(Reason::Fencing, format!("Waiting for node {source} to be fenced"));
         } else {
             let message = format!("Node {source} failed during the move to {target} and is being fenced");
-            draft.transition_to(ServiceState::Fence, Reason::Fencing, message);
+            update.transition_to(ServiceState::Fence, Reason::Fencing, message);
         }
         return;
     }
@@ -329,36 +329,36 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         && matches!(service.requested_state(), RequestedState::Stopped | RequestedState::Disabled)
     {
         // The stop does not wait for the end of the move: the driver of the target may not respond.
-        stop_on_target(planner, service, draft, target, end, is_ungated(assignment));
+        stop_on_target(planner, service, update, target, end, is_ungated(assignment));
         return;
     }
     let has_handed_over = source_report.is_some_and(|report| report.value.phase == Phase::HandedOver);
     match (source_side, target_side) {
         (SideState::Running, SideState::Running) => {
             let message = format!("Running on both {source} and {target} after a migration");
-            error::enter(planner, service, draft, Reason::MultipleActive, message, false);
+            error::enter(planner, service, update, Reason::MultipleActive, message, false);
         }
         (SideState::Gone, SideState::Running) => {
-            complete_migration(planner, service, draft, target, target_epoch_status);
+            complete_migration(planner, service, update, target, target_epoch_status);
         }
         // The source has not handed over, and the target cannot continue or is lost: the service stays on the source.
         // The new assignment ends the right of the source to hand over.
         (SideState::Running | SideState::NoReport, SideState::Gone | SideState::Unproven) => {
             if target_report.and_then(|report| report.value.failure) == Some(FailureClass::NeverHere) {
-                add_node(&mut draft.status.incompatible_nodes, target);
+                add_node(&mut update.status.incompatible_nodes, target);
             }
-            cancel_migration(planner, service, draft, &source, source_epoch_status, &failure_text);
+            cancel_migration(planner, service, update, &source, source_epoch_status, &failure_text);
         }
         // R8.12: the target has no part of the service.
         (SideState::Running, SideState::NoReport | SideState::Receiving) if end == SourceEnd::NeverBegan => {
-            cancel_migration(planner, service, draft, &source, source_epoch_status, &failure_text);
+            cancel_migration(planner, service, update, &source, source_epoch_status, &failure_text);
         }
         (SideState::Running, SideState::NoReport) => {
             if source_report.is_some_and(|report| report.value.phase == Phase::MoveFailed) {
-                cancel_migration(planner, service, draft, &source, source_epoch_status, &failure_text);
+                cancel_migration(planner, service, update, &source, source_epoch_status, &failure_text);
             } else {
                 let message = format!("Node {target} is preparing to receive the service");
-                planner.await_action(draft, target, Reason::Migrating, message);
+                planner.await_action(update, target, Reason::Migrating, message);
             }
         }
         (SideState::NoReport, SideState::NoReport | SideState::Receiving)
@@ -367,7 +367,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             cancel_migration(
                 planner,
                 service,
-                draft,
+                update,
                 &source,
                 source_epoch_status,
                 &format!("node {target} failed"),
@@ -375,10 +375,10 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         }
         (SideState::Running, SideState::Receiving) => {
             if source_epoch_status == EpochStatus::Active && target_epoch_status == EpochStatus::Closing {
-                cancel_migration(planner, service, draft, &source, source_epoch_status, &failure_text);
+                cancel_migration(planner, service, update, &source, source_epoch_status, &failure_text);
             } else {
                 let message = format!("Node {target} is cleaning up the received copy");
-                planner.await_action(draft, target, Reason::Migrating, message);
+                planner.await_action(update, target, Reason::Migrating, message);
             }
         }
         // R8.17: the target's reports may be older than the arrival of the service.
@@ -388,31 +388,31 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
                 && is_ungated(assignment) =>
         {
             let report = target_report.map(|report| &report.value);
-            stop_possible_arrival(planner, service, draft, target, end, report);
+            stop_possible_arrival(planner, service, update, target, end, report);
         }
         (SideState::Gone, SideState::Gone) => {
             let report = target_report.map(|report| &report.value);
-            handle_running_nowhere(service, draft, &source, target, report);
+            handle_running_nowhere(service, update, &source, target, report);
         }
         (SideState::Gone, SideState::Unproven) => {
             let fence = input.cluster_view.fences.get(target);
             if fence.is_some_and(|fence| fence.value.state == FenceState::Open) {
-                stop_possible_arrival(planner, service, draft, target, end, None);
+                stop_possible_arrival(planner, service, update, target, end, None);
             } else {
-                draft.add_wait(Reason::Fencing, may_have_arrived_message(planner, target));
+                update.add_wait(Reason::Fencing, may_have_arrived_message(planner, target));
             }
         }
         // The source's epoch is released by a proof, without a hand-over; the new assignment ends the target's right to
         // receive.
         (SideState::Gone, SideState::NoReport) if source_epoch_status == EpochStatus::Released => {
-            draft.transition_to(
+            update.transition_to(
                 ServiceState::Recovery,
                 Reason::Recovering,
                 format!("Node {source} failed during the move"),
             );
         }
         (SideState::Gone, SideState::NoReport) if target_epoch_status == EpochStatus::Active => {
-            handle_running_nowhere(service, draft, &source, target, None);
+            handle_running_nowhere(service, update, &source, target, None);
         }
         // The source is proven gone, so only the target can run the service. When ordered to start, the target keeps an
         // active copy and removes a paused copy.
@@ -422,40 +422,40 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
                 && !has_handed_over =>
         {
             let target = target.clone();
-            start_on(planner, service, draft, &target, Reason::Recovered);
+            start_on(planner, service, update, &target, Reason::Recovered);
             if let SourceEnd::At(end) = end
                 && is_ungated(assignment)
             {
-                ask_about_arrivals(draft, end);
+                ask_about_arrivals(update, end);
             }
         }
         (SideState::Gone, SideState::Receiving) => {
             let message = format!("Node {target} is taking over the service");
-            planner.await_action(draft, target, Reason::Migrating, message);
+            planner.await_action(update, target, Reason::Migrating, message);
         }
         (SideState::Unclear, _) => {
             if let Some(Phase::StopFailed) = source_report.map(|report| report.value.phase) {
                 let message = format!("Stop failed on {source} during the move: {failure_text}");
-                error::enter(planner, service, draft, Reason::StopFailed, message, false);
+                error::enter(planner, service, update, Reason::StopFailed, message, false);
             } else {
                 let message = format!("Waiting for node {source} to finish its current action");
-                planner.await_action(draft, &source, Reason::Migrating, message);
+                planner.await_action(update, &source, Reason::Migrating, message);
             }
         }
         (SideState::HandingOver, _) => {
             let progress = source_report.map(|report| report.value.message.as_str()).unwrap_or_default();
             let progress = if progress.is_empty() { String::new() } else { format!(": {progress}") };
             let message = format!("Live migration from {source} to {target} in progress{progress}");
-            planner.await_action(draft, &source, Reason::Migrating, message);
+            planner.await_action(update, &source, Reason::Migrating, message);
         }
         (SideState::Gone, SideState::Unclear) if target_phase == Some(Phase::StopFailed) => {
-            enter_error_on_target(planner, service, draft, target, &failure_text);
+            enter_error_on_target(planner, service, update, target, &failure_text);
         }
         // The service does not wait for the removal.
         (SideState::Running, SideState::Unclear)
             if target_phase == Some(Phase::StopFailed) && is_never_resumed(&input, service, assignment) =>
         {
-            cancel_migration(planner, service, draft, &source, source_epoch_status, &failure_text);
+            cancel_migration(planner, service, update, &source, source_epoch_status, &failure_text);
         }
         (_, SideState::Unclear) if target_phase == Some(Phase::StopFailed) => {
             // A clean shutdown of the target waits for the stop that fails.
@@ -467,11 +467,11 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             let message = format!(
                 "Cannot remove the received copy from {target}, retrying ({failure_text}). To end the move, {remedy}"
             );
-            draft.add_wait(Reason::StopFailed, message);
+            update.add_wait(Reason::StopFailed, message);
         }
         (_, SideState::Unclear) => {
             let message = format!("Waiting for node {target} to finish its current action");
-            planner.await_action(draft, target, Reason::Migrating, message);
+            planner.await_action(update, target, Reason::Migrating, message);
         }
         (
             SideState::NoReport,
@@ -483,7 +483,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             // No order is needed for a node whose copy has ended.
             let next = if source_side == SideState::Gone { target } else { &source };
             planner.await_action(
-                draft,
+                update,
                 next,
                 Reason::Migrating,
                 format!("Migrating from {source} to {target}"),
@@ -496,22 +496,22 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
 fn complete_migration(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     target: &NodeName,
     epoch_status: EpochStatus,
 ) {
     if epoch_status != EpochStatus::Active {
-        draft.add_wait(Reason::Fencing, format!("Node {target} failed after it took over the service"));
+        update.add_wait(Reason::Fencing, format!("Node {target} failed after it took over the service"));
         return;
     }
-    if assign(planner, service, draft, target, Action::Start) {
-        draft.status.target = None;
-        draft.status.move_failures = 0;
-        draft.clear_failures();
-        if draft.status.maintenance_node.as_ref() == Some(target) {
-            draft.status.maintenance_node = None;
+    if assign(planner, service, update, target, Action::Start) {
+        update.status.target = None;
+        update.status.move_failures = 0;
+        update.clear_failures();
+        if update.status.maintenance_node.as_ref() == Some(target) {
+            update.status.maintenance_node = None;
         }
-        draft.transition_to(ServiceState::Started, Reason::Moved, format!("Migrated to {target}"));
+        update.transition_to(ServiceState::Started, Reason::Moved, format!("Migrated to {target}"));
     }
 }
 
@@ -519,27 +519,27 @@ fn complete_migration(
 fn cancel_migration(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     source: &NodeName,
     epoch_status: EpochStatus,
-    why: &str,
+    cause: &str,
 ) {
     if epoch_status != EpochStatus::Active {
-        recover::handle_closed_epoch(planner, service, draft, epoch_status);
+        recover::handle_closed_epoch(planner, service, update, epoch_status);
         return;
     }
-    if start_on(planner, service, draft, source, Reason::MoveFailed) {
-        draft.events.clear();
-        draft.status.move_failures = draft.status.move_failures.saturating_add(1);
-        draft.transition_to(
+    if start_on(planner, service, update, source, Reason::MoveFailed) {
+        update.events.clear();
+        update.status.move_failures = update.status.move_failures.saturating_add(1);
+        update.transition_to(
             ServiceState::Started,
             Reason::MoveFailed,
-            format!("Move failed, staying on {source}: {why}"),
+            format!("Move failed, staying on {source}: {cause}"),
         );
-        draft.emit_event(
+        update.emit_event(
             EventType::Warning,
             Reason::MoveFailed,
-            format!("Move failed, staying on {source}: {why}"),
+            format!("Move failed, staying on {source}: {cause}"),
         );
     }
 }
@@ -549,37 +549,37 @@ fn cancel_migration(
 fn enter_error_on_target(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     target: &NodeName,
     failure_text: &str,
 ) {
-    if !assign(planner, service, draft, target, Action::Leave) {
+    if !assign(planner, service, update, target, Action::Leave) {
         return;
     }
-    draft.status.target = None;
+    update.status.target = None;
     let message = format!("Stop failed on {target} after the move: {failure_text}");
-    draft.transition_to(ServiceState::Error, Reason::StopFailed, message);
-    draft.status.stop_confirmed = Some(false);
+    update.transition_to(ServiceState::Error, Reason::StopFailed, message);
+    update.status.stop_confirmed = Some(false);
 }
 
 /// Orders the target to stop a service that its source has handed over.
 fn stop_on_target(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     target: &NodeName,
     end: SourceEnd,
     is_ungated: bool,
 ) {
     let is_assigned = match end {
-        SourceEnd::At(end) if is_ungated => stop_arrivals_on(planner, service, draft, target, end),
+        SourceEnd::At(end) if is_ungated => stop_arrivals_on(planner, service, update, target, end),
         SourceEnd::At(_) | SourceEnd::Open | SourceEnd::NeverBegan => {
-            stop_on(planner, service, draft, target)
+            stop_on(planner, service, update, target)
         }
     };
     if is_assigned {
-        draft.status.target = None;
-        draft.transition_to(ServiceState::Stopping, Reason::Stopping, format!("Stopping on {target}"));
+        update.status.target = None;
+        update.transition_to(ServiceState::Stopping, Reason::Stopping, format!("Stopping on {target}"));
     }
 }
 
@@ -588,45 +588,45 @@ fn stop_on_target(
 fn stop_possible_arrival(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     target: &NodeName,
     end: SourceEnd,
     report: Option<&ServiceReport>,
 ) {
     let is_assigned = match end {
-        SourceEnd::At(end) => stop_arrivals_on(planner, service, draft, target, end),
-        SourceEnd::Open | SourceEnd::NeverBegan => stop_on(planner, service, draft, target),
+        SourceEnd::At(end) => stop_arrivals_on(planner, service, update, target, end),
+        SourceEnd::Open | SourceEnd::NeverBegan => stop_on(planner, service, update, target),
     };
     if !is_assigned {
         return;
     }
-    draft.status.target = None;
+    update.status.target = None;
     if let Some(report) = report.filter(|report| report.phase == Phase::Failed) {
-        record_failure(draft, target, report.failure.unwrap_or_default());
-        draft.status.move_failures = draft.status.move_failures.saturating_add(1);
+        record_failure(update, target, report.failure.unwrap_or_default());
+        update.status.move_failures = update.status.move_failures.saturating_add(1);
     }
     let message = format!("Node {target} is cleaning up any received copy");
-    draft.transition_to(ServiceState::Relocate, Reason::MoveFailed, message);
+    update.transition_to(ServiceState::Relocate, Reason::MoveFailed, message);
 }
 
 /// Handles a service that is confirmed on neither side. A service that arrived and then failed counts as a failed
 /// start on the target.
 fn handle_running_nowhere(
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     source: &NodeName,
     target: &NodeName,
     report: Option<&ServiceReport>,
 ) {
-    draft.status.target = None;
+    update.status.target = None;
     let mut message = format!("Stopped during the move from {source} to {target}");
-    if super::start::mark_stopped_if_unrequested(service, draft) {
+    if super::start::mark_stopped_if_unrequested(service, update) {
         return;
     }
     if let Some(report) = report.filter(|report| report.phase == Phase::Failed) {
-        record_failure(draft, target, report.failure.unwrap_or_default());
-        draft.status.move_failures = draft.status.move_failures.saturating_add(1);
+        record_failure(update, target, report.failure.unwrap_or_default());
+        update.status.move_failures = update.status.move_failures.saturating_add(1);
         message = format!("Failed on {target} after the move from {source}: {}", report.message);
     }
-    draft.transition_to(ServiceState::RequestStart, Reason::MoveFailed, message);
+    update.transition_to(ServiceState::RequestStart, Reason::MoveFailed, message);
 }

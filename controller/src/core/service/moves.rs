@@ -3,7 +3,7 @@
 use super::assign::{assign, start_on, stop_on};
 use super::policy::{best_placement, no_node_message};
 use super::start::mark_stopped_if_unrequested;
-use super::{EpochStatus, Planner, Service, ServiceDraft, error, ordering, rebalance, recover, replacement};
+use super::{EpochStatus, Planner, Service, ServiceUpdate, error, ordering, rebalance, recover, replacement};
 use crate::core::pause;
 use crate::core::placement::{may_move_live, not_live_message};
 use ha_api_types::driver::DriverSpec;
@@ -19,14 +19,14 @@ use std::collections::BTreeSet;
 pub(super) fn move_if_better(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     placement: &Placement,
 ) {
-    let Some(node) = draft.status.node.clone() else { return };
+    let Some(node) = update.status.node.clone() else { return };
     let paused = planner.view.services.get(service.name).is_some_and(|facts| facts.paused);
     // Services with a positive affinity also wait for the end of the pause.
     if paused && let Some((since, duration_ms)) = pause::pause_of(&planner.input, service.name) {
-        draft.wake_after(since, duration_ms, "retry of a failed move");
+        update.wake_after(since, duration_ms, "retry of a failed move");
     }
     let reasons_to_leave: Vec<Reason> = match placement.verdicts.get(&node) {
         Some(Verdict::Refused(refusals)) => {
@@ -48,12 +48,12 @@ pub(super) fn move_if_better(
             (Some(to), makes_room_for)
         }
         Some(MoveStep::Wait { message }) if better_node.is_some() || !reasons_to_leave.is_empty() => {
-            draft.add_wait(Reason::MovingForAntiAffinity, message);
+            update.add_wait(Reason::MovingForAntiAffinity, message);
             return;
         }
         Some(MoveStep::Blocked { message }) if better_node.is_none() && reasons_to_leave.is_empty() => {
-            draft.is_deadlocked = true;
-            draft.add_wait(Reason::MovingForAntiAffinity, message);
+            update.is_deadlocked = true;
+            update.add_wait(Reason::MovingForAntiAffinity, message);
             return;
         }
         Some(MoveStep::Move { .. } | MoveStep::Wait { .. } | MoveStep::Blocked { .. }) | None => {
@@ -75,30 +75,30 @@ pub(super) fn move_if_better(
         Reason::PlacementChanged
     };
     let Some(target) = target else {
-        if reasons_to_leave.is_empty() && rebalance::begin_planned_move(planner, service, draft, placement) {
+        if reasons_to_leave.is_empty() && rebalance::begin_planned_move(planner, service, update, placement) {
             return;
         }
-        report_cannot_leave(service, draft, placement, &node, &reasons_to_leave, reason);
+        report_cannot_leave(service, update, placement, &node, &reasons_to_leave, reason);
         return;
     };
     if reason == Reason::Preferred && is_companion_moving(planner, service) {
         return;
     }
     if paused {
-        draft.set_message(Reason::MoveFailed, format!("Move to {target} failed, retrying later"));
+        update.set_message(Reason::MoveFailed, format!("Move to {target} failed, retrying later"));
         return;
     }
     let followed = followed_move(planner, service, &target);
-    if begin(planner, service, draft, &target, true, reason) {
-        draft.status.operation = None;
+    if begin(planner, service, update, &target, true, reason) {
+        update.status.operation = None;
         if !frees_capacity_for.is_empty() {
             let names: Vec<&str> = frees_capacity_for.iter().map(ResourceName::as_str).collect();
-            draft.message = format!("{}, to free capacity for {}", draft.message, names.join(", "));
+            update.message = format!("{}, to free capacity for {}", update.message, names.join(", "));
         }
         if followed == FollowedMove::Operator {
-            draft.status.maintenance_node = None;
+            update.status.maintenance_node = None;
         } else if reason == Reason::Draining && reasons_to_leave.contains(&Reason::NodeInMaintenance) {
-            draft.status.maintenance_node.get_or_insert(node);
+            update.status.maintenance_node.get_or_insert(node);
         }
     }
 }
@@ -106,7 +106,7 @@ pub(super) fn move_if_better(
 /// Reports why a service that should leave its node cannot, with the reasons of each node and suggested actions.
 fn report_cannot_leave(
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     placement: &Placement,
     node: &NodeName,
     reasons_to_leave: &[Reason],
@@ -118,14 +118,14 @@ fn report_cannot_leave(
     if !must_leave || placement.node.is_some() {
         return;
     }
-    draft.is_stalled = true;
+    update.is_stalled = true;
     let message = format!(
         "{}, but the service cannot leave {node}. {}. Suggested actions: {}",
         reason.sentence(),
         no_node_message(placement),
         suggested_actions(placement, service.name, node)
     );
-    draft.add_wait(reason, message);
+    update.add_wait(reason, message);
 }
 
 /// Returns suggested actions that would let a service leave its node: the remedies of the other nodes, fewest first.
@@ -207,12 +207,12 @@ fn is_companion_moving(planner: &Planner<'_>, service: &Service<'_>) -> bool {
 pub(super) fn begin(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     target: &NodeName,
     live: bool,
     reason: Reason,
 ) -> bool {
-    let Some(node) = draft.status.node.clone() else { return false };
+    let Some(node) = update.status.node.clone() else { return false };
     let cluster_view = planner.input.cluster_view;
     let driver = service.assignment.map(|assignment| &assignment.value.definition.driver);
     let can_migrate = driver.is_some_and(DriverSpec::can_migrate);
@@ -228,7 +228,7 @@ pub(super) fn begin(
         let limit = usize::try_from(cluster_view.settings().max_migrations).unwrap_or(usize::MAX).max(1);
         for place in [&node, target] {
             if moves_in_progress_on(planner, place) >= limit {
-                draft.add_wait(
+                update.add_wait(
                     Reason::Waiting,
                     format!("{limit} live migrations in progress on {place}, limit reached (maxMigrations)"),
                 );
@@ -238,7 +238,7 @@ pub(super) fn begin(
         let Some(fence) =
             cluster_view.fences.get(target).filter(|fence| fence.value.state == FenceState::Open)
         else {
-            draft.add_wait(Reason::NodeNotOnline, format!("Node {target} is not registered"));
+            update.add_wait(Reason::NodeNotOnline, format!("Node {target} is not registered"));
             return false;
         };
         let action = Action::Migrate {
@@ -246,30 +246,31 @@ pub(super) fn begin(
             target_epoch: fence.value.epoch,
             target_boot_id: fence.value.boot_id.clone(),
         };
-        if !assign(planner, service, draft, &node, action) {
+        if !assign(planner, service, update, &node, action) {
             return false;
         }
-        draft.status.target = Some(target.to_owned());
+        update.status.target = Some(target.to_owned());
         let message = format!("Live-migrating from {node} to {target}: {}", reason.sentence());
-        draft.transition_to(ServiceState::Migrate, reason, message);
+        update.transition_to(ServiceState::Migrate, reason, message);
         return true;
     }
     if let Some(message) =
         ordering::unscheduled_dependency(planner, service.name).filter(|_| is_optional(reason))
     {
         // The service would not start again on the target.
-        draft.add_wait(Reason::WaitingForDependency, format!("Move to {target} is deferred: {message}"));
+        update.add_wait(Reason::WaitingForDependency, format!("Move to {target} is deferred: {message}"));
         return false;
     }
-    if !ordering::stop_dependents_first(planner, service, draft) || !stop_on(planner, service, draft, &node) {
+    if !ordering::stop_dependents_first(planner, service, update) || !stop_on(planner, service, update, &node)
+    {
         return false;
     }
-    draft.status.target = Some(target.to_owned());
+    update.status.target = Some(target.to_owned());
     let mut message = format!("Relocating from {node} to {target}: {}", reason.sentence());
     if live && can_migrate {
         message = format!("{message} ({})", not_live_message(target));
     }
-    draft.transition_to(ServiceState::Relocate, reason, message);
+    update.transition_to(ServiceState::Relocate, reason, message);
     true
 }
 
@@ -318,10 +319,10 @@ pub(super) fn moves_in_progress_on(planner: &Planner<'_>, node: &NodeName) -> us
 }
 
 /// Plans a service in relocation: it is being stopped, to be started elsewhere.
-pub(super) fn relocate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+pub(super) fn relocate(planner: &mut Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
     let input = planner.input;
-    let Some((assignment, epoch_status)) = service.assigned(&input) else {
-        draft.transition_to(
+    let Some((assignment, epoch_status)) = service.assignment_with_epoch(&input) else {
+        update.transition_to(
             ServiceState::Queued,
             Reason::NotProbed,
             "Record of the assigned node is missing, asking every node whether the service runs there"
@@ -332,7 +333,7 @@ pub(super) fn relocate(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
     let node = assignment.node.clone();
     match epoch_status {
         EpochStatus::Closing | EpochStatus::Released => {
-            recover::handle_closed_epoch(planner, service, draft, epoch_status);
+            recover::handle_closed_epoch(planner, service, update, epoch_status);
             return;
         }
         EpochStatus::Active => {}
@@ -340,28 +341,28 @@ pub(super) fn relocate(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
     match &assignment.action {
         Action::Stop { .. } => {}
         Action::Start | Action::Restart | Action::Migrate { .. } | Action::Leave => {
-            draft.status.target = None;
-            recover::resume_from_assignment(service, draft, assignment, service.phase(&input));
+            update.status.target = None;
+            recover::resume_from_assignment(service, update, assignment, service.phase(&input));
             return;
         }
     }
-    if recover::freeze_if_agent_restarts(planner, draft, &node) {
+    if recover::freeze_if_agent_restarts(planner, update, &node) {
         return;
     }
     if service.requested_state() != RequestedState::Started {
-        draft.status.target = None;
-        draft.transition_to(ServiceState::Stopping, Reason::Stopping, "Stop requested".to_owned());
+        update.status.target = None;
+        update.transition_to(ServiceState::Stopping, Reason::Stopping, "Stop requested".to_owned());
         return;
     }
     match service.answer(&input).map(|answer| &answer.value) {
         Some(report) if report.phase == Phase::StopFailed => {
-            error::stop_failed(planner, service, draft, report);
+            error::stop_failed(planner, service, update, report);
         }
         Some(report) if matches!(report.phase, Phase::Stopped | Phase::Failed | Phase::HandedOver) => {
-            start_on_target(planner, service, draft);
+            start_on_target(planner, service, update);
         }
         Some(_) | None => {
-            planner.await_action(draft, &node, Reason::Relocating, format!("Stopping on {node}"));
+            planner.await_action(update, &node, Reason::Relocating, format!("Stopping on {node}"));
         }
     }
 }
@@ -369,31 +370,31 @@ pub(super) fn relocate(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
 /// Starts a stopped service on the target or, if the target is no longer eligible, on any eligible node. If no node is
 /// eligible, the service waits and uses neither the source nor the target. If it used one of them, its companions could
 /// wait for each other.
-fn start_on_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
-    if mark_stopped_if_unrequested(service, draft) {
+fn start_on_target(planner: &mut Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
+    if mark_stopped_if_unrequested(service, update) {
         return;
     }
     if let Some(message) = ordering::stop_reason(planner, service) {
-        draft.transition_to(ServiceState::RequestStart, Reason::WaitingForDependency, message);
+        update.transition_to(ServiceState::RequestStart, Reason::WaitingForDependency, message);
         return;
     }
-    if ordering::leave_node_for_dependency(planner, service, draft) {
+    if ordering::leave_node_for_dependency(planner, service, update) {
         return;
     }
     if let Some(message) = ordering::start_blocker(planner, service) {
-        draft.add_wait(Reason::WaitingForDependency, message);
+        update.add_wait(Reason::WaitingForDependency, message);
         return;
     }
-    let placement = best_placement(planner, service, draft);
-    let target = draft.status.target.clone().filter(|target| {
+    let placement = best_placement(planner, service, update);
+    let target = update.status.target.clone().filter(|target| {
         matches!(placement.verdicts.get(target), Some(Verdict::Allowed(_)))
-            || draft.status.node.as_ref() == Some(target)
+            || update.status.node.as_ref() == Some(target)
     });
     let Some(node) = target.or_else(|| placement.node.clone()) else {
-        let old_target = draft.status.target.take().unwrap_or_default();
+        let old_target = update.status.target.take().unwrap_or_default();
         let message = format!("Stopped; {old_target} is no longer eligible, scheduling on another node");
-        draft.transition_to(ServiceState::RequestStart, Reason::Relocating, message);
+        update.transition_to(ServiceState::RequestStart, Reason::Relocating, message);
         return;
     };
-    start_on(planner, service, draft, &node, Reason::Relocating);
+    start_on(planner, service, update, &node, Reason::Relocating);
 }

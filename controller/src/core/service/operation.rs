@@ -2,7 +2,7 @@
 
 use super::assign::{assign, stop_on};
 use super::policy::best_placement;
-use super::{Planner, Service, ServiceDraft, in_place, moves, ordering, replacement};
+use super::{Planner, Service, ServiceUpdate, in_place, moves, ordering, replacement};
 use crate::core::plan_input::PlanInput;
 use crate::core::world::Versioned;
 use ha_api_types::id::{NodeName, OperationName, ResourceName};
@@ -119,66 +119,66 @@ pub(in crate::core) fn status_in_phase(
 pub(super) fn set_status(
     input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     phase: OperationPhase,
     reason: Reason,
     message: &str,
 ) {
     let Some(request) = service.operation else { return };
-    let previous_status = draft.operation.as_ref().or(request.status.map(|status| &status.value));
+    let previous_status = update.operation.as_ref().or(request.status.map(|status| &status.value));
     let generation = request.operation.value.metadata.generation;
-    draft.operation = Some(status_in_phase(input, previous_status, generation, phase, reason, message));
+    update.operation = Some(status_in_phase(input, previous_status, generation, phase, reason, message));
 }
 
 pub(super) fn refuse(
     input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     reason: Reason,
     message: &str,
 ) {
-    set_status(input, service, draft, OperationPhase::Refused, reason, message);
+    set_status(input, service, update, OperationPhase::Refused, reason, message);
 }
 
 /// Checks a pending operation before all other decisions. An impossible operation is refused with the reason.
-pub(super) fn check_pending(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+pub(super) fn check_pending(planner: &mut Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
     let input = planner.input;
     let Some(request) = service.operation else { return };
     if phase_of(&request) != OperationPhase::Pending {
         return;
     }
     let spec = &request.operation.value.spec;
-    let state = draft.status.state;
+    let state = update.status.state;
     let name = service.name;
     match spec.action {
         OperationAction::Start if state == ServiceState::Error => {
             let message = format!("{name} is in Error: run \"hactl clear-error {name}\"");
-            refuse(&input, service, draft, Reason::Refused, &message);
+            refuse(&input, service, update, Reason::Refused, &message);
         }
         OperationAction::Start | OperationAction::Stop => {
-            set_status(&input, service, draft, OperationPhase::Running, Reason::InProgress, "");
+            set_status(&input, service, update, OperationPhase::Running, Reason::InProgress, "");
         }
         OperationAction::ClearError => {
             if state == ServiceState::Error {
-                set_status(&input, service, draft, OperationPhase::Running, Reason::InProgress, "");
+                set_status(&input, service, update, OperationPhase::Running, Reason::InProgress, "");
             } else {
                 let message = format!("{name} is in state {state:?}, not Error");
-                refuse(&input, service, draft, Reason::Refused, &message);
+                refuse(&input, service, update, Reason::Refused, &message);
             }
         }
-        OperationAction::UpdateInPlace => in_place::apply_confirmed_definition(&input, service, draft),
+        OperationAction::UpdateInPlace => in_place::apply_confirmed_definition(&input, service, update),
         OperationAction::Restart | OperationAction::Migrate | OperationAction::Relocate => {
             if let Some((reason, message)) = refusal_of_state(service, state, spec.action) {
-                refuse(&input, service, draft, reason, &message);
+                refuse(&input, service, update, reason, &message);
             } else if spec.action != OperationAction::Restart {
-                check_target(planner, service, draft);
+                check_target(planner, service, update);
             }
         }
         OperationAction::ReplaceSecondary => {
             let refusal = refusal_of_state(service, state, spec.action)
-                .or_else(|| replacement::refusal(planner, service, draft));
+                .or_else(|| replacement::refusal(planner, service, update));
             if let Some((reason, message)) = refusal {
-                refuse(&input, service, draft, reason, &message);
+                refuse(&input, service, update, reason, &message);
             }
         }
         OperationAction::ConfirmFenced
@@ -190,7 +190,7 @@ pub(super) fn check_pending(planner: &mut Planner<'_>, service: &Service<'_>, dr
         | OperationAction::Balance
         | OperationAction::TestNotifications => {
             let message = "Action does not apply to a resource";
-            refuse(&input, service, draft, Reason::Invalid, message);
+            refuse(&input, service, update, Reason::Invalid, message);
         }
     }
 }
@@ -236,25 +236,25 @@ fn refusal_of_state(
 }
 
 /// Refuses a move to an ineligible node, with every reason, or to the current node.
-fn check_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+fn check_target(planner: &mut Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
     let input = planner.input;
     let Some(request) = service.operation else { return };
     let Some(target) = request.operation.value.spec.node.as_ref() else {
-        refuse(&input, service, draft, Reason::Invalid, "No target node: set spec.node");
+        refuse(&input, service, update, Reason::Invalid, "No target node: set spec.node");
         return;
     };
     if !input.cluster_view.nodes.contains_key(target) {
-        refuse(&input, service, draft, Reason::NotFound, &format!("Node {target} not found"));
+        refuse(&input, service, update, Reason::NotFound, &format!("Node {target} not found"));
         return;
     }
-    if is_on_assigned_node(draft.status.state) && draft.status.node.as_ref() == Some(target) {
+    if is_on_assigned_node(update.status.state) && update.status.node.as_ref() == Some(target) {
         let message = format!("{} is already on {target}", service.name);
-        refuse(&input, service, draft, Reason::CurrentNode, &message);
+        refuse(&input, service, update, Reason::CurrentNode, &message);
         return;
     }
     // An operator's request retries a node on which the service could never run.
-    draft.status.incompatible_nodes.retain(|node| node != target);
-    let placement = best_placement(planner, service, draft);
+    update.status.incompatible_nodes.retain(|node| node != target);
+    let placement = best_placement(planner, service, update);
     let companions: Vec<ResourceName> =
         planner.view.rules.strict_affinity_partners(service.name).into_iter().collect();
     if let Some(Verdict::Refused(refusals)) = placement.verdicts.get(target)
@@ -263,8 +263,8 @@ fn check_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Se
         let messages: Vec<&str> = refusals.iter().map(|refusal| refusal.message.as_str()).collect();
         let message = format!("{target} is not eligible: {}", messages.join(", "));
         let reason = refusals.first().map_or(Reason::Refused, |refusal| refusal.reason);
-        refuse(&input, service, draft, reason, &message);
-        if let Some(status) = &mut draft.operation {
+        refuse(&input, service, update, reason, &message);
+        if let Some(status) = &mut update.operation {
             status.blocked_by = blockers(planner, service, target);
             status.companions = companions;
         }
@@ -313,11 +313,11 @@ fn blockers(planner: &Planner<'_>, service: &Service<'_>, target: &NodeName) -> 
 
 /// Carries out the operation on a running service. Returns `true` if an action has begun, or if the operation
 /// controls the service.
-pub(super) fn execute(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) -> bool {
+pub(super) fn execute(planner: &mut Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) -> bool {
     let input = planner.input;
     let Some(request) = service.operation else { return false };
     if phase_of(&request) != OperationPhase::Pending
-        || draft.operation.as_ref().is_some_and(|s| s.phase.is_final())
+        || update.operation.as_ref().is_some_and(|s| s.phase.is_final())
     {
         return false;
     }
@@ -326,17 +326,17 @@ pub(super) fn execute(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         OperationAction::Migrate | OperationAction::Relocate => {
             let live = spec.action == OperationAction::Migrate;
             let target = spec.node.clone().unwrap_or_default();
-            let has_begun = moves::begin(planner, service, draft, &target, live, Reason::UserRequested);
+            let has_begun = moves::begin(planner, service, update, &target, live, Reason::UserRequested);
             if has_begun {
                 // After an operator's move, the service no longer returns to its node from before maintenance.
-                draft.status.maintenance_node = None;
+                update.status.maintenance_node = None;
                 planner.moved_by_operator.insert(service.name.to_owned());
             }
             has_begun
         }
-        OperationAction::Restart => restart(planner, service, draft),
+        OperationAction::Restart => restart(planner, service, update),
         OperationAction::ReplaceSecondary => {
-            replacement::begin(planner, service, draft, &spec.node.clone().unwrap_or_default())
+            replacement::begin(planner, service, update, &spec.node.clone().unwrap_or_default())
         }
         OperationAction::Start
         | OperationAction::Stop
@@ -352,28 +352,28 @@ pub(super) fn execute(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         | OperationAction::TestNotifications => return false,
     };
     if has_begun {
-        draft.status.operation = Some(request.name.to_owned());
-        let message = draft.message.clone();
-        set_status(&input, service, draft, OperationPhase::Running, Reason::InProgress, &message);
+        update.status.operation = Some(request.name.to_owned());
+        let message = update.message.clone();
+        set_status(&input, service, update, OperationPhase::Running, Reason::InProgress, &message);
         let moves = matches!(spec.action, OperationAction::Migrate | OperationAction::Relocate);
-        if let Some(status) = &mut draft.operation
+        if let Some(status) = &mut update.operation
             && moves
         {
             status.companions =
                 planner.view.rules.strict_affinity_partners(service.name).into_iter().collect();
         }
     } else {
-        let message = draft.message.clone();
-        set_status(&input, service, draft, OperationPhase::Pending, Reason::Waiting, &message);
+        let message = update.message.clone();
+        set_status(&input, service, update, OperationPhase::Pending, Reason::Waiting, &message);
     }
     true
 }
 
 /// Restarts a service in place under the same permit. If the stop needs another definition than the start, stops the
 /// service and starts it again. Returns `true` if the restart was ordered.
-fn restart(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) -> bool {
-    let Some(node) = draft.status.node.clone() else { return false };
-    if !ordering::stop_dependents_first(planner, service, draft) {
+fn restart(planner: &mut Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) -> bool {
+    let Some(node) = update.status.node.clone() else { return false };
+    if !ordering::stop_dependents_first(planner, service, update) {
         return false;
     }
     let same_driver = service
@@ -381,16 +381,16 @@ fn restart(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Service
         .is_some_and(|assignment| assignment.value.definition.driver == service.resource.value.spec.driver);
     let message = format!("Restarting on {node}");
     if same_driver {
-        if !assign(planner, service, draft, &node, Action::Restart) {
+        if !assign(planner, service, update, &node, Action::Restart) {
             return false;
         }
-        draft.transition_to(ServiceState::Starting, Reason::UserRequested, message);
+        update.transition_to(ServiceState::Starting, Reason::UserRequested, message);
     } else {
-        if !stop_on(planner, service, draft, &node) {
+        if !stop_on(planner, service, update, &node) {
             return false;
         }
-        draft.status.target = Some(node);
-        draft.transition_to(ServiceState::Relocate, Reason::UserRequested, message);
+        update.status.target = Some(node);
+        update.transition_to(ServiceState::Relocate, Reason::UserRequested, message);
     }
     true
 }
@@ -399,27 +399,27 @@ fn restart(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Service
 pub(super) fn reassign_stopped(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
 ) -> bool {
     let input = planner.input;
     let Some(request) = service.operation else { return false };
     let spec = &request.operation.value.spec;
     let is_move = matches!(spec.action, OperationAction::Migrate | OperationAction::Relocate);
-    let refused = draft.operation.as_ref().is_some_and(|status| status.phase.is_final());
+    let refused = update.operation.as_ref().is_some_and(|status| status.phase.is_final());
     let (true, false, Some(target)) = (is_move, refused, spec.node.clone()) else { return false };
-    if !stop_on(planner, service, draft, &target) {
+    if !stop_on(planner, service, update, &target) {
         return false;
     }
     // After an operator's move, the service no longer returns to its node from before maintenance.
-    draft.status.maintenance_node = None;
-    draft.status.operation = Some(request.name.to_owned());
+    update.status.maintenance_node = None;
+    update.status.operation = Some(request.name.to_owned());
     let disabled = service.requested_state() == RequestedState::Disabled;
     let reason = if disabled { Reason::Disabled } else { Reason::Stopped };
-    draft.set_message(reason, format!("Stopped, assigned to {target}"));
+    update.set_message(reason, format!("Stopped, assigned to {target}"));
     set_status(
         &input,
         service,
-        draft,
+        update,
         OperationPhase::Succeeded,
         Reason::Moved,
         &format!("Assigned to {target}"),

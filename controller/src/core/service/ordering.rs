@@ -4,7 +4,7 @@
 //! A failure stops only the failed service. Its dependents keep running while the service is restarted or recovered.
 //! Only an intended stop, by an operator or for a move, also stops the dependents, in reverse order.
 
-use super::{EpochStatus, Planner, Service, ServiceDraft, conditions};
+use super::{EpochStatus, Planner, Service, ServiceUpdate, conditions};
 use crate::core::plan::Subject;
 use crate::core::plan_input::PlanInput;
 use ha_api_types::id::{NodeName, ResourceName};
@@ -34,10 +34,10 @@ pub(super) fn unscheduled_dependency(planner: &Planner<'_>, name: &ResourceName)
 pub(super) fn leave_node_for_dependency(
     planner: &Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
 ) -> bool {
     let Some(message) = unscheduled_dependency(planner, service.name) else { return false };
-    draft.transition_to(ServiceState::RequestStart, Reason::WaitingForDependency, message);
+    update.transition_to(ServiceState::RequestStart, Reason::WaitingForDependency, message);
     true
 }
 
@@ -78,8 +78,8 @@ pub(super) fn restart_blocker(
         return start_blocker(planner, service);
     };
     let message = format!("Waiting for node {node} to report that dependency {dependency} is also stopped");
-    let why = "an agent has reported all services that it stopped";
-    planner.plan.wake_at(&input, stop.seen + STOP_REPORT_MS, why);
+    let wake_reason = "an agent has reported all services that it stopped";
+    planner.plan.wake_at(&input, stop.seen + STOP_REPORT_MS, wake_reason);
     Some(message)
 }
 
@@ -115,9 +115,9 @@ fn dependency_blocker(planner: &Planner<'_>, dependency: &ResourceName) -> Optio
     }
     match resource.value.spec.state {
         RequestedState::Ignored => return None,
-        wanted @ (RequestedState::Stopped | RequestedState::Disabled) => {
+        desired_state @ (RequestedState::Stopped | RequestedState::Disabled) => {
             return Some(format!(
-                "Dependency {dependency} has requested state {wanted:?}: run \"hactl start {dependency}\""
+                "Dependency {dependency} has requested state {desired_state:?}: run \"hactl start {dependency}\""
             ));
         }
         RequestedState::Started => {}
@@ -191,7 +191,7 @@ pub(super) fn stop_reason_of_waiting_dependency(
 pub(super) fn stop_dependents_first(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
 ) -> bool {
     planner.stopping_services.insert(service.name.clone());
     let input = planner.input;
@@ -206,7 +206,7 @@ pub(super) fn stop_dependents_first(
     }
     let dependents = if running.len() == 1 { "dependent service" } else { "dependent services" };
     let message = format!("Waiting for {dependents} to stop: {}", running.join(", "));
-    draft.add_wait(Reason::StoppingForDependency, message);
+    update.add_wait(Reason::StoppingForDependency, message);
     false
 }
 

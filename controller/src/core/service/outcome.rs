@@ -1,36 +1,36 @@
 //! Outcomes of operations on services.
 
 use super::operation::{phase_of, set_status};
-use super::{AssignmentChange, EpochStatus, Service, ServiceDraft};
+use super::{AssignmentChange, EpochStatus, Service, ServiceUpdate};
 use crate::core::plan_input::PlanInput;
 use ha_api_types::operation::{OperationAction, OperationPhase};
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, ServiceState};
 
 /// Sets the outcome of a running operation, once the state of the service decides it.
-pub(super) fn set_outcome(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+pub(super) fn set_outcome(input: &PlanInput<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
     let Some(request) = service.operation else { return };
-    let phase = draft.operation.as_ref().map_or_else(|| phase_of(&request), |status| status.phase);
+    let phase = update.operation.as_ref().map_or_else(|| phase_of(&request), |status| status.phase);
     if phase != OperationPhase::Running {
-        if phase == OperationPhase::Pending && draft.operation.is_none() {
-            let (reason, message) = wait_reason(draft);
-            set_status(input, service, draft, OperationPhase::Pending, reason, &message);
+        if phase == OperationPhase::Pending && update.operation.is_none() {
+            let (reason, message) = wait_reason(update);
+            set_status(input, service, update, OperationPhase::Pending, reason, &message);
         }
         return;
     }
     let spec = &request.operation.value.spec;
-    let state = draft.status.state;
-    let node = draft.status.node.clone().unwrap_or_default();
-    let message = draft.message.clone();
-    let is_assignment_unchanged = draft.assignment_change == AssignmentChange::Keep;
-    let stop_confirmed = draft.status.stop_confirmed == Some(true);
-    let (waits_for, waits) = wait_reason(draft);
+    let state = update.status.state;
+    let node = update.status.node.clone().unwrap_or_default();
+    let message = update.message.clone();
+    let is_assignment_unchanged = update.assignment_change == AssignmentChange::Keep;
+    let stop_confirmed = update.status.stop_confirmed == Some(true);
+    let (waits_for, waits) = wait_reason(update);
     // Start and Stop are recorded together with their change of the requested state. A later change takes
     // precedence.
     let is_superseded = service.resource.modified > request.operation.created;
     let change_message = format!("Requested state changed to {:?}", service.requested_state());
-    let is_replacing = draft.status.replacement.is_some();
-    let mut end = |phase, reason, message: &str| set_status(input, service, draft, phase, reason, message);
+    let is_replacing = update.status.replacement.is_some();
+    let mut end = |phase, reason, message: &str| set_status(input, service, update, phase, reason, message);
     let failed = OperationPhase::Failed;
     match spec.action {
         OperationAction::Migrate | OperationAction::Relocate | OperationAction::Restart => match state {
@@ -152,20 +152,20 @@ pub(super) fn set_outcome(input: &PlanInput<'_>, service: &Service<'_>, draft: &
 }
 
 /// Returns the condition that an operation waits for, which is that of its service.
-fn wait_reason(draft: &ServiceDraft) -> (Reason, String) {
-    match draft.reason {
-        Some(reason) if !draft.message.is_empty() => {
-            (reason, format!("State {:?}: {}", draft.status.state, draft.message))
+fn wait_reason(update: &ServiceUpdate) -> (Reason, String) {
+    match update.reason {
+        Some(reason) if !update.message.is_empty() => {
+            (reason, format!("State {:?}: {}", update.status.state, update.message))
         }
         Some(_) | None => {
             let sentence = Reason::Waiting.sentence();
-            (Reason::Waiting, format!("State {:?}: {sentence}", draft.status.state))
+            (Reason::Waiting, format!("State {:?}: {sentence}", update.status.state))
         }
     }
 }
 
 fn is_stopped(input: &PlanInput<'_>, service: &Service<'_>) -> bool {
-    match service.assigned(input) {
+    match service.assignment_with_epoch(input) {
         None | Some((_, EpochStatus::Released)) => true,
         Some((_, EpochStatus::Active | EpochStatus::Closing)) => {
             service.phase(input).is_some_and(|phase| !phase.may_run())

@@ -1,7 +1,7 @@
 //! Choice of a node, and the policies after a failed start (docs/services.md, Start failures).
 
 use super::assign::start_on;
-use super::{Planner, Service, ServiceDraft, error, ordering, preemption};
+use super::{Planner, Service, ServiceUpdate, error, ordering, preemption};
 use crate::core::placement::service_facts;
 use ha_api_types::event::EventType;
 use ha_api_types::id::{NodeName, ResourceName};
@@ -14,9 +14,9 @@ use ha_scheduler::{Placement, Refusal, Verdict, View, best_common_node, place};
 pub(super) fn best_placement(
     planner: &Planner<'_>,
     service: &Service<'_>,
-    draft: &ServiceDraft,
+    update: &ServiceUpdate,
 ) -> Placement {
-    let facts = service_facts(planner.input.cluster_view, &service.resource.value, &draft.status);
+    let facts = service_facts(planner.input.cluster_view, &service.resource.value, &update.status);
     // A stopped dependent is a preference only. It does not make this service leave its node.
     let is_eligible = |placement: &Placement| {
         let verdict = facts.node.as_ref().and_then(|node| placement.verdicts.get(node));
@@ -63,9 +63,9 @@ fn view_with_returning_dependents(planner: &Planner<'_>, service: &Service<'_>) 
 pub(super) fn best_start_placement(
     planner: &Planner<'_>,
     service: &Service<'_>,
-    draft: &ServiceDraft,
+    update: &ServiceUpdate,
 ) -> Placement {
-    let mut facts = service_facts(planner.input.cluster_view, &service.resource.value, &draft.status);
+    let mut facts = service_facts(planner.input.cluster_view, &service.resource.value, &update.status);
     if planner.view.settings.rebalance_on_start {
         facts.node = None;
     }
@@ -77,14 +77,14 @@ pub(super) fn best_start_placement(
 pub(super) fn place_with_companions(
     planner: &Planner<'_>,
     service: &Service<'_>,
-    draft: &ServiceDraft,
+    update: &ServiceUpdate,
     placement: Placement,
 ) -> Placement {
     let companions = preemption::companions_without_node(planner, service);
     if placement.node.is_none() || companions.is_empty() {
         return placement;
     }
-    let facts = service_facts(planner.input.cluster_view, &service.resource.value, &draft.status);
+    let facts = service_facts(planner.input.cluster_view, &service.resource.value, &update.status);
     match best_common_node(&planner.view, &placement, service.name, &facts, &companions) {
         Some(node) if placement.node.as_ref() != Some(&node) => {
             Placement { node: Some(node), reason: Reason::Scheduled, ..placement }
@@ -117,9 +117,9 @@ pub(super) fn no_node_message(placement: &Placement) -> String {
 }
 
 /// Reports that no node is eligible, and why.
-pub(super) fn report_no_node(draft: &mut ServiceDraft, placement: &Placement) {
-    draft.is_stalled = true;
-    draft.add_wait(Reason::Unschedulable, no_node_message(placement));
+pub(super) fn report_no_node(update: &mut ServiceUpdate, placement: &Placement) {
+    update.is_stalled = true;
+    update.add_wait(Reason::Unschedulable, no_node_message(placement));
 }
 
 /// Handles a failed start without a running copy. Tries another node, at most `maxRelocate` times, then the same node
@@ -127,72 +127,72 @@ pub(super) fn report_no_node(draft: &mut ServiceDraft, placement: &Placement) {
 pub(super) fn start_failed(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     report: &ServiceReport,
 ) {
-    let Some(node) = draft.status.node.clone() else { return };
+    let Some(node) = update.status.node.clone() else { return };
     let class = report.failure.unwrap_or_default();
     let failure_text =
         if report.message.is_empty() { report.reason.sentence() } else { report.message.as_str() };
     let failure_text = failure_text.to_owned();
     let never_here = class == FailureClass::NeverHere;
-    record_failure(draft, &node, class);
+    record_failure(update, &node, class);
     if class == FailureClass::ConfigurationWrong {
-        error::enter(planner, service, draft, Reason::BadConfiguration, failure_text, true);
+        error::enter(planner, service, update, Reason::BadConfiguration, failure_text, true);
         return;
     }
     // A node on which the service can never run is skipped, and is not counted as an attempt.
-    if !never_here && draft.status.relocations >= service.resource.value.spec.max_relocate {
+    if !never_here && update.status.relocations >= service.resource.value.spec.max_relocate {
         let message =
             format!("{}; last failure on {node}: {failure_text}", Reason::PoliciesExhausted.sentence());
-        error::enter(planner, service, draft, Reason::PoliciesExhausted, message, true);
+        error::enter(planner, service, update, Reason::PoliciesExhausted, message, true);
         return;
     }
-    if ordering::leave_node_for_dependency(planner, service, draft) {
-        draft.status.relocations += u32::from(!never_here);
+    if ordering::leave_node_for_dependency(planner, service, update) {
+        update.status.relocations += u32::from(!never_here);
         return;
     }
     if let Some(message) = ordering::start_blocker(planner, service) {
-        draft.add_wait(Reason::WaitingForDependency, message);
+        update.add_wait(Reason::WaitingForDependency, message);
         return;
     }
-    let mut facts = service_facts(planner.input.cluster_view, &service.resource.value, &draft.status);
+    let mut facts = service_facts(planner.input.cluster_view, &service.resource.value, &update.status);
     facts.uses.clear();
     let placement = place(&planner.view, service.name, &facts);
-    let relocations = draft.status.relocations + u32::from(!never_here);
+    let relocations = update.status.relocations + u32::from(!never_here);
     // The service then stays on the node of its next start for the length of the pause.
-    let move_failures = draft.status.move_failures.saturating_add(1);
+    let move_failures = update.status.move_failures.saturating_add(1);
     let Some(next) = placement.node.clone() else {
         if never_here && placement.verdicts.values().all(needs_change) {
             let message =
                 format!("Service cannot run on {node} ({failure_text}). {}", no_node_message(&placement));
-            error::enter(planner, service, draft, Reason::NotInstalled, message, true);
+            error::enter(planner, service, update, Reason::NotInstalled, message, true);
             return;
         }
         // The service waits for a node, and leaves this node free for other services.
         let message = format!("Start failed on {node} ({failure_text}), waiting for an eligible node");
-        draft.transition_to(ServiceState::RequestStart, Reason::StartFailed, String::new());
-        draft.status.relocations = relocations;
-        draft.status.move_failures = move_failures;
-        draft.events.clear();
-        draft.emit_event(EventType::Warning, Reason::StartFailed, message);
+        update.transition_to(ServiceState::RequestStart, Reason::StartFailed, String::new());
+        update.status.relocations = relocations;
+        update.status.move_failures = move_failures;
+        update.events.clear();
+        update.emit_event(EventType::Warning, Reason::StartFailed, message);
         return;
     };
-    if start_on(planner, service, draft, &next, Reason::StartFailed) {
-        draft.status.relocations = relocations;
-        draft.status.move_failures = move_failures;
+    if start_on(planner, service, update, &next, Reason::StartFailed) {
+        update.status.relocations = relocations;
+        update.status.move_failures = move_failures;
         let place = if next == node { "on the same node".to_owned() } else { format!("on {next}") };
         let message = format!("Start failed on {node} ({failure_text}), retrying {place}");
-        draft.events.clear();
-        draft.emit_event(EventType::Warning, Reason::StartFailed, message);
+        update.events.clear();
+        update.emit_event(EventType::Warning, Reason::StartFailed, message);
     }
 }
 
 /// Records a failure on a node. From then on, the node is tried last, or not at all.
-pub(super) fn record_failure(draft: &mut ServiceDraft, node: &NodeName, class: FailureClass) {
+pub(super) fn record_failure(update: &mut ServiceUpdate, node: &NodeName, class: FailureClass) {
     let never_here = class == FailureClass::NeverHere;
     let remembered =
-        if never_here { &mut draft.status.incompatible_nodes } else { &mut draft.status.failed_nodes };
+        if never_here { &mut update.status.incompatible_nodes } else { &mut update.status.failed_nodes };
     add_node(remembered, node);
 }
 

@@ -5,7 +5,7 @@
 //! The service starts only after their confirmed stop, because until then they use the node.
 
 use super::policy::{no_node_message, report_no_node};
-use super::{Planner, Service, ServiceDraft};
+use super::{Planner, Service, ServiceUpdate};
 use crate::core::placement::service_facts;
 use crate::core::plan::Subject;
 use ha_api_types::id::ResourceName;
@@ -28,14 +28,14 @@ pub(super) struct Preemption {
 pub(super) fn preempt_or_wait(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     placement: &Placement,
 ) {
     if !planner.view.settings.preemption || service.requested_state() != RequestedState::Started {
-        report_no_node(draft, placement);
+        report_no_node(update, placement);
         return;
     }
-    let mut facts = service_facts(planner.input.cluster_view, &service.resource.value, &draft.status);
+    let mut facts = service_facts(planner.input.cluster_view, &service.resource.value, &update.status);
     facts.uses.clear();
     let with = companions_without_node(planner, service);
     let leaving = services_being_stopped(planner, service);
@@ -48,7 +48,7 @@ pub(super) fn preempt_or_wait(
         leaving: &leaving,
     };
     let Some(chosen_preemption) = preempt(&planner.view, placement, &preemption_request) else {
-        report_no_node(draft, placement);
+        report_no_node(update, placement);
         return;
     };
     let priority = service.resource.value.spec.priority;
@@ -65,8 +65,8 @@ pub(super) fn preempt_or_wait(
     stopping_names.extend(already_stopping.map(|name| name_with_priority(planner, name)));
     stopping_names.sort();
     let message = format!("Waiting for preempted services to stop on {node}: {}", stopping_names.join(", "));
-    draft.add_wait(Reason::Preempting, message);
-    draft.reserved_node = Some(node);
+    update.add_wait(Reason::Preempting, message);
+    update.reserved_node = Some(node);
 }
 
 fn name_with_priority(planner: &Planner<'_>, name: &ResourceName) -> String {
@@ -100,8 +100,8 @@ pub(super) fn companions_without_node(
 
 /// Returns `true` if the service was preempted by a service with a write in progress. Until that write is seen, the
 /// freed capacity is not available.
-pub(super) fn waits_for_preempting_service(planner: &Planner<'_>, draft: &ServiceDraft) -> bool {
-    let Some(preempting_service) = &draft.status.preempted_by else { return false };
+pub(super) fn waits_for_preempting_service(planner: &Planner<'_>, update: &ServiceUpdate) -> bool {
+    let Some(preempting_service) = &update.status.preempted_by else { return false };
     planner.input.busy.contains(&Subject::Service(preempting_service.clone()))
 }
 
@@ -146,15 +146,15 @@ fn preemptable_services(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSe
 }
 
 /// Stops the service if it is preempted.
-pub(super) fn stop_if_preempted(planner: &Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+pub(super) fn stop_if_preempted(planner: &Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
     let Some(Preemption { by, priority }) = planner.preempted_services.get(service.name) else { return };
-    if !matches!(draft.status.state, ServiceState::Starting | ServiceState::Started) {
+    if !matches!(update.status.state, ServiceState::Starting | ServiceState::Started) {
         return;
     }
-    let node = draft.status.node.clone().unwrap_or_default();
-    draft.status.preempted_by = Some(by.clone());
-    draft.status.maintenance_node = None;
-    draft.transition_to(
+    let node = update.status.node.clone().unwrap_or_default();
+    update.status.preempted_by = Some(by.clone());
+    update.status.maintenance_node = None;
+    update.transition_to(
         ServiceState::RequestStop,
         Reason::Preempted,
         format!("Stopping on {node}: preempted by {by} (priority {priority})"),
@@ -162,14 +162,14 @@ pub(super) fn stop_if_preempted(planner: &Planner<'_>, service: &Service<'_>, dr
 }
 
 /// Starts a stopped service again. A preempted service is scheduled on another node.
-pub(super) fn start_again(draft: &mut ServiceDraft) {
-    match &draft.status.preempted_by {
+pub(super) fn start_again(update: &mut ServiceUpdate) {
+    match &update.status.preempted_by {
         Some(by) => {
             let message = format!("Preempted by {by}, scheduling on another node");
-            draft.transition_to(ServiceState::Recovery, Reason::Preempted, message);
+            update.transition_to(ServiceState::Recovery, Reason::Preempted, message);
         }
         None => {
-            draft.transition_to(
+            update.transition_to(
                 ServiceState::RequestStart,
                 Reason::Scheduled,
                 "Stopped, starting again".to_owned(),
@@ -179,12 +179,12 @@ pub(super) fn start_again(draft: &mut ServiceDraft) {
 }
 
 /// Explains in the message of a preempted service why it lost its node.
-pub(super) fn explain_preemption(draft: &mut ServiceDraft, placement: &Placement) {
-    if let Some(preempting_service) = draft.status.preempted_by.clone()
-        && draft.reserved_node.is_none()
+pub(super) fn explain_preemption(update: &mut ServiceUpdate, placement: &Placement) {
+    if let Some(preempting_service) = update.status.preempted_by.clone()
+        && update.reserved_node.is_none()
     {
-        draft.waiting.clear();
-        draft.add_wait(
+        update.waiting.clear();
+        update.add_wait(
             Reason::Preempted,
             format!("Preempted by {preempting_service}. {}", no_node_message(placement)),
         );

@@ -52,7 +52,7 @@ pub(super) fn is_unreachable(planner: &Planner<'_>, node: &NodeName) -> bool {
     let input = &planner.input;
     let valid_ms = input.cluster_view.heartbeat_valid_ms(node);
     planner.nodes.get(node).is_some_and(|known| input.now.monotonic_raw >= known.late_at)
-        && input.commits.is_current(input.now.monotonic_raw, valid_ms / 2)
+        && input.commit_gaps.is_current(input.now.monotonic_raw, valid_ms / 2)
 }
 
 fn answer(
@@ -70,7 +70,7 @@ fn answer(
     if planner.is_being_opened(node) {
         return Answer::Unanswered("is registering");
     }
-    if cluster_view.has_no_evidence(node) {
+    if cluster_view.is_known_only_from_backup(node) {
         return if cluster_view.nodes.contains_key(node) {
             Answer::Unanswered("has not been reachable since etcd was restored")
         } else {

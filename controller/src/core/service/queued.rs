@@ -4,7 +4,7 @@ use super::assign::{start_on, stop_on};
 use super::probe::{Answer, answers};
 use super::start::mark_stopped_if_unrequested;
 use super::{
-    AssignmentChange, EpochStatus, Planner, Service, ServiceDraft, copies, error, identity, recover,
+    AssignmentChange, EpochStatus, Planner, Service, ServiceUpdate, copies, error, identity, recover,
     report_guard,
 };
 use crate::core::plan_input::PlanInput;
@@ -18,9 +18,9 @@ use ha_store::Guard;
 
 /// Returns `true` if a service that seems to be at rest may have been started by hand while the cluster was disarmed.
 /// The service was in Error then, and has left Error.
-pub(super) fn needs_new_probe(draft: &ServiceDraft) -> bool {
-    draft.status.probe_arming.is_some()
-        && match draft.status.state {
+pub(super) fn needs_new_probe(update: &ServiceUpdate) -> bool {
+    update.status.probe_arming.is_some()
+        && match update.status.state {
             ServiceState::RequestStart
             | ServiceState::Stopped
             | ServiceState::Disabled
@@ -41,9 +41,9 @@ pub(super) fn needs_new_probe(draft: &ServiceDraft) -> bool {
 }
 
 /// Probes the service on every node after a restore, because its records come from the backup (FENCING, section 10).
-pub(super) fn probe_after_restore(draft: &mut ServiceDraft) {
-    draft.clear_all_failures();
-    let status = &mut draft.status;
+pub(super) fn probe_after_restore(update: &mut ServiceUpdate) {
+    update.clear_all_failures();
+    let status = &mut update.status;
     status.target = None;
     status.epoch = None;
     status.action_uid = None;
@@ -56,24 +56,24 @@ pub(super) fn probe_after_restore(draft: &mut ServiceDraft) {
     status.probe_arming = None;
     let message =
         "etcd was restored from a backup: asking every node whether the service runs there".to_owned();
-    draft.transition_to(ServiceState::Queued, Reason::EtcdRestored, message);
+    update.transition_to(ServiceState::Queued, Reason::EtcdRestored, message);
 }
 
 /// Probes the service on every node, because it may have been moved by hand while the cluster was disarmed (FENCING,
 /// section 7).
-pub(super) fn probe_all_nodes(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
-    if let Some((assignment, EpochStatus::Active)) = service.assigned(input) {
+pub(super) fn probe_all_nodes(input: &PlanInput<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
+    if let Some((assignment, EpochStatus::Active)) = service.assignment_with_epoch(input) {
         let (key, guard) = report_guard(input, &assignment.node, service.name);
-        draft.guards.insert(key, guard);
+        update.guards.insert(key, guard);
     }
     if service.assignment.is_some() {
-        draft.assignment_change = AssignmentChange::Delete;
+        update.assignment_change = AssignmentChange::Delete;
     }
-    copies::mark_unguarded(&mut draft.status.copies);
-    draft.status.epoch = None;
-    draft.status.action_uid = None;
+    copies::mark_unguarded(&mut update.status.copies);
+    update.status.epoch = None;
+    update.status.action_uid = None;
     let message = "Service may have been moved manually: asking every node whether it runs there".to_owned();
-    draft.transition_to(ServiceState::Queued, Reason::NotProbed, message);
+    update.transition_to(ServiceState::Queued, Reason::NotProbed, message);
 }
 
 /// Replaces an unreadable status or assignment (FENCING, R1.23). If the assignment is readable, it determines the
@@ -81,63 +81,63 @@ pub(super) fn probe_all_nodes(input: &PlanInput<'_>, service: &Service<'_>, draf
 pub(super) fn replace_unreadable_records(
     input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
 ) {
     let status = ResourceStatus {
         uid: service.uid().clone(),
         // A stop that was not confirmed stays unconfirmed.
-        stop_confirmed: draft.status.stop_confirmed.filter(|confirmed| !confirmed),
+        stop_confirmed: update.status.stop_confirmed.filter(|confirmed| !confirmed),
         ..ResourceStatus::default()
     };
-    draft.status = status;
+    update.status = status;
     if input.cluster_view.is_assignment_unreadable(service.name) {
-        draft.assignment_change = AssignmentChange::Delete;
-        draft.status.probe_generation = Some(service.resource.value.metadata.generation);
+        update.assignment_change = AssignmentChange::Delete;
+        update.status.probe_generation = Some(service.resource.value.metadata.generation);
     }
     let message =
         "Stored records cannot be read by this version: asking every node whether the service runs \
          there"
             .to_owned();
-    draft.transition_to(ServiceState::Queued, Reason::Unreadable, message);
+    update.transition_to(ServiceState::Queued, Reason::Unreadable, message);
 }
 
 /// Ends Queued once every node where the service might already run has answered or is proven empty. Without a
 /// running copy the service can start, a single running copy is adopted where it is, and two running copies are an
 /// error.
-pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+pub(super) fn plan_queued(planner: &mut Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
     let input = planner.input;
     if let Some(assignment) = service.assignment
         && assignment.value.definition.uid == *service.uid()
-        && draft.status.probe_generation.is_none()
-        && draft.status.probe_arming.is_none()
+        && update.status.probe_generation.is_none()
+        && update.status.probe_arming.is_none()
     {
         // The status was lost, but not the assignment.
-        recover::resume_from_assignment(service, draft, &assignment.value, service.phase(&input));
+        recover::resume_from_assignment(service, update, &assignment.value, service.phase(&input));
         return;
     }
     if input.cluster_view.settings().disarmed.is_some() {
-        draft.add_wait(Reason::Disarmed, "Cluster is disarmed");
+        update.add_wait(Reason::Disarmed, "Cluster is disarmed");
         return;
     }
     if service.resource.value.spec.driver.kind().is_none() {
-        draft.is_stalled = true;
-        draft.add_wait(Reason::BadConfiguration, "Exactly one key is required under spec.driver");
+        update.is_stalled = true;
+        update.add_wait(Reason::BadConfiguration, "Exactly one key is required under spec.driver");
         return;
     }
     if let Some(paused_until) = restored::assignments_paused_until(&input) {
         let sentence = Reason::EtcdRestored.sentence();
         let message = format!("{sentence}: waiting until watchdogs have reset all isolated nodes");
-        draft.add_wait(Reason::EtcdRestored, message);
-        draft.wake_after(paused_until, 0, "watchdogs have reset all isolated nodes after the restore");
+        update.add_wait(Reason::EtcdRestored, message);
+        update.wake_after(paused_until, 0, "watchdogs have reset all isolated nodes after the restore");
         return;
     }
     if let Some(message) = identity::conflict(planner, service) {
-        draft.add_wait(Reason::IdentityTaken, message);
+        update.add_wait(Reason::IdentityTaken, message);
         return;
     }
-    let answers = answers(planner, service, &draft.status);
+    let answers = answers(planner, service, &update.status);
     if answers.is_empty() {
-        draft.add_wait(Reason::Pending, "No node has registered yet");
+        update.add_wait(Reason::Pending, "No node has registered yet");
         return;
     }
     let mut unanswered: Vec<String> = Vec::new();
@@ -147,19 +147,19 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         match answer {
             Answer::Running => running.push(node),
             Answer::Stopped => {}
-            Answer::Empty(why) => draft.not_probed.push(format!("{node} ({why})")),
-            Answer::CountedEmpty(why) => {
-                draft.not_probed.push(format!("{node} ({why})"));
+            Answer::Empty(cause) => update.unprobed_texts.push(format!("{node} ({cause})")),
+            Answer::CountedEmpty(cause) => {
+                update.unprobed_texts.push(format!("{node} ({cause})"));
                 counted_empty.push((*node).to_owned());
             }
             Answer::Unknown(message) => {
                 unanswered.push(format!("{node} cannot check the service ({message})"));
             }
-            Answer::Unanswered(why) => {
-                unanswered.push(format!("{node} {why}"));
+            Answer::Unanswered(cause) => {
+                unanswered.push(format!("{node} {cause}"));
                 if let Some(known) = planner.nodes.get(*node) {
                     // The service does not wait longer for a node that stays unreachable until then.
-                    draft.wake_after(
+                    update.wake_after(
                         known.late_at,
                         0,
                         "a probed node is unreachable for the heartbeat lifetime",
@@ -170,57 +170,57 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     }
     if let [first, second, ..] = running.as_slice() {
         let message = super::start::multiple_active_message(service.name, first, second);
-        draft.status.node = Some((*first).to_owned());
-        draft.status.probe_generation = None;
-        draft.status.probe_arming = None;
-        error::enter(planner, service, draft, Reason::MultipleActive, message, false);
+        update.status.node = Some((*first).to_owned());
+        update.status.probe_generation = None;
+        update.status.probe_arming = None;
+        error::enter(planner, service, update, Reason::MultipleActive, message, false);
         return;
     }
     let tombstones = identity::tombstones_with_identity(input.cluster_view, service.name);
     if let (false, Some((name, _))) = (unanswered.is_empty(), tombstones.first()) {
         let message =
             format!("Deleted resource {name} may still run the same service: {}", unanswered.join(", "));
-        draft.add_wait(Reason::IdentityTaken, message);
+        update.add_wait(Reason::IdentityTaken, message);
         return;
     }
     if !unanswered.is_empty() {
-        draft.add_wait(
+        update.add_wait(
             Reason::NotProbed,
             format!("Waiting for nodes to report whether the service runs there: {}", unanswered.join(", ")),
         );
         return;
     }
-    draft.status.probe_generation = None;
-    draft.status.probe_arming = None;
-    identity::end_tombstones(&input, service, draft);
-    record_counted_empty(&input, service, draft, counted_empty);
+    update.status.probe_generation = None;
+    update.status.probe_arming = None;
+    identity::end_tombstones(&input, service, update);
+    record_counted_empty(&input, service, update, counted_empty);
     let running_node = running.first().map(|node| (*node).to_owned());
     if let Some(node) = &running_node
         && let Some(epoch) = input.cluster_view.unreleased_epoch(node)
-        && let Some(copy) = copies::differing_definition(&input, service, draft, node, epoch)
+        && let Some(copy) = copies::differing_definition(&input, service, update, node, epoch)
     {
         // The node has answered for that copy only. Once the copy is stopped, the node is probed for the service in the
         // spec.
-        draft.status.asked_identity = copy.identity();
+        update.status.asked_identity = copy.identity();
     }
     match (running_node, service.requested_state()) {
         (None, RequestedState::Started) => {
             // The choice of a node, or the reason why no node is eligible, has an event.
-            draft.transition_without_event(
+            update.transition_without_event(
                 ServiceState::RequestStart,
                 Reason::Scheduled,
                 "Not running yet, scheduling".to_owned(),
             );
         }
         (None, RequestedState::Stopped | RequestedState::Disabled) => {
-            mark_stopped_if_unrequested(service, draft);
+            mark_stopped_if_unrequested(service, update);
         }
         (Some(node), RequestedState::Started) => {
-            start_on(planner, service, draft, &node, Reason::Adopted);
+            start_on(planner, service, update, &node, Reason::Adopted);
         }
         (Some(node), RequestedState::Stopped | RequestedState::Disabled) => {
-            if stop_on(planner, service, draft, &node) {
-                draft.transition_to(
+            if stop_on(planner, service, update, &node) {
+                update.transition_to(
                     ServiceState::Stopping,
                     Reason::Stopping,
                     format!("Stopping on {node}, where the service was found running"),
@@ -241,36 +241,40 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
 fn record_counted_empty(
     input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     counted_empty: Vec<NodeName>,
 ) {
     let cluster_view = input.cluster_view;
     for node in &counted_empty {
         let Some(fence) = cluster_view.fences.get(node) else { continue };
         let key = cluster_view.keys.fence(node);
-        if service.exclusive() && fence.value.state == FenceState::Open {
+        if service.is_exclusive() && fence.value.state == FenceState::Open {
             let ordered = Fence { verify: true, ..fence.value.clone() };
-            draft.fences.insert(key, (Guard::Unchanged(fence.modified), ordered));
-            draft.guards.insert(cluster_view.keys.alive(node), guard_of(cluster_view.alive.get(node)));
-            draft
+            update.fences.insert(key, (Guard::Unchanged(fence.modified), ordered));
+            update.guards.insert(cluster_view.keys.alive(node), guard_of(cluster_view.alive.get(node)));
+            update
                 .guards
                 .insert(cluster_view.keys.node_report(node), guard_of(cluster_view.node_reports.get(node)));
         } else {
-            draft.guards.insert(key, Guard::Unchanged(fence.modified));
+            update.guards.insert(key, Guard::Unchanged(fence.modified));
         }
     }
-    if service.exclusive() {
-        draft.status.counted_empty = counted_empty;
+    if service.is_exclusive() {
+        update.status.counted_empty = counted_empty;
     }
 }
 
 /// Removes nodes that were counted as empty and have answered since. Removes all of them once the service is no longer
 /// being probed.
-pub(super) fn remove_verified_nodes(input: &PlanInput<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+pub(super) fn remove_verified_nodes(
+    input: &PlanInput<'_>,
+    service: &Service<'_>,
+    update: &mut ServiceUpdate,
+) {
     let cluster_view = input.cluster_view;
     let uid = service.uid();
     if !cluster_view.needs_verification(service.name, uid) {
-        draft.status.counted_empty.clear();
+        update.status.counted_empty.clear();
     }
-    draft.status.counted_empty.retain(|node| !cluster_view.has_verified(service.name, uid, node));
+    update.status.counted_empty.retain(|node| !cluster_view.has_verified(service.name, uid, node));
 }

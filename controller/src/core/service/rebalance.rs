@@ -9,11 +9,11 @@
 //! time to another node. The two kinds of moves do not undo each other. A move for the load gives no node too many
 //! services. A move for the number of services keeps the imbalance within its threshold.
 
-use super::{Planner, Service, ServiceDraft, moves, operation};
+use super::{Planner, Service, ServiceUpdate, moves, operation};
 use crate::core::health::Health;
 use crate::core::placement::nodes_incomplete_until;
 use crate::core::plan::Subject;
-use crate::core::plan_input::Measure;
+use crate::core::plan_input::ImbalanceKind;
 use ha_api_types::cluster::SchedulerMode;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
@@ -78,7 +78,7 @@ fn plan_load_moves(planner: &mut Planner<'_>, mut services: BTreeSet<&ResourceNa
     }
     let sides = loads.nodes_by_side().map(|(node, above)| (node.to_owned(), above)).collect();
     let imbalanced =
-        imbalanced_long_enough(planner, Measure::Load, sides, "load imbalance has lasted long enough");
+        imbalanced_long_enough(planner, ImbalanceKind::Load, sides, "load imbalance has lasted long enough");
     if imbalanced.is_empty() {
         return;
     }
@@ -116,7 +116,7 @@ fn plan_service_count_move(planner: &mut Planner<'_>, services: &BTreeSet<&Resou
         .collect();
     let imbalanced = imbalanced_long_enough(
         planner,
-        Measure::Services,
+        ImbalanceKind::Services,
         sides,
         "a node has had too many services for long enough",
     );
@@ -133,7 +133,7 @@ fn plan_service_count_move(planner: &mut Planner<'_>, services: &BTreeSet<&Resou
 /// Records the sides of nodes, and returns the nodes that have been on their side for `holdSeconds`.
 fn imbalanced_long_enough(
     planner: &mut Planner<'_>,
-    measure: Measure,
+    measure: ImbalanceKind,
     sides: BTreeMap<NodeName, bool>,
     wake_reason: &'static str,
 ) -> BTreeMap<NodeName, bool> {
@@ -143,7 +143,7 @@ fn imbalanced_long_enough(
     let mut imbalanced: BTreeMap<NodeName, bool> = BTreeMap::new();
     for (node, above) in sides {
         let key = (measure, node.clone());
-        let imbalance_start = input.imbalances.get(&key).filter(|imbalance| imbalance.above == above);
+        let imbalance_start = input.imbalances.get(&key).filter(|imbalance| imbalance.is_above == above);
         let due = imbalance_start.map_or(now, |imbalance| imbalance.since) + hold_ms;
         planner.plan.imbalances.insert(key, above);
         if now >= due {
@@ -222,7 +222,7 @@ fn is_movable(planner: &Planner<'_>, name: &ResourceName) -> bool {
 pub(super) fn begin_planned_move(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     placement: &Placement,
 ) -> bool {
     let Some(PlannedRebalance { planned, cause }) = planner.rebalances.remove(service.name) else {
@@ -231,10 +231,10 @@ pub(super) fn begin_planned_move(
     if !matches!(placement.verdicts.get(&planned.to), Some(Verdict::Allowed(_))) {
         return false;
     }
-    if !moves::begin(planner, service, draft, &planned.to, true, Reason::Rebalanced) {
+    if !moves::begin(planner, service, update, &planned.to, true, Reason::Rebalanced) {
         return false;
     }
-    draft.status.operation = None;
+    update.status.operation = None;
     let message = match cause {
         Cause::Load => {
             let (before, after) = (planned.before, planned.after);
@@ -243,13 +243,13 @@ pub(super) fn begin_planned_move(
             } else {
                 format!(" with {}", planned.with.join(", "))
             };
-            format!("{}{with}, imbalance from {before:.2} to {after:.2}", draft.message)
+            format!("{}{with}, imbalance from {before:.2} to {after:.2}", update.message)
         }
-        Cause::Services(limit_text) => format!("{}; {limit_text}", draft.message),
+        Cause::Services(limit_text) => format!("{}; {limit_text}", update.message),
     };
-    if let Some((_, _, event_message)) = draft.events.last_mut() {
+    if let Some((_, _, event_message)) = update.events.last_mut() {
         event_message.clone_from(&message);
     }
-    draft.message = message;
+    update.message = message;
     true
 }

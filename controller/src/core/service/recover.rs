@@ -4,7 +4,7 @@ use super::assign::{start_on, stop_on};
 use super::joint_placement::resolve_placement;
 use super::policy::best_placement;
 use super::start::{mark_stopped_if_unrequested, stop_found_copy, wait_for_companions};
-use super::{EpochStatus, Planner, Service, ServiceDraft, ordering, preemption, queued};
+use super::{EpochStatus, Planner, Service, ServiceUpdate, ordering, preemption, queued};
 use crate::core::health::{Health, NodeHealth};
 use crate::core::plan_input::PlanInput;
 use ha_api_types::cluster::ShutdownPolicy;
@@ -19,23 +19,23 @@ use ha_api_types::time::{Millis, MonotonicTime};
 pub(super) fn handle_closed_epoch(
     planner: &Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     epoch_status: EpochStatus,
 ) {
     let input = planner.input;
     let node = service.assignment.map(|assignment| assignment.value.node.clone()).unwrap_or_default();
     match epoch_status {
         // The service may run twice, so it is moved without a proof (FENCING, section 10).
-        EpochStatus::Closing if service.may_run_twice() => draft.transition_to(
+        EpochStatus::Closing if service.may_run_twice() => update.transition_to(
             ServiceState::Recovery,
             Reason::NodeFailed,
             format!("Node {node} is unreachable, scheduling on another node (exclusive: false)"),
         ),
         EpochStatus::Closing => {
-            if draft.status.state == ServiceState::Fence {
-                draft.add_wait(Reason::Fencing, format!("Waiting for node {node} to be fenced"));
+            if update.status.state == ServiceState::Fence {
+                update.add_wait(Reason::Fencing, format!("Waiting for node {node} to be fenced"));
             } else {
-                draft.transition_to(
+                update.transition_to(
                     ServiceState::Fence,
                     Reason::Fencing,
                     format!("Node {node} failed and is being fenced"),
@@ -46,14 +46,14 @@ pub(super) fn handle_closed_epoch(
             if let Some(assignment) = service.assignment
                 && waits_for_node_return(&input, &assignment.value, ReturnWaiter::Frozen)
             {
-                draft.transition_to(
+                update.transition_to(
                     ServiceState::Freeze,
                     Reason::Frozen,
                     format!("Waiting for node {node} to return"),
                 );
                 return;
             }
-            draft.transition_to(
+            update.transition_to(
                 ServiceState::Recovery,
                 Reason::Recovering,
                 format!("Node {node} is confirmed down, scheduling on another node"),
@@ -64,10 +64,10 @@ pub(super) fn handle_closed_epoch(
 }
 
 /// Waits for the service's node to be fenced.
-pub(super) fn fence(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+pub(super) fn fence(planner: &mut Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
     let input = planner.input;
-    match service.assigned(&input) {
-        None => draft.transition_to(
+    match service.assignment_with_epoch(&input) {
+        None => update.transition_to(
             ServiceState::Queued,
             Reason::NotProbed,
             "Record of the assigned node is missing, asking every node whether the service runs there"
@@ -75,30 +75,30 @@ pub(super) fn fence(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mu
         ),
         // The source failed during a migration: the state of the target decides.
         Some((assignment, _)) if matches!(assignment.action, Action::Migrate { .. }) => {
-            super::migrate::migrate(planner, service, draft);
+            super::migrate::migrate(planner, service, update);
         }
         Some((_, EpochStatus::Active)) => {
             let assignment =
                 service.assignment.map(|assignment| assignment.value.clone()).unwrap_or_default();
-            resume_from_assignment(service, draft, &assignment, service.phase(&input));
+            resume_from_assignment(service, update, &assignment, service.phase(&input));
         }
         Some((_, epoch_status @ (EpochStatus::Closing | EpochStatus::Released))) => {
-            handle_closed_epoch(planner, service, draft, epoch_status);
+            handle_closed_epoch(planner, service, update, epoch_status);
         }
     }
 }
 
 /// Schedules a service of which no copy runs.
-pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
-    draft.status.target = None;
+pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
+    update.status.target = None;
     match service.requested_state() {
         RequestedState::Disabled => {
-            mark_stopped_if_unrequested(service, draft);
+            mark_stopped_if_unrequested(service, update);
         }
-        RequestedState::Started if stop_found_copy(planner, service, draft) => {}
-        RequestedState::Started | RequestedState::Stopped if wait_for_registration(planner, draft) => {}
+        RequestedState::Started if stop_found_copy(planner, service, update) => {}
+        RequestedState::Started | RequestedState::Stopped if wait_for_registration(planner, update) => {}
         RequestedState::Started | RequestedState::Stopped => {
-            if preemption::waits_for_preempting_service(planner, draft) {
+            if preemption::waits_for_preempting_service(planner, update) {
                 return;
             }
             let start_blocker = ordering::start_blocker(planner, service);
@@ -106,32 +106,32 @@ pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
                 start_blocker.filter(|_| service.requested_state() == RequestedState::Started)
             {
                 // A strict rule may place the dependency on the node of the copy.
-                if !adopt_copy(planner, service, draft) {
-                    draft.add_wait(Reason::WaitingForDependency, message);
+                if !adopt_copy(planner, service, update) {
+                    update.add_wait(Reason::WaitingForDependency, message);
                 }
                 return;
             }
-            let chosen = best_placement(planner, service, draft);
-            let (placement, explanation) = resolve_placement(planner, service, draft, chosen);
+            let chosen = best_placement(planner, service, update);
+            let (placement, explanation) = resolve_placement(planner, service, update, chosen);
             let Some(node) = placement.node.clone() else {
                 let is_started = service.requested_state() == RequestedState::Started;
-                if !(is_started && adopt_copy(planner, service, draft)) {
-                    preemption::preempt_or_wait(planner, service, draft, &placement);
-                    preemption::explain_preemption(draft, &placement);
+                if !(is_started && adopt_copy(planner, service, update)) {
+                    preemption::preempt_or_wait(planner, service, update, &placement);
+                    preemption::explain_preemption(update, &placement);
                 }
                 return;
             };
             if service.requested_state() == RequestedState::Started {
-                if wait_for_companions(planner, service, draft, &node) {
+                if wait_for_companions(planner, service, update, &node) {
                     return;
                 }
-                let displaced = draft.status.preempted_by.is_some();
+                let displaced = update.status.preempted_by.is_some();
                 let reason = if displaced { Reason::Scheduled } else { Reason::Recovered };
-                if start_on(planner, service, draft, &node, reason) {
-                    draft.append_message(explanation);
+                if start_on(planner, service, update, &node, reason) {
+                    update.append_message(explanation);
                 }
-            } else if stop_on(planner, service, draft, &node) {
-                draft.transition_to(ServiceState::Stopped, Reason::Stopped, format!("Assigned to {node}"));
+            } else if stop_on(planner, service, update, &node) {
+                update.transition_to(ServiceState::Stopped, Reason::Stopped, format!("Assigned to {node}"));
             }
         }
         RequestedState::Ignored => {}
@@ -141,37 +141,37 @@ pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
 /// Adopts a copy that still runs on a node that is reachable again, and returns `true` if there is such a copy. Only a
 /// service that may run twice kept running there. Like any running service, it stays on a node that its rules exclude
 /// until another node is eligible.
-fn adopt_copy(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) -> bool {
+fn adopt_copy(planner: &mut Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) -> bool {
     let copy = service
         .node_running_non_exclusive(&planner.input)
         .filter(|node| planner.nodes.get(*node).is_some_and(NodeHealth::is_online));
     let Some(node) = copy else { return false };
-    start_on(planner, service, draft, node, Reason::Adopted);
+    start_on(planner, service, update, node, Reason::Adopted);
     true
 }
 
 /// Takes no action on a frozen service until its agent is active again, or until the wait for its node has ended.
-pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
     let input = planner.input;
     if input.cluster_view.settings().disarmed.is_some() {
-        draft.add_wait(Reason::Disarmed, "Cluster is disarmed".to_owned());
+        update.add_wait(Reason::Disarmed, "Cluster is disarmed".to_owned());
         return;
     }
-    let Some((assignment, epoch_status)) = service.assigned(&input) else {
-        draft.status.probe_arming = Some(input.cluster_view.cluster_generation());
-        queued::probe_all_nodes(&input, service, draft);
+    let Some((assignment, epoch_status)) = service.assignment_with_epoch(&input) else {
+        update.status.probe_arming = Some(input.cluster_view.cluster_generation());
+        queued::probe_all_nodes(&input, service, update);
         return;
     };
     let node = &assignment.node;
     match epoch_status {
-        EpochStatus::Closing => handle_closed_epoch(planner, service, draft, epoch_status),
+        EpochStatus::Closing => handle_closed_epoch(planner, service, update, epoch_status),
         EpochStatus::Released => match planner.nodes.get(node).map(|node| &node.health) {
             Some(Health::Registering) => {
-                draft.add_wait(Reason::Registering, format!("Waiting for node {node} to register"));
+                update.add_wait(Reason::Registering, format!("Waiting for node {node} to register"));
             }
             Some(Health::Online) => {
-                if !mark_stopped_if_unrequested(service, draft) {
-                    draft.transition_to(
+                if !mark_stopped_if_unrequested(service, update) {
+                    update.transition_to(
                         ServiceState::RequestStart,
                         Reason::Scheduled,
                         format!("Node {node} has returned"),
@@ -190,19 +190,19 @@ pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
             | None => match return_deadline(&input, assignment, ReturnWaiter::Frozen) {
                 Some(until) if until.is_none_or(|at| input.now.monotonic_raw < at) => {
                     if let Some(at) = until {
-                        draft.wake_after(at, 0, "a node that left has not returned");
+                        update.wake_after(at, 0, "a node that left has not returned");
                     }
-                    draft.add_wait(Reason::Frozen, return_wait_message(&input, node));
+                    update.add_wait(Reason::Frozen, return_wait_message(&input, node));
                 }
                 Some(_) | None => {
                     let message = format!("Node {node} has not returned, scheduling on another node");
-                    draft.transition_to(ServiceState::Recovery, Reason::Recovering, message);
+                    update.transition_to(ServiceState::Recovery, Reason::Recovering, message);
                 }
             },
         },
         EpochStatus::Active => match planner.nodes.get(node).map(|node| &node.health) {
             Some(Health::Restarting) => {
-                draft.add_wait(Reason::Frozen, format!("Agent of node {node} is restarting"));
+                update.add_wait(Reason::Frozen, format!("Agent of node {node} is restarting"));
             }
             Some(
                 Health::Online
@@ -214,7 +214,7 @@ pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
                 | Health::Fencing
                 | Health::Down(_),
             )
-            | None => resume_from_assignment(service, draft, assignment, service.phase(&input)),
+            | None => resume_from_assignment(service, update, assignment, service.phase(&input)),
         },
     }
 }
@@ -222,9 +222,9 @@ pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
 /// Waits, and returns `true`, if the service's old node is about to be admitted again, as after a power failure of a
 /// whole cluster. That node is eligible again soon, so the service is not scheduled on another node during the wait.
 /// The wait takes at most Th.
-pub(super) fn wait_for_registration(planner: &Planner<'_>, draft: &mut ServiceDraft) -> bool {
+pub(super) fn wait_for_registration(planner: &Planner<'_>, update: &mut ServiceUpdate) -> bool {
     let cluster_view = planner.input.cluster_view;
-    let Some(node) = draft.status.node.clone() else { return false };
+    let Some(node) = update.status.node.clone() else { return false };
     let registers = match planner.nodes.get(&node).map(|node| &node.health) {
         Some(Health::Registering) => true,
         Some(Health::Down(Proof::NewBoot { boot_id })) => {
@@ -235,7 +235,7 @@ pub(super) fn wait_for_registration(planner: &Planner<'_>, draft: &mut ServiceDr
             let closed = cluster_view.fences.get(&node).map(|fence| fence.seen).filter(|_| asks);
             let waits = closed.filter(|seen| planner.input.now.monotonic_raw < *seen + valid_ms);
             if let Some(seen) = waits {
-                draft.wake_after(seen, valid_ms, "a node that asked to register again was not registered");
+                update.wake_after(seen, valid_ms, "a node that asked to register again was not registered");
             }
             waits.is_some()
         }
@@ -252,7 +252,7 @@ pub(super) fn wait_for_registration(planner: &Planner<'_>, draft: &mut ServiceDr
         | None => false,
     };
     if registers {
-        draft.add_wait(Reason::Registering, format!("Waiting for previous node {node} to register"));
+        update.add_wait(Reason::Registering, format!("Waiting for previous node {node} to register"));
     }
     registers
 }
@@ -260,11 +260,11 @@ pub(super) fn wait_for_registration(planner: &Planner<'_>, draft: &mut ServiceDr
 /// Freezes the service if the agent of its node is down for a restart. Returns `true` if the service is frozen.
 pub(super) fn freeze_if_agent_restarts(
     planner: &Planner<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     node: &NodeName,
 ) -> bool {
     if planner.nodes.get(node).is_some_and(|node| node.health == Health::Restarting) {
-        draft.transition_to(
+        update.transition_to(
             ServiceState::Freeze,
             Reason::Frozen,
             format!("Agent of node {node} is restarting"),
@@ -277,52 +277,52 @@ pub(super) fn freeze_if_agent_restarts(
 /// Sets the state that follows from an active assignment and its answer.
 pub(super) fn resume_from_assignment(
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     assignment: &Assignment,
     phase: Option<Phase>,
 ) {
     let node = &assignment.node;
-    draft.status.node = Some(node.clone());
-    draft.status.epoch = Some(assignment.epoch);
-    draft.status.action_uid = Some(assignment.action_uid.clone());
+    update.status.node = Some(node.clone());
+    update.status.epoch = Some(assignment.epoch);
+    update.status.action_uid = Some(assignment.action_uid.clone());
     match &assignment.action {
         Action::Start | Action::Restart => {
             if phase == Some(Phase::Running) {
-                draft.transition_to(ServiceState::Started, Reason::Running, format!("Running on {node}"));
+                update.transition_to(ServiceState::Started, Reason::Running, format!("Running on {node}"));
             } else {
-                draft.transition_to(ServiceState::Starting, Reason::Starting, format!("Starting on {node}"));
+                update.transition_to(ServiceState::Starting, Reason::Starting, format!("Starting on {node}"));
             }
         }
         Action::Stop { .. } => {
             if phase.is_some_and(|phase| !phase.may_run()) {
-                if !mark_stopped_if_unrequested(service, draft) {
-                    draft.transition_to(
+                if !mark_stopped_if_unrequested(service, update) {
+                    update.transition_to(
                         ServiceState::RequestStart,
                         Reason::Scheduled,
                         "Start requested".to_owned(),
                     );
                 }
             } else {
-                draft.transition_to(ServiceState::Stopping, Reason::Stopping, format!("Stopping on {node}"));
+                update.transition_to(ServiceState::Stopping, Reason::Stopping, format!("Stopping on {node}"));
             }
         }
         Action::Migrate { target, .. } => {
-            draft.status.target = Some(target.clone());
-            draft.transition_to(
+            update.status.target = Some(target.clone());
+            update.transition_to(
                 ServiceState::Migrate,
                 Reason::Migrating,
                 format!("Migrating from {node} to {target}"),
             );
         }
         Action::Leave => {
-            draft.status.stop_confirmed = draft.status.stop_confirmed.or(Some(false));
-            let confirmed = draft.status.stop_confirmed;
-            draft.transition_to(
+            update.status.stop_confirmed = update.status.stop_confirmed.or(Some(false));
+            let confirmed = update.status.stop_confirmed;
+            update.transition_to(
                 ServiceState::Error,
                 Reason::StopFailed,
                 "Service left unchanged after an error".to_owned(),
             );
-            draft.status.stop_confirmed = confirmed;
+            update.status.stop_confirmed = confirmed;
         }
     }
 }

@@ -6,7 +6,7 @@
 //! counts, the service is not moved, and every assignment repeats the request.
 
 use super::operation::{phase_of, set_status};
-use super::{AssignmentChange, EpochStatus, Planner, Service, ServiceDraft, report_guard};
+use super::{AssignmentChange, EpochStatus, Planner, Service, ServiceUpdate, report_guard};
 use crate::core::placement::service_facts;
 use crate::core::plan_input::PlanInput;
 use ha_api_types::cluster::Disarmed;
@@ -24,9 +24,9 @@ use ha_scheduler::secondary_refusals;
 use ha_store::Guard;
 
 /// Advances a replacement in progress, before all other decisions. Returns `true` if no other decision follows.
-pub(super) fn advance(planner: &Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) -> bool {
+pub(super) fn advance(planner: &Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) -> bool {
     let input = planner.input;
-    let Some(stored_replacement) = draft.status.replacement.clone() else { return false };
+    let Some(stored_replacement) = update.status.replacement.clone() else { return false };
     let assignment = service.assignment.map(|assignment| &assignment.value);
     let request = assignment.and_then(|assignment| {
         let request =
@@ -37,7 +37,7 @@ pub(super) fn advance(planner: &Planner<'_>, service: &Service<'_>, draft: &mut 
         fail_replacement(
             &input,
             service,
-            draft,
+            update,
             Reason::ReplaceFailed,
             "Service is no longer assigned to a node",
         );
@@ -55,13 +55,13 @@ pub(super) fn advance(planner: &Planner<'_>, service: &Service<'_>, draft: &mut 
         .filter(|answer| answer.uid == stored_replacement.uid);
     let current_secondary = request.current_secondary.as_ref();
     match answer.map(|answer| (answer.phase, answer)) {
-        Some((ReplacementPhase::Done, _)) => complete(&input, service, draft, node, current_secondary),
+        Some((ReplacementPhase::Done, _)) => complete(&input, service, update, node, current_secondary),
         Some((ReplacementPhase::Failed, answer)) => {
             let reason = if answer.reason == Reason::Unknown { Reason::ReplaceFailed } else { answer.reason };
             fail_replacement(
                 &input,
                 service,
-                draft,
+                update,
                 reason,
                 &unchanged_secondary_message(current_secondary, &answer_text(answer)),
             );
@@ -78,34 +78,34 @@ pub(super) fn advance(planner: &Planner<'_>, service: &Service<'_>, draft: &mut 
                         current_secondary,
                         &format!("Node {node} failed during the replacement"),
                     );
-                    fail_replacement(&input, service, draft, Reason::NodeFailed, &message);
+                    fail_replacement(&input, service, update, Reason::NodeFailed, &message);
                 }
                 EpochStatus::Active if never_began => {
                     let message = unchanged_secondary_message(
                         current_secondary,
                         "Service ended before the replacement began",
                     );
-                    fail_replacement(&input, service, draft, Reason::Interrupted, &message);
+                    fail_replacement(&input, service, update, Reason::Interrupted, &message);
                 }
                 EpochStatus::Active | EpochStatus::Closing => {
-                    return wait_for_answer(&input, service, draft, assignment, request, answer.is_some());
+                    return wait_for_answer(&input, service, update, assignment, request, answer.is_some());
                 }
             }
         }
     }
     let (key, guard) = report_guard(&input, node, service.name);
-    draft.guards.insert(key, guard);
+    update.guards.insert(key, guard);
     if epoch_status == EpochStatus::Active {
-        rewrite(&input, draft, Assignment { replacement: None, ..assignment.clone() });
+        rewrite(&input, update, Assignment { replacement: None, ..assignment.clone() });
     }
-    draft.assignment_change != AssignmentChange::Keep
+    update.assignment_change != AssignmentChange::Keep
 }
 
 /// Handles a replacement without an answer yet.
 fn wait_for_answer(
     input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     assignment: &Assignment,
     request: &Replacement,
     begun: bool,
@@ -122,18 +122,18 @@ fn wait_for_answer(
         (false, false) => format!("Waiting for node {node} to make {new} the secondary{in_place}"),
     };
     if is_still_requested(service) {
-        set_status(input, service, draft, OperationPhase::Running, Reason::ReplacingSecondary, &message);
+        set_status(input, service, update, OperationPhase::Running, Reason::ReplacingSecondary, &message);
     }
     if Service::epoch_status(input, node, assignment.epoch) != EpochStatus::Active {
         return false;
     }
-    draft.set_message(Reason::ReplacingSecondary, message);
+    update.set_message(Reason::ReplacingSecondary, message);
     let must_end_first = must_end(input, service);
     if (must_end_first || !is_still_requested(service)) && !request.is_canceled {
         let replacement = Some(Replacement { is_canceled: true, ..request.clone() });
-        rewrite(input, draft, Assignment { replacement, ..assignment.clone() });
+        rewrite(input, update, Assignment { replacement, ..assignment.clone() });
     }
-    must_end_first || draft.assignment_change != AssignmentChange::Keep
+    must_end_first || update.assignment_change != AssignmentChange::Keep
 }
 
 /// Returns `true` if the replacement must end, because the service is about to become unmanaged.
@@ -144,12 +144,12 @@ fn must_end(input: &PlanInput<'_>, service: &Service<'_>) -> bool {
 }
 
 /// Writes the active assignment again, under the same action and with the guards of every assignment.
-pub(super) fn rewrite(input: &PlanInput<'_>, draft: &mut ServiceDraft, assignment: Assignment) {
+pub(super) fn rewrite(input: &PlanInput<'_>, update: &mut ServiceUpdate, assignment: Assignment) {
     let node = &assignment.node;
     if let Some(fence) = input.cluster_view.fences.get(node) {
-        draft.guards.insert(input.cluster_view.keys.fence(node), Guard::Unchanged(fence.modified));
+        update.guards.insert(input.cluster_view.keys.fence(node), Guard::Unchanged(fence.modified));
     }
-    draft.assignment_change = AssignmentChange::Put(Box::new(assignment));
+    update.assignment_change = AssignmentChange::Put(Box::new(assignment));
 }
 
 fn answer_text(answer: &ReplacementReport) -> String {
@@ -166,35 +166,35 @@ fn unchanged_secondary_message(current_secondary: Option<&NodeName>, message: &s
 fn complete(
     input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     node: &NodeName,
     current_secondary: Option<&NodeName>,
 ) {
-    let Some(ReplacementStatus { node: new, .. }) = draft.status.replacement.take() else { return };
+    let Some(ReplacementStatus { node: new, .. }) = update.status.replacement.take() else { return };
     let storage = service.resource.value.spec.storage.as_ref();
-    draft.status.declared_secondary = storage.and_then(|storage| storage.secondary.clone());
+    update.status.declared_secondary = storage.and_then(|storage| storage.secondary.clone());
     let mut replicas = vec![node.to_owned(), new.clone()];
     replicas.sort();
-    draft.status.replicas = replicas;
+    update.status.replicas = replicas;
     let in_place = current_secondary
         .map(|current_secondary| format!(" in place of {current_secondary}"))
         .unwrap_or_default();
     let message = format!("{new} is the secondary{in_place}");
-    draft.emit_event(EventType::Normal, Reason::SecondaryReplaced, message.clone());
-    set_outcome(input, service, draft, OperationPhase::Succeeded, Reason::SecondaryReplaced, &message);
+    update.emit_event(EventType::Normal, Reason::SecondaryReplaced, message.clone());
+    set_outcome(input, service, update, OperationPhase::Succeeded, Reason::SecondaryReplaced, &message);
 }
 
 fn fail_replacement(
     input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     reason: Reason,
     message: &str,
 ) {
-    draft.status.replacement = None;
+    update.status.replacement = None;
     let text = format!("Secondary not replaced: {message}");
-    draft.emit_event(EventType::Warning, Reason::ReplaceFailed, text);
-    set_outcome(input, service, draft, OperationPhase::Failed, reason, message);
+    update.emit_event(EventType::Warning, Reason::ReplaceFailed, text);
+    set_outcome(input, service, update, OperationPhase::Failed, reason, message);
 }
 
 /// Returns `true` if the operation that began the replacement still exists; its deletion cancels the replacement.
@@ -209,20 +209,20 @@ fn is_still_requested(service: &Service<'_>) -> bool {
 fn set_outcome(
     input: &PlanInput<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     phase: OperationPhase,
     reason: Reason,
     message: &str,
 ) {
     if is_still_requested(service) {
-        set_status(input, service, draft, phase, reason, message);
+        set_status(input, service, update, phase, reason, message);
     }
 }
 
 /// Returns the request that a new assignment on the current node repeats while the node has not answered, marked as
 /// canceled.
-pub(super) fn repeated_request(draft: &ServiceDraft, assignment: &Assignment) -> Option<Replacement> {
-    let stored_replacement = draft.status.replacement.as_ref()?;
+pub(super) fn repeated_request(update: &ServiceUpdate, assignment: &Assignment) -> Option<Replacement> {
+    let stored_replacement = update.status.replacement.as_ref()?;
     let request = assignment.replacement.as_ref().filter(|request| request.uid == stored_replacement.uid)?;
     Some(Replacement { is_canceled: true, ..request.clone() })
 }
@@ -231,7 +231,7 @@ pub(super) fn repeated_request(draft: &ServiceDraft, assignment: &Assignment) ->
 pub(super) fn refusal(
     planner: &Planner<'_>,
     service: &Service<'_>,
-    draft: &ServiceDraft,
+    update: &ServiceUpdate,
 ) -> Option<(Reason, String)> {
     let (name, spec) = (service.name, &service.resource.value.spec);
     let refused = |message: String| Some((Reason::Refused, message));
@@ -250,8 +250,8 @@ pub(super) fn refusal(
             "Driver of {name} cannot replace the secondary: add a replaceSecondary command (driver exec)"
         ));
     }
-    if draft.status.state != ServiceState::Started {
-        let state = draft.status.state;
+    if update.status.state != ServiceState::Started {
+        let state = update.status.state;
         return refused(format!(
             "{name} is in state {state:?}: the secondary can be replaced only in state Started"
         ));
@@ -265,13 +265,13 @@ pub(super) fn refusal(
     let Some(node) = planner.view.nodes.get(target) else {
         return Some((Reason::NotFound, format!("Node {target} not found")));
     };
-    if draft.status.node.as_ref() == Some(target) {
+    if update.status.node.as_ref() == Some(target) {
         return refused(format!("{name} runs on {target}: the secondary must be another node"));
     }
-    if draft.status.secondary() == Some(target) {
+    if update.status.secondary() == Some(target) {
         return Some((Reason::CurrentNode, format!("{target} is already the secondary of {name}")));
     }
-    let facts = service_facts(planner.input.cluster_view, &service.resource.value, &draft.status);
+    let facts = service_facts(planner.input.cluster_view, &service.resource.value, &update.status);
     let refusals = secondary_refusals(&planner.view, name, &facts, target, node);
     let first = refusals.first()?;
     let messages: Vec<&str> = refusals.iter().map(|refusal| refusal.message.as_str()).collect();
@@ -283,7 +283,7 @@ pub(super) fn refusal(
 pub(super) fn begin(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     target: &NodeName,
 ) -> bool {
     let input = planner.input;
@@ -296,7 +296,7 @@ pub(super) fn begin(
     };
     if !runs {
         let message = format!("Waiting for node {node} to confirm that the service runs");
-        planner.await_action(draft, &node, Reason::Waiting, message);
+        planner.await_action(update, &node, Reason::Waiting, message);
         return false;
     }
     let limit = usize::try_from(cluster_view.settings().max_migrations).unwrap_or(usize::MAX).max(1);
@@ -306,35 +306,35 @@ pub(super) fn begin(
                 "{limit} live migrations or replacements in progress on {place}, limit reached \
                  (maxMigrations)"
             );
-            draft.add_wait(Reason::Waiting, message);
+            update.add_wait(Reason::Waiting, message);
             return false;
         }
     }
     let Some(fence) = cluster_view.fences.get(target).filter(|fence| fence.value.state == FenceState::Open)
     else {
-        draft.add_wait(Reason::NodeNotOnline, format!("Node {target} is not registered"));
+        update.add_wait(Reason::NodeNotOnline, format!("Node {target} is not registered"));
         return false;
     };
-    draft.guards.insert(cluster_view.keys.fence(target), Guard::Unchanged(fence.modified));
+    update.guards.insert(cluster_view.keys.fence(target), Guard::Unchanged(fence.modified));
     let (key, guard) = report_guard(&input, &node, service.name);
-    draft.guards.insert(key, guard);
+    update.guards.insert(key, guard);
     let replacement = Replacement {
         uid: planner.action_uid().to_string().into(),
-        current_secondary: draft.status.secondary().cloned(),
+        current_secondary: update.status.secondary().cloned(),
         node: target.to_owned(),
         definition: ServiceDefinition::of(&service.resource.value),
         is_canceled: false,
     };
     planner.replacements.push([node.clone(), target.to_owned()]);
-    draft.status.replacement =
+    update.status.replacement =
         Some(ReplacementStatus { uid: replacement.uid.clone(), node: target.to_owned() });
     let message = match &replacement.current_secondary {
         Some(current_secondary) => format!("Making {target} the secondary in place of {current_secondary}"),
         None => format!("Making {target} the secondary"),
     };
-    rewrite(&input, draft, Assignment { replacement: Some(replacement), ..assignment.clone() });
-    draft.emit_event(EventType::Normal, Reason::ReplacingSecondary, message.clone());
-    draft.set_message(Reason::ReplacingSecondary, message);
+    rewrite(&input, update, Assignment { replacement: Some(replacement), ..assignment.clone() });
+    update.emit_event(EventType::Normal, Reason::ReplacingSecondary, message.clone());
+    update.set_message(Reason::ReplacingSecondary, message);
     true
 }
 

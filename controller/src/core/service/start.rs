@@ -4,7 +4,7 @@ use super::assign::start_on;
 use super::joint_placement::resolve_placement;
 use super::policy::{best_placement, best_start_placement, start_failed};
 use super::{
-    EpochStatus, Planner, Service, ServiceDraft, error, external_change, moves, operation, ordering,
+    EpochStatus, Planner, Service, ServiceUpdate, error, external_change, moves, operation, ordering,
     preemption, recover,
 };
 use ha_api_types::id::{NodeName, ResourceName};
@@ -15,32 +15,32 @@ use ha_api_types::time::MonotonicTime;
 use ha_scheduler::NodeFacts;
 
 /// Schedules a service that runs nowhere and is requested to run.
-pub(super) fn request_start(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
-    if mark_stopped_if_unrequested(service, draft) || stop_found_copy(planner, service, draft) {
+pub(super) fn request_start(planner: &mut Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
+    if mark_stopped_if_unrequested(service, update) || stop_found_copy(planner, service, update) {
         return;
     }
     if planner.input.cluster_view.settings().disarmed.is_some() {
-        draft.add_wait(Reason::Disarmed, "Cluster is disarmed");
+        update.add_wait(Reason::Disarmed, "Cluster is disarmed");
         return;
     }
     if let Some(message) = ordering::start_blocker(planner, service) {
-        draft.add_wait(Reason::WaitingForDependency, message);
+        update.add_wait(Reason::WaitingForDependency, message);
         return;
     }
-    if recover::wait_for_registration(planner, draft) {
+    if recover::wait_for_registration(planner, update) {
         return;
     }
-    let chosen = best_start_placement(planner, service, draft);
-    let (placement, explanation) = resolve_placement(planner, service, draft, chosen);
+    let chosen = best_start_placement(planner, service, update);
+    let (placement, explanation) = resolve_placement(planner, service, update, chosen);
     match &placement.node {
-        None => preemption::preempt_or_wait(planner, service, draft, &placement),
+        None => preemption::preempt_or_wait(planner, service, update, &placement),
         Some(node) => {
             let node = node.clone();
-            if wait_for_companions(planner, service, draft, &node) {
+            if wait_for_companions(planner, service, update, &node) {
                 return;
             }
-            if start_on(planner, service, draft, &node, Reason::Scheduled) {
-                draft.append_message(explanation);
+            if start_on(planner, service, update, &node, Reason::Scheduled) {
+                update.append_message(explanation);
             }
         }
     }
@@ -51,7 +51,7 @@ pub(super) fn request_start(planner: &mut Planner<'_>, service: &Service<'_>, dr
 pub(super) fn wait_for_companions(
     planner: &Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     node: &NodeName,
 ) -> bool {
     let missing_companions = ha_scheduler::partners_elsewhere(&planner.view, service.name, node);
@@ -59,7 +59,7 @@ pub(super) fn wait_for_companions(
         return false;
     }
     let message = format!("Waiting for {} to move to {node} first", missing_companions.join(", "));
-    draft.add_wait(Reason::PositivePartner, message);
+    update.add_wait(Reason::PositivePartner, message);
     true
 }
 
@@ -68,29 +68,29 @@ pub(super) fn wait_for_companions(
 pub(super) fn stop_found_copy(
     planner: &Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
 ) -> bool {
     let possible_nodes = service.other_possible_nodes(&planner.input, None);
-    let Some(node) = possible_nodes.first().filter(|_| service.exclusive()) else { return false };
+    let Some(node) = possible_nodes.first().filter(|_| service.is_exclusive()) else { return false };
     let message = format!("Found running on {node}, stopping there first");
-    draft.transition_to(ServiceState::RequestStop, Reason::StartedExternally, message);
+    update.transition_to(ServiceState::RequestStop, Reason::StartedExternally, message);
     true
 }
 
 /// Sets Stopped or Disabled immediately for a service that runs nowhere and is no longer requested to run. Returns
 /// `true` if it is no longer requested to run.
-pub(super) fn mark_stopped_if_unrequested(service: &Service<'_>, draft: &mut ServiceDraft) -> bool {
+pub(super) fn mark_stopped_if_unrequested(service: &Service<'_>, update: &mut ServiceUpdate) -> bool {
     if service.requested_state() != RequestedState::Started {
-        draft.status.preempted_by = None;
+        update.status.preempted_by = None;
     }
     match service.requested_state() {
         RequestedState::Started => false,
         RequestedState::Stopped => {
-            draft.transition_to(ServiceState::Stopped, Reason::Stopped, String::new());
+            update.transition_to(ServiceState::Stopped, Reason::Stopped, String::new());
             true
         }
         RequestedState::Disabled => {
-            draft.transition_to(ServiceState::Disabled, Reason::Disabled, String::new());
+            update.transition_to(ServiceState::Disabled, Reason::Disabled, String::new());
             true
         }
         RequestedState::Ignored => true,
@@ -98,10 +98,10 @@ pub(super) fn mark_stopped_if_unrequested(service: &Service<'_>, draft: &mut Ser
 }
 
 /// Handles a service whose node was ordered to start it.
-pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+pub(super) fn plan_starting(planner: &mut Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
     let input = planner.input;
-    let Some((assignment, epoch_status)) = service.assigned(&input) else {
-        draft.transition_to(
+    let Some((assignment, epoch_status)) = service.assignment_with_epoch(&input) else {
+        update.transition_to(
             ServiceState::Queued,
             Reason::NotProbed,
             "Record of the assigned node is missing, asking every node whether the service runs there"
@@ -111,54 +111,54 @@ pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
     };
     match epoch_status {
         EpochStatus::Closing | EpochStatus::Released => {
-            recover::handle_closed_epoch(planner, service, draft, epoch_status);
+            recover::handle_closed_epoch(planner, service, update, epoch_status);
             return;
         }
         EpochStatus::Active => {}
     }
-    if recover::freeze_if_agent_restarts(planner, draft, &assignment.node) {
+    if recover::freeze_if_agent_restarts(planner, update, &assignment.node) {
         return;
     }
     let Some(answer) = service.answer(&input).filter(|answer| answer.value.phase != Phase::Starting) else {
-        if request_stop_if_unrequested(planner, service, draft) {
+        if request_stop_if_unrequested(planner, service, update) {
             return;
         }
         let message = format!("Starting on {}", assignment.node);
-        planner.await_action(draft, &assignment.node, Reason::Starting, message);
+        planner.await_action(update, &assignment.node, Reason::Starting, message);
         return;
     };
     let report = &answer.value;
     match report.phase {
         Phase::Running => {
-            if request_stop_if_unrequested(planner, service, draft) {
+            if request_stop_if_unrequested(planner, service, update) {
                 return;
             }
-            draft.status.failed_nodes.retain(|node| *node != assignment.node);
-            draft.status.incompatible_nodes.retain(|node| *node != assignment.node);
+            update.status.failed_nodes.retain(|node| *node != assignment.node);
+            update.status.incompatible_nodes.retain(|node| *node != assignment.node);
             // A node where the service has just failed to start is not an immediate target for a move.
-            if draft.status.failed_nodes.is_empty() {
-                draft.status.move_failures = 0;
+            if update.status.failed_nodes.is_empty() {
+                update.status.move_failures = 0;
             }
-            draft.status.preempted_by = None;
-            draft.status.running_since = Some(input.now.timestamp());
-            if draft.status.maintenance_node.as_ref() == Some(&assignment.node) {
-                draft.status.maintenance_node = None;
+            update.status.preempted_by = None;
+            update.status.running_since = Some(input.now.timestamp());
+            if update.status.maintenance_node.as_ref() == Some(&assignment.node) {
+                update.status.maintenance_node = None;
             }
             // The agent has emitted the event of the start.
-            draft.transition_without_event(
+            update.transition_without_event(
                 ServiceState::Started,
                 Reason::Running,
                 format!("Running on {}", assignment.node),
             );
         }
         Phase::Failed => {
-            if !mark_stopped_if_unrequested(service, draft) {
-                start_failed(planner, service, draft, report);
+            if !mark_stopped_if_unrequested(service, update) {
+                start_failed(planner, service, update, report);
             }
         }
-        Phase::Stopped if external_change::request_stop(service, draft, report) => {}
-        Phase::Stopped => restart_after_agent_stop(planner, service, draft, &assignment.node.clone()),
-        Phase::StopFailed => error::stop_failed(planner, service, draft, report),
+        Phase::Stopped if external_change::request_stop(service, update, report) => {}
+        Phase::Stopped => restart_after_agent_stop(planner, service, update, &assignment.node.clone()),
+        Phase::StopFailed => error::stop_failed(planner, service, update, report),
         Phase::Starting
         | Phase::Stopping
         | Phase::ProbedRunning
@@ -169,16 +169,16 @@ pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         | Phase::HandedOver
         | Phase::MoveFailed => {
             let message = format!("Waiting for node {} to finish its current action", assignment.node);
-            planner.await_action(draft, &assignment.node, Reason::Waiting, message);
+            planner.await_action(update, &assignment.node, Reason::Waiting, message);
         }
     }
 }
 
 /// Handles a service that is confirmed running.
-pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut ServiceDraft) {
+pub(super) fn plan_started(planner: &mut Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
     let input = planner.input;
-    let Some((assignment, epoch_status)) = service.assigned(&input) else {
-        draft.transition_to(
+    let Some((assignment, epoch_status)) = service.assignment_with_epoch(&input) else {
+        update.transition_to(
             ServiceState::Queued,
             Reason::NotProbed,
             "Record of the assigned node is missing, asking every node whether the service runs there"
@@ -189,7 +189,7 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     let node = assignment.node.clone();
     match epoch_status {
         EpochStatus::Closing | EpochStatus::Released => {
-            recover::handle_closed_epoch(planner, service, draft, epoch_status);
+            recover::handle_closed_epoch(planner, service, update, epoch_status);
             return;
         }
         EpochStatus::Active => {}
@@ -197,34 +197,34 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     match &assignment.action {
         Action::Start | Action::Restart => {}
         Action::Stop { .. } | Action::Migrate { .. } | Action::Leave => {
-            recover::resume_from_assignment(service, draft, assignment, service.phase(&input));
+            recover::resume_from_assignment(service, update, assignment, service.phase(&input));
             return;
         }
     }
-    if recover::freeze_if_agent_restarts(planner, draft, &node) {
+    if recover::freeze_if_agent_restarts(planner, update, &node) {
         return;
     }
     if let Some(answer) = service.answer(&input) {
         let report = &answer.value;
         match report.phase {
             Phase::Failed => {
-                if !mark_stopped_if_unrequested(service, draft) {
-                    start_failed(planner, service, draft, report);
+                if !mark_stopped_if_unrequested(service, update) {
+                    start_failed(planner, service, update, report);
                 }
                 return;
             }
-            Phase::Stopped if external_change::request_stop(service, draft, report) => return,
+            Phase::Stopped if external_change::request_stop(service, update, report) => return,
             Phase::Stopped => {
-                restart_after_agent_stop(planner, service, draft, &node);
+                restart_after_agent_stop(planner, service, update, &node);
                 return;
             }
             Phase::StopFailed => {
-                error::stop_failed(planner, service, draft, report);
+                error::stop_failed(planner, service, update, report);
                 return;
             }
-            Phase::Running => clear_failures_if_stable(service, draft, answer.seen, input.now.monotonic_raw),
-            Phase::Starting => draft.set_message(Reason::Restarted, format!("Starting again on {node}")),
-            Phase::Stopping => draft.set_message(Reason::Stopping, format!("Stopping on {node}")),
+            Phase::Running => clear_failures_if_stable(service, update, answer.seen, input.now.monotonic_raw),
+            Phase::Starting => update.set_message(Reason::Restarted, format!("Starting again on {node}")),
+            Phase::Stopping => update.set_message(Reason::Stopping, format!("Stopping on {node}")),
             Phase::ProbedRunning
             | Phase::ProbedStopped
             | Phase::ProbedUnknown
@@ -234,48 +234,48 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             | Phase::MoveFailed => {}
         }
     }
-    if request_stop_if_unrequested(planner, service, draft) {
+    if request_stop_if_unrequested(planner, service, update) {
         return;
     }
     if input.cluster_view.settings().disarmed.is_some() {
-        draft.set_message(Reason::Disarmed, "Cluster is being disarmed");
+        update.set_message(Reason::Disarmed, "Cluster is being disarmed");
         return;
     }
     // The service did not leave for maintenance, or has returned, so no return is pending.
-    if draft.status.maintenance_node.as_ref() == Some(&node)
+    if update.status.maintenance_node.as_ref() == Some(&node)
         && planner.view.nodes.get(&node).is_some_and(|facts| !facts.maintenance)
     {
-        draft.status.maintenance_node = None;
+        update.status.maintenance_node = None;
     }
     if !planner.nodes.get(&node).is_some_and(crate::core::health::NodeHealth::is_reachable) {
-        planner.wait_for_node(draft, &node);
+        planner.wait_for_node(update, &node);
         return;
     }
     if let Some(other) = service.other_node_running_exclusive(&input, Some(&node)) {
         let message = multiple_active_message(service.name, &node, other);
-        error::enter(planner, service, draft, Reason::MultipleActive, message, false);
+        error::enter(planner, service, update, Reason::MultipleActive, message, false);
         return;
     }
     if let Some(other) = service.other_possible_nodes(&input, Some(&node)).first() {
         let message =
             format!("Running on {node}; waiting for node {other} to confirm that no copy remains there");
-        draft.add_wait(Reason::Waiting, message);
+        update.add_wait(Reason::Waiting, message);
         return;
     }
-    if draft.status.replacement.is_some() {
+    if update.status.replacement.is_some() {
         // The service is not moved until the location of its data is known. `replacement::advance` reports the wait.
         return;
     }
-    if draft.reason.is_none() && !operation::execute(planner, service, draft) {
-        let placement = best_placement(planner, service, draft);
-        moves::move_if_better(planner, service, draft, &placement);
+    if update.reason.is_none() && !operation::execute(planner, service, update) {
+        let placement = best_placement(planner, service, update);
+        moves::move_if_better(planner, service, update, &placement);
     }
     // If the leader relocates the service automatically, the stop of the relocation is also the stop that the
     // dependency waits for.
-    if draft.status.state == ServiceState::Started
+    if update.status.state == ServiceState::Started
         && let Some(message) = ordering::stop_reason_of_waiting_dependency(planner, service)
     {
-        draft.transition_to(ServiceState::RequestStop, Reason::StoppingForDependency, message);
+        update.transition_to(ServiceState::RequestStop, Reason::StoppingForDependency, message);
     }
 }
 
@@ -291,18 +291,18 @@ pub(super) fn multiple_active_message(name: &ResourceName, first: &str, second: 
 /// start, so a crash loop over several nodes ends in Error.
 fn clear_failures_if_stable(
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     since: MonotonicTime,
     now: MonotonicTime,
 ) {
-    if draft.status.failed_nodes.is_empty() && draft.status.relocations == 0 {
+    if update.status.failed_nodes.is_empty() && update.status.relocations == 0 {
         return;
     }
     let stable_ms = service.resource.value.spec.timeouts.stable_ms();
     if now < since + stable_ms {
-        draft.wake_after(since, stable_ms, "a start after failures has been stable long enough");
+        update.wake_after(since, stable_ms, "a start after failures has been stable long enough");
     } else {
-        draft.clear_failures();
+        update.clear_failures();
     }
 }
 
@@ -311,19 +311,19 @@ fn clear_failures_if_stable(
 fn restart_after_agent_stop(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
     node: &NodeName,
 ) {
-    if mark_stopped_if_unrequested(service, draft) {
+    if mark_stopped_if_unrequested(service, update) {
         return;
     }
     if let Some(other) = service.other_node_running_exclusive(&planner.input, Some(node)) {
         // The service was moved by hand: a single running copy is adopted on its node (FENCING, section 7).
-        start_on(planner, service, draft, other, Reason::Adopted);
+        start_on(planner, service, update, other, Reason::Adopted);
         return;
     }
     if !planner.nodes.get(node).is_some_and(crate::core::health::NodeHealth::is_online) {
-        draft.add_wait(Reason::LeaseLost, format!("Stopped by node {node}, which is not online"));
+        update.add_wait(Reason::LeaseLost, format!("Stopped by node {node}, which is not online"));
         return;
     }
     let exclusive = service.resource.value.spec.exclusive;
@@ -332,17 +332,17 @@ fn restart_after_agent_stop(
     if exclusive && planner.view.nodes.get(node).is_some_and(cannot_arm) {
         let message =
             format!("Stopped by node {node}, which has no usable watchdog; scheduling on another node");
-        draft.transition_to(ServiceState::RequestStart, Reason::WatchdogMissing, message);
+        update.transition_to(ServiceState::RequestStart, Reason::WatchdogMissing, message);
         return;
     }
-    if ordering::leave_node_for_dependency(planner, service, draft) {
+    if ordering::leave_node_for_dependency(planner, service, update) {
         return;
     }
     if let Some(message) = ordering::restart_blocker(planner, service, node) {
-        draft.add_wait(Reason::WaitingForDependency, message);
+        update.add_wait(Reason::WaitingForDependency, message);
         return;
     }
-    start_on(planner, service, draft, node, Reason::LeaseLost);
+    start_on(planner, service, update, node, Reason::LeaseLost);
 }
 
 /// Enters RequestStop if the service, or one of its dependencies, is no longer requested to run. Returns `true` if
@@ -350,19 +350,19 @@ fn restart_after_agent_stop(
 fn request_stop_if_unrequested(
     planner: &Planner<'_>,
     service: &Service<'_>,
-    draft: &mut ServiceDraft,
+    update: &mut ServiceUpdate,
 ) -> bool {
     match service.requested_state() {
         RequestedState::Started => match ordering::stop_reason(planner, service) {
             Some(message) => {
-                draft.transition_to(ServiceState::RequestStop, Reason::StoppingForDependency, message);
+                update.transition_to(ServiceState::RequestStop, Reason::StoppingForDependency, message);
                 true
             }
             None => false,
         },
         RequestedState::Ignored => false,
         RequestedState::Stopped | RequestedState::Disabled => {
-            draft.transition_to(ServiceState::RequestStop, Reason::Stopping, "Stop requested".to_owned());
+            update.transition_to(ServiceState::RequestStop, Reason::Stopping, "Stop requested".to_owned());
             true
         }
     }

@@ -37,7 +37,7 @@ pub(super) struct Faults {
     /// Outcome of replacements of secondaries.
     pub(super) replacement_outcome: ReplacementOutcome,
     /// `true` if the agent commits only heartbeats and ignores assignments.
-    pub(super) idle: bool,
+    pub(super) ignores_assignments: bool,
     /// `true` if the agent reports that the watchdog daemon does not run.
     pub(super) daemon_gone: bool,
 }
@@ -49,7 +49,7 @@ pub(super) struct Agent {
     pub(super) name: NodeName,
     pub(super) machine_id: MachineId,
     pub(super) boot: u32,
-    pub(super) power: bool,
+    pub(super) is_powered_on: bool,
     /// `true` if the node cannot reach the store.
     pub(super) isolated: bool,
     pub(super) armed: bool,
@@ -108,7 +108,7 @@ impl Agent {
             name: name.into(),
             machine_id: format!("machine-{name}").into(),
             boot: 1,
-            power: true,
+            is_powered_on: true,
             isolated: false,
             armed: true,
             policy: None,
@@ -141,21 +141,21 @@ impl Agent {
 
     /// Powers the machine off: all of its services end.
     pub(super) fn power_off(&mut self) {
-        self.power = false;
+        self.is_powered_on = false;
         self.running.clear();
     }
 
     /// Powers the machine on with a new boot id.
     pub(super) fn boot_again(&mut self) {
-        self.power = true;
+        self.is_powered_on = true;
         self.isolated = false;
         self.boot += 1;
-        self.forget();
+        self.lose_state();
     }
 
     /// Restarts the agent in the same boot, without the journal of its registration.
     pub(super) fn lose_journal(&mut self) {
-        self.forget();
+        self.lose_state();
     }
 
     /// Makes the agent probe all services again, as after a new copy has appeared.
@@ -163,7 +163,7 @@ impl Agent {
         self.probed.clear();
     }
 
-    fn forget(&mut self) {
+    fn lose_state(&mut self) {
         self.lease = None;
         self.request = None;
         self.begun.clear();
@@ -220,7 +220,7 @@ impl Agent {
 
     /// Advances the agent by one step of 100 ms.
     pub(super) fn step(&mut self, state: &mut MemoryState, keys: &Keys, now: MonotonicTime) {
-        if !self.power {
+        if !self.is_powered_on {
             return;
         }
         if self.isolated {
@@ -249,7 +249,7 @@ impl Agent {
                 }
                 if self.lease.is_some() && self.mode.is_none_or(|mode| mode == Mode::Active) {
                     self.probe(state, keys, fence);
-                    if !self.faults.idle {
+                    if !self.faults.ignores_assignments {
                         self.execute_assignments(state, keys, fence);
                     }
                 }
@@ -420,7 +420,7 @@ impl Agent {
             replacement: self.replacement_report(state, keys, assignment),
             ..ServiceReport::default()
         };
-        let mut say = |agent: &Agent, state: &mut MemoryState, phase: Phase| {
+        let mut write_report = |agent: &Agent, state: &mut MemoryState, phase: Phase| {
             report.phase = phase;
             let phase_messages = [(Phase::MoveFailed, "the link broke"), (Phase::Stopped, "nothing came")];
             let phase_messages = phase_messages.into_iter().find(|(of, _)| *of == phase);
@@ -438,15 +438,15 @@ impl Agent {
         {
             match (answered(state, &self.name), answered(state, &assignment.node)) {
                 (None, _) => {
-                    say(self, state, Phase::Receiving);
+                    write_report(self, state, Phase::Receiving);
                 }
                 (Some(Phase::Receiving), Some(Phase::HandedOver)) => {
                     self.running.insert(name.clone());
                     self.uids.insert(name.clone(), assignment.definition.uid.to_string());
-                    say(self, state, Phase::Running);
+                    write_report(self, state, Phase::Running);
                 }
                 (Some(Phase::Receiving), Some(Phase::MoveFailed)) => {
-                    say(self, state, Phase::Stopped);
+                    write_report(self, state, Phase::Stopped);
                 }
                 _ => {}
             }
@@ -463,7 +463,8 @@ impl Agent {
                 if !self.armed && assignment.definition.exclusive {
                     return;
                 }
-                if !self.begun.contains(&assignment.action_uid) && say(self, state, Phase::Starting) {
+                if !self.begun.contains(&assignment.action_uid) && write_report(self, state, Phase::Starting)
+                {
                     self.begun.insert(assignment.action_uid.clone());
                     let adopts = self.running.contains(&name);
                     if let Some(class) = self.faults.fails_start.get(&name).copied().filter(|_| !adopts) {
@@ -473,34 +474,34 @@ impl Agent {
                     } else {
                         self.running.insert(name.clone());
                         self.uids.insert(name.clone(), assignment.definition.uid.to_string());
-                        say(self, state, Phase::Running);
+                        write_report(self, state, Phase::Running);
                     }
                 }
             }
             // The service was killed while the store was unreachable. It must not start again under the same action.
             (Action::Start | Action::Restart, Some(Phase::Running)) if !self.running.contains(&name) => {
-                say(self, state, Phase::Stopped);
+                write_report(self, state, Phase::Stopped);
             }
             (Action::Stop { .. }, None) => {
                 if self.faults.fails_stop.contains(&name) && self.running.contains(&name) {
-                    say(self, state, Phase::StopFailed);
+                    write_report(self, state, Phase::StopFailed);
                 } else {
                     self.running.remove(&name);
-                    say(self, state, Phase::Stopped);
+                    write_report(self, state, Phase::Stopped);
                 }
             }
             (Action::Migrate { target, .. }, phase) => {
                 let ready = answered(state, target) == Some(Phase::Receiving);
                 match phase {
                     None if ready => {
-                        say(self, state, Phase::HandingOver);
+                        write_report(self, state, Phase::HandingOver);
                     }
                     Some(Phase::HandingOver) if self.faults.fails_migrate => {
-                        say(self, state, Phase::MoveFailed);
+                        write_report(self, state, Phase::MoveFailed);
                     }
                     Some(Phase::HandingOver) => {
                         self.running.remove(&name);
-                        say(self, state, Phase::HandedOver);
+                        write_report(self, state, Phase::HandedOver);
                     }
                     _ => {}
                 }

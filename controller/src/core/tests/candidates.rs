@@ -104,7 +104,7 @@ fn controller_on_another_machine_is_another_candidate() {
     lab.add_controller("c0", "2");
     let mut moved = lab.members[1].core.config().clone();
     moved.machine = "another machine".into();
-    lab.members[1].core = crate::core::replica::Replica::new(moved);
+    lab.members[1].core = crate::core::combined_controller::CombinedController::new(moved);
     lab.run(TH - 1_000);
     assert_eq!(created(&lab, "c0"), before, "the old process may refresh the key");
     lab.run(60_000);
@@ -125,7 +125,7 @@ fn a_second_process_of_one_id_is_reported_and_does_not_lead() {
     lab.add_controller("c0", "2");
     let mut other = lab.members[1].core.config().clone();
     "https://elsewhere:7443".clone_into(&mut other.url);
-    lab.members[1].core = crate::core::replica::Replica::new(other);
+    lab.members[1].core = crate::core::combined_controller::CombinedController::new(other);
     lab.run(30_000);
     assert!(lab.members[0].core.term().is_some());
     assert!(lab.members[1].core.term().is_none());

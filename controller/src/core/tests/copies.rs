@@ -90,7 +90,7 @@ fn tombstone_keeps_the_recorded_copies() {
         assert!(recorded_copy.is_unguarded, "the watchdog no longer guards the copy");
     }
     // A resource of that name starts only once the last copy is known to have ended.
-    lab.resource("web");
+    lab.create_resource("web");
     lab.run(60_000);
     assert!(!lab.is_in_state("web", ServiceState::Started), "{}", lab.show());
     assert!(lab.read::<Tombstone>(&lab.keys.tombstone(&"web".into())).is_some());
@@ -129,12 +129,12 @@ fn a_copy_of_another_identity_continues_until_it_is_stopped() {
 
 #[test]
 fn a_copy_of_another_identity_keeps_its_definition() {
-    let check = |wanted: RequestedState, action: &Action| {
+    let check = |desired_state: RequestedState, action: &Action| {
         let mut lab = Lab::new(1, &["node1", "node2"]);
         lab.wait_until_nodes_online();
         lab.agent("node2").faults.ignores_probes = true;
-        lab.resource("web");
-        lab.set_requested_state("web", wanted);
+        lab.create_resource("web");
+        lab.set_requested_state("web", desired_state);
         lab.run(500);
         let resource: Resource = lab.read(&lab.keys.spec(Kind::Resource, "web")).unwrap();
         let mut definition = ServiceDefinition::of(&resource);
@@ -150,7 +150,7 @@ fn a_copy_of_another_identity_keeps_its_definition() {
             ..ServiceReport::default()
         };
         let key = lab.keys.service_report(&"node2".into(), &"web".into());
-        let say = |lab: &mut Lab, report: &ServiceReport| {
+        let write_report = |lab: &mut Lab, report: &ServiceReport| {
             let guard = lab
                 .state
                 .get(&key)
@@ -160,11 +160,11 @@ fn a_copy_of_another_identity_keeps_its_definition() {
             let value = serde_json::to_vec(report).unwrap();
             lab.state.commit(&Transaction::new().put(key.clone(), guard, value));
         };
-        say(&mut lab, &report);
+        write_report(&mut lab, &report);
         lab.run(500);
         assert!(lab.is_in_state("web", ServiceState::Queued), "an identity alone does not say what to stop");
         report.definition = Some(Box::new(definition.clone()));
-        say(&mut lab, &report);
+        write_report(&mut lab, &report);
         lab.run_until(500, "assigned", |lab| lab.assignment("web").is_some());
         let assignment = lab.assignment("web").unwrap();
         assert_eq!((assignment.node.as_str(), &assignment.action), ("node2", action));

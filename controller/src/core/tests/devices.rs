@@ -218,7 +218,7 @@ fn fence_operation_needs_device_and_unfenced_node() {
     lab.agent(&node).power_off();
     lab.run_until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     let spec = OperationSpec { action: OperationAction::Fence, node: Some(node), ..OperationSpec::default() };
-    lab.operate("late", spec);
+    lab.create_operation("late", spec);
     lab.run_until(2_000, "ended", |lab| lab.operation("late").phase.is_final());
     assert_eq!(lab.operation("late").reason, Reason::Outdated);
 }

@@ -167,7 +167,7 @@ fn a_simulated_watchdog_counts_only_when_allowed() {
     let mut lab = Lab::new(1, &["node1"]);
     lab.agent("node1").kind = WatchdogKind::Simulated;
     lab.wait_until_nodes_online();
-    lab.resource("web");
+    lab.create_resource("web");
     lab.run(3_000);
     let fenceable =
         |lab: &Lab| lab.node("node1").conditions.into_iter().find(|one| one.kind == "Fenceable").unwrap();
@@ -229,7 +229,9 @@ fn another_machine_under_the_same_name_needs_confirmation() {
     lab.run(10_000);
     let fence = lab.fence(&node);
     assert_ne!(fence.state, FenceState::Open);
-    assert!(lab.members[0].core.waiting().iter().any(|waiting| waiting.reason == Reason::DuplicateNode));
+    assert!(
+        lab.members[0].core.wait_conditions().iter().any(|waiting| waiting.reason == Reason::DuplicateNode)
+    );
     lab.operate_node(OperationAction::ConfirmFenced, &node);
     lab.run_until(10_000, "admitted", |lab| lab.fence(&node).state == FenceState::Open);
     assert_eq!(lab.fence(&node).machine_id, "another");
@@ -239,13 +241,13 @@ fn another_machine_under_the_same_name_needs_confirmation() {
 fn proof_d_clean_leave_recovers_services_immediately() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     // The agent stops all services, then commits Left and deletes its heartbeat.
-    lab.agent(&node).faults.idle = true;
+    lab.agent(&node).faults.ignores_assignments = true;
     lab.agent(&node).running.clear();
     let key = lab.keys.service_report(&node, &"web".into());
     let mut report: ha_api_types::record::ServiceReport = lab.read(&key).unwrap();
     report.phase = ha_api_types::record::Phase::Stopped;
     put(&mut lab, &key, &report);
-    lab.agent(&node).power = false;
+    lab.agent(&node).is_powered_on = false;
     let key = lab.keys.node_report(&node);
     let mut report: ha_api_types::record::NodeReport = lab.read(&key).unwrap();
     report.mode = Mode::Left(ha_api_types::record::Leave::Poweroff);
@@ -289,10 +291,10 @@ fn proof_e_operator_confirms_one_silent_boot() {
         OperationSpec { boot_id: None, ..seen },
     ];
     for (number, other) in others.iter().enumerate() {
-        lab.operate(&format!("outdated-{number}"), other.clone());
+        lab.create_operation(&format!("outdated-{number}"), other.clone());
     }
     let alive = spec(&lab, Epoch(1));
-    lab.operate("alive", alive);
+    lab.create_operation("alive", alive);
     lab.run(3_000);
     for (number, other) in others.iter().enumerate() {
         let found = lab.operation(&format!("outdated-{number}"));
@@ -304,7 +306,7 @@ fn proof_e_operator_confirms_one_silent_boot() {
     lab.agent(&node).power_off();
     lab.run(8_000);
     let confirmed = spec(&lab, Epoch(1));
-    lab.operate("confirmed", confirmed);
+    lab.create_operation("confirmed", confirmed);
     lab.run_until(3_000, "recovered", |lab| lab.running_nodes("web").iter().any(|place| *place != node));
     assert_eq!(lab.operation("confirmed").phase, OperationPhase::Succeeded);
     assert!(matches!(lab.fence(&node).proof, Some(Proof::Operator { .. })));
@@ -380,7 +382,13 @@ fn max_fencing_delays_fencing_within_the_window() {
     let closed =
         |lab: &Lab| ["node1", "node2"].iter().filter(|node| lab.fence(node).epoch == Epoch(2)).count();
     assert_eq!(closed(&lab), 1);
-    assert!(lab.members[0].core.waiting().iter().any(|waiting| waiting.reason == Reason::FencingRateLimited));
+    assert!(
+        lab.members[0]
+            .core
+            .wait_conditions()
+            .iter()
+            .any(|waiting| waiting.reason == Reason::FencingRateLimited)
+    );
     lab.run_until(90_000, "the second too", |lab| closed(lab) == 2);
 }
 
@@ -407,7 +415,7 @@ fn max_fencing_excludes_operator_requests() {
                 node: Some("node1".into()),
                 ..OperationSpec::default()
             };
-            lab.operate("fence", spec);
+            lab.create_operation("fence", spec);
         }
         lab.agent("node1").power_off();
         lab.run(500);
@@ -462,7 +470,7 @@ fn a_node_whose_agent_restarts_is_never_fenced() {
     lab.agent(&node).armed = false;
     lab.agent(&node).leave(Mode::Restart);
     lab.run(2_000);
-    lab.agent(&node).power = false;
+    lab.agent(&node).is_powered_on = false;
     lab.run(60_000);
     assert_eq!(lab.fence(&node).state, FenceState::Open);
     assert!(lab.is_in_state("web", ServiceState::Freeze), "{}", lab.show());
@@ -477,7 +485,7 @@ fn a_deposed_leaders_late_write_is_refused() {
     lab.run(8_000);
     assert!(lab.members[1].core.term().is_some());
     lab.members[0].running = true;
-    lab.resource("late");
+    lab.create_resource("late");
     lab.run(2_000);
     assert!(lab.members[0].core.term().is_none());
     let first = lab.members[1].core.term();
@@ -606,7 +614,9 @@ fn another_boot_is_a_proof_only_on_the_same_hardware() {
     // Another machine runs from a copy of the disk.
     let (lab, node) = boots(Some("p"), Some("q"));
     assert_ne!(lab.fence(&node).epoch, Epoch(3));
-    assert!(lab.members[0].core.waiting().iter().any(|waiting| waiting.reason == Reason::DuplicateNode));
+    assert!(
+        lab.members[0].core.wait_conditions().iter().any(|waiting| waiting.reason == Reason::DuplicateNode)
+    );
     assert!(lab.running_nodes("web").is_empty());
 }
 
@@ -686,7 +696,9 @@ fn machine_with_two_node_names_is_refused() {
     lab.agent("node2").boot_again();
     lab.run(10_000);
     assert_ne!(lab.fence("node2").state, FenceState::Open);
-    assert!(lab.members[0].core.waiting().iter().any(|waiting| waiting.reason == Reason::DuplicateNode));
+    assert!(
+        lab.members[0].core.wait_conditions().iter().any(|waiting| waiting.reason == Reason::DuplicateNode)
+    );
     lab.agent("node1").power_off();
     lab.run_until(30_000, "admitted", |lab| lab.fence("node2").state == FenceState::Open);
     // The product ids of two machines with the same disk image differ.

@@ -28,7 +28,7 @@ fn update(generation: i64) -> OperationSpec {
 
 #[track_caller]
 fn check(lab: &mut Lab, name: &str, generation: i64, phase: OperationPhase, reason: Reason) {
-    lab.operate(name, update(generation));
+    lab.create_operation(name, update(generation));
     lab.run(1_000);
     let status = lab.operation(name);
     assert_eq!((status.phase, status.reason), (phase, reason), "{name}: {}", status.message);
@@ -68,7 +68,7 @@ fn in_place_update_needs_the_confirmed_generation() {
     edit(&mut lab, 8);
     let before = lab.assignment("web").unwrap();
     check(&mut lab, "late", seen, OperationPhase::Refused, Reason::Outdated);
-    lab.operate("none", operation(OperationAction::UpdateInPlace, None));
+    lab.create_operation("none", operation(OperationAction::UpdateInPlace, None));
     lab.run(1_000);
     assert_eq!(lab.operation("none").reason, Reason::Invalid);
     // The API refuses these edits. A restored spec may still contain them.
@@ -102,7 +102,7 @@ fn in_place_update_waits_while_disarmed() {
     lab.agent(&node).power_off();
     lab.run_until(30_000, "fenced", |lab| lab.running_nodes("web").is_empty());
     let seen = edit(&mut lab, 7);
-    lab.operate("dead", update(seen));
+    lab.create_operation("dead", update(seen));
     lab.run_until(60_000, "settled", |lab| lab.operation("dead").phase == OperationPhase::Succeeded);
     lab.run_until(30_000, "recovered", |lab| {
         lab.is_in_state("web", ServiceState::Started) && lab.running_nodes("web").len() == 1

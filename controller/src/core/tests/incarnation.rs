@@ -4,7 +4,7 @@ use super::lab::Lab;
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::record::Incarnation;
 
-fn stored(lab: &Lab) -> Option<Incarnation> {
+fn serialized(lab: &Lab) -> Option<Incarnation> {
     lab.read(&lab.keys.incarnation())
 }
 
@@ -12,7 +12,7 @@ fn stored(lab: &Lab) -> Option<Incarnation> {
 fn only_the_first_leader_writes_the_incarnation() {
     let mut lab = Lab::new(2, &["node1"]);
     lab.wait_until_nodes_online();
-    let first = stored(&lab).expect("named");
+    let first = serialized(&lab).expect("named");
     assert!(!first.value.is_empty() && first.predecessors.is_empty() && !first.continues_any);
     let leader =
         lab.members.iter().position(|member| member.core.term().is_some()).expect("one member is leader");
@@ -21,14 +21,14 @@ fn only_the_first_leader_writes_the_incarnation() {
         lab.members.iter().any(|member| member.running && member.core.term().is_some())
     });
     lab.run(5_000);
-    assert_eq!(stored(&lab), Some(first));
+    assert_eq!(serialized(&lab), Some(first));
 }
 
 #[test]
 fn operator_lets_node_follow_replaced_store() {
     let mut lab = Lab::new(1, &["node1"]);
     lab.wait_until_nodes_online();
-    let before = stored(&lab).expect("named");
+    let before = serialized(&lab).expect("named");
     let spec = |node: &str| OperationSpec {
         action: OperationAction::FollowStore,
         node: Some(node.into()),
@@ -36,8 +36,8 @@ fn operator_lets_node_follow_replaced_store() {
     };
     // A node that refuses the data of this etcd has not registered there.
     for name in ["first", "again"] {
-        lab.operate(name, spec("node9"));
+        lab.create_operation(name, spec("node9"));
         lab.run_until(5_000, "done", |lab| lab.operation(name).phase == OperationPhase::Succeeded);
     }
-    assert_eq!(stored(&lab), Some(Incarnation { followers: vec!["node9".into()], ..before }));
+    assert_eq!(serialized(&lab), Some(Incarnation { followers: vec!["node9".into()], ..before }));
 }

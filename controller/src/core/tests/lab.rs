@@ -2,9 +2,9 @@
 //! advances.
 
 use super::agent::Agent;
+use crate::core::combined_controller::CombinedController;
 use crate::core::metric_event::MetricEvent;
 use crate::core::notifications::deliveries::DeliveryOutcome;
-use crate::core::replica::Replica;
 use crate::core::{Config, Effect, FencerAction, FencerOutcome, FencerRun, FullReadId, Input};
 use ha_api_types::driver::{DriverSpec, SimulatedDriver};
 use ha_api_types::event::Event;
@@ -28,7 +28,7 @@ pub(super) const STEP_MS: Millis = 100;
 
 /// One controller and its connection to the store.
 pub(super) struct Member {
-    pub(super) core: Replica,
+    pub(super) core: CombinedController,
     pub(super) running: bool,
     /// All commits of this controller, with their outcomes.
     pub(super) commits: Vec<(Option<Term>, Transaction, Outcome)>,
@@ -117,7 +117,7 @@ impl Lab {
     }
 
     pub(super) fn add_controller(&mut self, id: &str, instance: &str) {
-        let core = Replica::new(Config {
+        let core = CombinedController::new(Config {
             cluster: "lab".to_owned(),
             id: id.into(),
             url: format!("https://{id}:7443"),
@@ -423,13 +423,13 @@ impl Lab {
 
     /// Starts a resource with `exclusive: false`; returns its node.
     pub(super) fn start_non_exclusive(&mut self, name: &str) -> NodeName {
-        self.resource(name);
+        self.create_resource(name);
         self.edit::<ResourceSpec>(name, |resource| resource.spec.exclusive = false);
         self.run_until(20_000, "started", |lab| lab.is_in_state(name, ServiceState::Started));
         self.status(name).node.unwrap()
     }
 
-    pub(super) fn resource(&mut self, name: &str) {
+    pub(super) fn create_resource(&mut self, name: &str) {
         let driver = DriverSpec { simulated: Some(SimulatedDriver::default()), ..DriverSpec::default() };
         self.apply(Resource::new(name, ResourceSpec { driver, ..ResourceSpec::default() }));
     }
@@ -444,7 +444,7 @@ impl Lab {
         });
     }
 
-    pub(super) fn operate(&mut self, name: &str, spec: OperationSpec) {
+    pub(super) fn create_operation(&mut self, name: &str, spec: OperationSpec) {
         self.apply(Operation::new(name, spec));
     }
 
@@ -459,7 +459,7 @@ impl Lab {
             boot_id: Some(fence.boot_id),
             ..OperationSpec::default()
         };
-        self.operate(&format!("{action:?}").to_lowercase(), spec);
+        self.create_operation(&format!("{action:?}").to_lowercase(), spec);
     }
 
     pub(super) fn operation(&self, name: &str) -> OperationStatus {
@@ -512,7 +512,7 @@ impl Lab {
     }
 
     pub(super) fn start(&mut self, name: &str) {
-        self.resource(name);
+        self.create_resource(name);
         self.run_until(20_000, "started", |lab| {
             lab.is_in_state(name, ServiceState::Started) && lab.status(name).running
         });
@@ -529,7 +529,7 @@ impl Lab {
         for event in self.events.iter().rev().take(20) {
             lines.push(format!("event {} {} {}: {}", event.kind, event.name, event.reason, event.message));
         }
-        for waiting in self.members.iter().flat_map(|member| member.core.waiting()) {
+        for waiting in self.members.iter().flat_map(|member| member.core.wait_conditions()) {
             lines.push(format!("waits {}", waiting.sentence()));
         }
         lines.join("\n")

@@ -43,7 +43,7 @@ fn leader_samples(lab: &Lab) -> Vec<Sample> {
     samples(&MetricsInput {
         cluster_view: core.cluster_view(),
         now: &lab.now,
-        waiting: core.waiting().len(),
+        waiting: core.wait_conditions().len(),
         reservation: core.reservation(),
         relocations: &relocations,
     })
@@ -116,7 +116,7 @@ fn failed_fence_device_counts_no_fencing_proof() {
 fn a_move_and_its_operation_are_counted_once() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let other = if node == "node1" { "node2" } else { "node1" };
-    lab.operate("move", operation(OperationAction::Relocate, Some(other)));
+    lab.create_operation("move", operation(OperationAction::Relocate, Some(other)));
     lab.run_until(10_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
     lab.run(2_000);
     assert_eq!(event_count(&lab, &relocation(Reason::UserRequested)), 1, "{:?}", lab.metric_events);

@@ -45,7 +45,7 @@ fn restricted_group_runs_on_members_only() {
     let stalled = status.conditions.iter().find(|condition| condition.kind == "Stalled").unwrap();
     assert_eq!((stalled.status, stalled.reason), (ConditionStatus::True, Reason::Unschedulable));
     assert!(stalled.message.contains("node2: node is not a member"), "{}", stalled.message);
-    lab.operate("move", operation(OperationAction::Migrate, Some("node2")));
+    lab.create_operation("move", operation(OperationAction::Migrate, Some("node2")));
     lab.run(1_000);
     assert_eq!(lab.operation("move").phase, OperationPhase::Refused, "commands in Recovery are refused");
     group(&mut lab, &[("node1", 0), ("node2", 0)], true);
@@ -80,14 +80,14 @@ fn recovery_starts_higher_priority_first() {
 fn requested_live_migration_succeeds() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let target = other(&lab, &node);
-    lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
+    lab.create_operation("move", operation(OperationAction::Migrate, Some(&target)));
     lab.run_until(5_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
     assert_eq!(lab.running_nodes("web"), std::slice::from_ref(&target));
     assert!(lab.events.iter().any(|event| event.message.contains("Live-migrating")));
-    lab.operate("again", operation(OperationAction::Migrate, Some(&target)));
+    lab.create_operation("again", operation(OperationAction::Migrate, Some(&target)));
     lab.run(1_000);
     assert_eq!(lab.operation("again").reason, Reason::CurrentNode);
-    lab.operate("nowhere", operation(OperationAction::Migrate, Some("node9")));
+    lab.create_operation("nowhere", operation(OperationAction::Migrate, Some("node9")));
     lab.run(1_000);
     assert_eq!(lab.operation("nowhere").reason, Reason::NotFound);
 }
@@ -97,7 +97,7 @@ fn failed_migration_leaves_service_on_source() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let target = other(&lab, &node);
     lab.agent(&node).faults.fails_migrate = true;
-    lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
+    lab.create_operation("move", operation(OperationAction::Migrate, Some(&target)));
     lab.run_until(5_000, "failed", |lab| lab.operation("move").phase == OperationPhase::Failed);
     let message = lab.operation("move").message;
     assert_eq!(message, format!("Move failed, staying on {node}: the link broke"));
@@ -110,12 +110,12 @@ fn failed_migration_leaves_service_on_source() {
 fn source_lost_during_move_is_fenced_first() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let target = other(&lab, &node);
-    lab.agent(&target).faults.idle = true;
-    lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
+    lab.agent(&target).faults.ignores_assignments = true;
+    lab.create_operation("move", operation(OperationAction::Migrate, Some(&target)));
     lab.run_until(2_000, "moving", |lab| lab.is_in_state("web", ServiceState::Migrate));
     lab.agent(&node).power_off();
     lab.run_until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
-    lab.agent(&target).faults.idle = false;
+    lab.agent(&target).faults.ignores_assignments = false;
     lab.run_until(5_000, "runs on the target", |lab| lab.running_nodes("web") == [target.clone()]);
 }
 
@@ -123,8 +123,8 @@ fn source_lost_during_move_is_fenced_first() {
 fn a_service_whose_target_is_lost_stays_on_its_source() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let target = other(&lab, &node);
-    lab.agent(&target).faults.idle = true;
-    lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
+    lab.agent(&target).faults.ignores_assignments = true;
+    lab.create_operation("move", operation(OperationAction::Migrate, Some(&target)));
     lab.run_until(2_000, "moving", |lab| lab.is_in_state("web", ServiceState::Migrate));
     lab.agent(&target).power_off();
     lab.run_until(20_000, "stays", |lab| lab.is_in_state("web", ServiceState::Started));
@@ -136,7 +136,7 @@ fn a_service_whose_target_is_lost_stays_on_its_source() {
 fn relocation_stops_and_starts_the_service() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let target = other(&lab, &node);
-    lab.operate("move", operation(OperationAction::Relocate, Some(&target)));
+    lab.create_operation("move", operation(OperationAction::Relocate, Some(&target)));
     lab.run_until(5_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
     assert_eq!(lab.running_nodes("web"), [target]);
 }
@@ -145,7 +145,7 @@ fn relocation_stops_and_starts_the_service() {
 fn restart_is_a_new_start_action() {
     let (mut lab, node) = started(&["node1", "node2"]);
     let before = lab.status("web").action_uid;
-    lab.operate("restart", operation(OperationAction::Restart, None));
+    lab.create_operation("restart", operation(OperationAction::Restart, None));
     lab.run_until(3_000, "restarted", |lab| lab.operation("restart").phase == OperationPhase::Succeeded);
     assert_ne!(lab.status("web").action_uid, before);
     assert_eq!(lab.running_nodes("web"), [node]);
@@ -158,10 +158,10 @@ fn move_to_unavailable_node_is_refused() {
     lab.edit::<NodeSpec>(&targets[0], |node| node.spec.maintenance = true);
     lab.agent(&targets[1]).power_off();
     lab.run(9_000);
-    lab.operate("one", operation(OperationAction::Migrate, Some(&targets[0])));
+    lab.create_operation("one", operation(OperationAction::Migrate, Some(&targets[0])));
     lab.run(1_000);
     assert_eq!(lab.operation("one").reason, Reason::NodeInMaintenance);
-    lab.operate("two", operation(OperationAction::Migrate, Some(&targets[1])));
+    lab.create_operation("two", operation(OperationAction::Migrate, Some(&targets[1])));
     lab.run(1_000);
     assert_eq!(lab.operation("two").reason, Reason::NodeNotOnline);
 }
@@ -207,7 +207,7 @@ fn services_that_must_stay_together_move_together() {
     let node = lab.running_nodes("web");
     assert_eq!(lab.running_nodes("db"), node);
     let target = other(&lab, &node[0]);
-    lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
+    lab.create_operation("move", operation(OperationAction::Migrate, Some(&target)));
     lab.run_until(5_000, "both there", |lab| {
         lab.running_nodes("web") == std::slice::from_ref(&target)
             && lab.running_nodes("db") == std::slice::from_ref(&target)
@@ -236,7 +236,7 @@ fn move_that_breaks_anti_affinity_is_refused() {
     lab.start("db");
     assert_ne!(lab.running_nodes("web"), lab.running_nodes("db"));
     let target = lab.running_nodes("db")[0].clone();
-    lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
+    lab.create_operation("move", operation(OperationAction::Migrate, Some(&target)));
     lab.run(1_000);
     let status = lab.operation("move");
     assert_eq!((status.phase, status.reason), (OperationPhase::Refused, Reason::NegativePartner));
@@ -248,12 +248,12 @@ fn move_that_breaks_anti_affinity_is_refused() {
 fn lab_with_reregistered_source() -> (super::lab::Lab, NodeName, NodeName) {
     let (mut lab, source) = started(&["node1", "node2", "node3"]);
     let target = other(&lab, &source);
-    lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
+    lab.create_operation("move", operation(OperationAction::Migrate, Some(&target)));
     let key = lab.keys.service_report(&source, &"web".into());
     lab.run_until(5_000, "handing over", |lab| {
         lab.read::<ServiceReport>(&key).is_some_and(|report| report.phase == Phase::HandingOver)
     });
-    lab.agent(&target).faults.idle = true;
+    lab.agent(&target).faults.ignores_assignments = true;
     lab.agent(&source).running.clear();
     lab.agent(&target).running.insert("web".into());
     lab.agent(&source).lose_journal();
@@ -270,7 +270,7 @@ fn lab_with_reregistered_source() -> (super::lab::Lab, NodeName, NodeName) {
 fn cutover_survives_new_registration_of_source() {
     let (mut lab, _, target) = lab_with_reregistered_source();
     assert_eq!(lab.assignment("web").unwrap().node, target, "the only place that is left: {}", lab.show());
-    lab.agent(&target).faults.idle = false;
+    lab.agent(&target).faults.ignores_assignments = false;
     lab.run_until(5_000, "runs on the target", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(lab.running_nodes("web"), [target]);
 }
@@ -293,7 +293,7 @@ fn cutover_blocks_starts_until_target_is_empty() {
 fn lab_with_late_arrival(action: Action) -> (super::lab::Lab, NodeName) {
     let (mut lab, source) = started(&["node1", "node2", "node3"]);
     let target = other(&lab, &source);
-    lab.agent(&target).faults.idle = true;
+    lab.agent(&target).faults.ignores_assignments = true;
     lab.agent(&source).running.clear();
     let source_report_key = lab.keys.service_report(&source, &"web".into());
     let handed_over = ServiceReport { phase: Phase::HandedOver, ..lab.read(&source_report_key).unwrap() };
@@ -336,7 +336,7 @@ fn arrival_is_verified_again_after_registration_request() {
         let assignment = lab.assignment("web").unwrap();
         assert_eq!((assignment.node, assignment.epoch), (target.clone(), Epoch(2)), "{}", lab.show());
         assert!(matches!(assignment.action, Action::Stop { .. }) && assignment.source_end_revision.is_some());
-        lab.agent(&target).faults.idle = false;
+        lab.agent(&target).faults.ignores_assignments = false;
         lab.run_until(10_000, "runs", |lab| {
             lab.is_in_state("web", ServiceState::Started) && lab.status("web").running
         });
@@ -359,7 +359,7 @@ fn target_silence_does_not_disprove_arrival() {
     assert_eq!(lab.assignment("web").unwrap().node, target, "{}", lab.show());
     assert!(!lab.status("web").running);
     lab.agent(&target).power_off();
-    lab.agent(&target).faults.idle = false;
+    lab.agent(&target).faults.ignores_assignments = false;
     lab.agent(&target).boot_again();
     lab.run_until(20_000, "runs", |lab| {
         lab.is_in_state("web", ServiceState::Started) && lab.status("web").running
@@ -375,14 +375,14 @@ fn lab_in_ungated_cutover() -> (super::lab::Lab, NodeName, NodeName) {
         let driver = resource.spec.driver.simulated.get_or_insert_default();
         driver.gated = false;
     });
-    lab.operate("restart", operation(OperationAction::Restart, None));
+    lab.create_operation("restart", operation(OperationAction::Restart, None));
     lab.run_until(5_000, "started with the edited driver", |lab| {
         lab.assignment("web")
             .is_some_and(|assignment| !assignment.definition.driver.waits_for_resume_permit())
             && lab.is_in_state("web", ServiceState::Started)
     });
     let target = other(&lab, &source);
-    lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
+    lab.create_operation("move", operation(OperationAction::Migrate, Some(&target)));
     let key = lab.keys.service_report(&source, &"web".into());
     lab.run_until(5_000, "handing over", |lab| {
         lab.read::<ServiceReport>(&key).is_some_and(|report| report.phase == Phase::HandingOver)
@@ -395,13 +395,13 @@ fn lab_in_ungated_cutover() -> (super::lab::Lab, NodeName, NodeName) {
 fn a_target_that_is_ordered_to_start_verifies_arrival() {
     let (mut lab, source, target) = lab_in_ungated_cutover();
     lab.agent(&source).power_off();
-    lab.agent(&target).faults.idle = true;
+    lab.agent(&target).faults.ignores_assignments = true;
     lab.run_until(20_000, "ordered to start", |lab| {
         lab.assignment("web").is_some_and(|assignment| assignment.action == Action::Start)
     });
     let ordered = lab.assignment("web").unwrap();
     assert_eq!((&ordered.node, ordered.source_end_revision.is_some()), (&target, true), "{}", lab.show());
-    lab.agent(&target).faults.idle = false;
+    lab.agent(&target).faults.ignores_assignments = false;
     lab.run_until(5_000, "runs", |lab| {
         lab.is_in_state("web", ServiceState::Started) && lab.status("web").running
     });
@@ -417,7 +417,7 @@ fn a_target_that_is_ordered_to_start_verifies_arrival() {
 /// until the test allows it.
 fn lab_in_cutover_to_node_with_device(device: FenceDevice) -> (super::lab::Lab, NodeName, NodeName) {
     let (mut lab, source, target) = lab_in_ungated_cutover();
-    lab.agent(&source).faults.idle = true;
+    lab.agent(&source).faults.ignores_assignments = true;
     lab.edit::<NodeSpec>(&target, |node| node.spec.fencing.devices = vec![device]);
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.run(500);
@@ -464,7 +464,7 @@ fn a_device_run_from_before_the_end_of_the_source_is_no_proof() {
     lab.agent(&source).running.clear();
     lab.put(&key, &handed_over);
     lab.run(500);
-    lab.agent(&source).faults.idle = false;
+    lab.agent(&source).faults.ignores_assignments = false;
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.run_until(10_000, "runs", |lab| lab.running_nodes("web").len() == 1);
     assert_eq!(ordered_actions(&lab, 0), [FencerAction::Off, FencerAction::Off], "{}", lab.show());
@@ -481,7 +481,7 @@ fn an_operator_requests_another_power_off_of_a_fenced_target() {
     lab.run_until(30_000, "source fenced", |lab| lab.fence(&source).state == FenceState::Fenced);
     let requested = OperationSpec { node: Some(target.clone()), ..operation(OperationAction::Fence, None) };
     let request = |lab: &mut super::lab::Lab, name: &str| {
-        lab.operate(name, OperationSpec { resource: None, ..requested.clone() });
+        lab.create_operation(name, OperationSpec { resource: None, ..requested.clone() });
     };
     request(&mut lab, "first");
     lab.run_until(70_000, "failed", |lab| lab.operation("first").phase == OperationPhase::Failed);

@@ -66,7 +66,7 @@ fn fail_everywhere(lab: &mut Lab, name: &str) {
     for node in ["node1", "node2", "node3"] {
         lab.agent(node).faults.fails_start.insert(name.into(), FailureClass::RetryHere);
     }
-    lab.resource(name);
+    lab.create_resource(name);
 }
 
 fn repair(lab: &mut Lab) {
@@ -85,8 +85,8 @@ fn bring_into_error(lab: &mut Lab, names: &[&str]) {
 }
 
 fn count_results(lab: &Lab, result: NotificationResult) -> usize {
-    let wanted = MetricEvent::Notification { target: "webhook", result };
-    lab.metric_events.iter().filter(|found| **found == wanted).count()
+    let expected_event = MetricEvent::Notification { target: "webhook", result };
+    lab.metric_events.iter().filter(|found| **found == expected_event).count()
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn clean_leave_causes_no_fencing_notification() {
     let assigned_node = lab.status("web").node.unwrap();
     let idle = super::services::other(&lab, &assigned_node);
     // The agent leaves without services to stop.
-    lab.agent(&idle).power = false;
+    lab.agent(&idle).is_powered_on = false;
     let key = lab.keys.node_report(&idle);
     let mut report: NodeReport = lab.read(&key).unwrap();
     (report.mode, report.armed) = (Mode::Left(Leave::Reboot), false);
@@ -145,7 +145,7 @@ fn many_resource_errors_become_one_notification() {
     assert!(item.node.is_some() && item.since.is_some() && !item.message.is_empty(), "{item:?}");
     assert!(item.action.contains("hactl why a") && item.action.contains("hactl clear-error a"), "{item:?}");
     repair(&mut lab);
-    lab.operate(
+    lab.create_operation(
         "clear",
         ha_api_types::operation::OperationSpec {
             resource: Some("b".to_owned()),
@@ -165,7 +165,7 @@ fn short_problems_are_not_notified() {
     let mut lab = lab();
     bring_into_error(&mut lab, &["web"]);
     repair(&mut lab);
-    lab.operate("clear", operation(OperationAction::ClearError, None));
+    lab.create_operation("clear", operation(OperationAction::ClearError, None));
     lab.run_until(4_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     lab.run(COLLECTED_MS * 2);
     assert_eq!(delivered(&lab), []);
@@ -434,7 +434,7 @@ fn a_test_notification_reports_the_outcome_for_every_target() {
         action: OperationAction::TestNotifications,
         ..ha_api_types::operation::OperationSpec::default()
     };
-    lab.operate("good", spec());
+    lab.create_operation("good", spec());
     lab.run_until(2_000, "ended", |lab| lab.operation("good").phase.is_final());
     let status = lab.operation("good");
     assert_eq!(status.phase, OperationPhase::Succeeded, "{}", status.message);
@@ -447,12 +447,12 @@ fn a_test_notification_reports_the_outcome_for_every_target() {
         |(_, notification)| notification.id == "test-good" && notification.kind == NotificationKind::Test
     ));
     lab.delivery_outcome = DeliveryOutcome::Failed("connection refused".to_owned());
-    lab.operate("bad", spec());
+    lab.create_operation("bad", spec());
     lab.run_until(2_000, "ended", |lab| lab.operation("bad").phase.is_final());
     assert_eq!(lab.operation("bad").phase, OperationPhase::Failed);
     notify(&mut lab, None);
     lab.run(500);
-    lab.operate("none", spec());
+    lab.create_operation("none", spec());
     lab.run_until(2_000, "ended", |lab| lab.operation("none").phase.is_final());
     assert_eq!(lab.operation("none").phase, OperationPhase::Refused);
 }

@@ -32,7 +32,7 @@ fn a_new_resource_waits_for_no_node_without_agent() {
     lab.agent("node2").leave(Mode::Restart);
     lab.run(2_000);
     lab.agent("node2").isolated = true;
-    lab.resource("web");
+    lab.create_resource("web");
     lab.run_until(12_000, "started elsewhere", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_ne!(lab.running_nodes("web"), ["node2"]);
     assert_eq!(lab.status("web").counted_empty, ["node2"]);

@@ -1,7 +1,7 @@
 //! Properties that must always hold: random faults over real cores, and random inputs into one core.
 
 use super::lab::Lab;
-use crate::core::replica::Replica;
+use crate::core::combined_controller::CombinedController;
 use crate::core::{CommitId, Config, Effect, FencerOutcome, Input, RunId};
 use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::kind::Kind;
@@ -78,7 +78,7 @@ fn inflict(lab: &mut Lab, fault: &Fault, number: usize) {
     match fault {
         Fault::Die(node) => lab.agent(NODES[*node]).power_off(),
         Fault::Boot(node) => {
-            if !lab.agents[NODES[*node]].power {
+            if !lab.agents[NODES[*node]].is_powered_on {
                 lab.agent(NODES[*node]).boot_again();
             }
         }
@@ -88,7 +88,7 @@ fn inflict(lab: &mut Lab, fault: &Fault, number: usize) {
             if exists(lab, SERVICES[*service]) {
                 lab.set_requested_state(SERVICES[*service], *state);
             } else {
-                lab.resource(SERVICES[*service]);
+                lab.create_resource(SERVICES[*service]);
             }
         }
         Fault::FailStop(node, service, fails) => {
@@ -114,10 +114,10 @@ fn inflict(lab: &mut Lab, fault: &Fault, number: usize) {
                 resource: Some(SERVICES[*service].to_owned()),
                 ..OperationSpec::default()
             };
-            lab.operate(&format!("restart-{number}"), spec);
+            lab.create_operation(&format!("restart-{number}"), spec);
         }
         Fault::LoseJournal(node) => {
-            if lab.agents[NODES[*node]].power && !lab.agents[NODES[*node]].isolated {
+            if lab.agents[NODES[*node]].is_powered_on && !lab.agents[NODES[*node]].isolated {
                 lab.agent(NODES[*node]).lose_journal();
             }
         }
@@ -129,7 +129,7 @@ fn inflict(lab: &mut Lab, fault: &Fault, number: usize) {
                 node: Some(NODES[*node].into()),
                 ..OperationSpec::default()
             };
-            lab.operate(&format!("move-{number}"), spec);
+            lab.create_operation(&format!("move-{number}"), spec);
         }
         Fault::Clear(service) => {
             let spec = OperationSpec {
@@ -137,7 +137,7 @@ fn inflict(lab: &mut Lab, fault: &Fault, number: usize) {
                 resource: Some(SERVICES[*service].to_owned()),
                 ..OperationSpec::default()
             };
-            lab.operate(&format!("clear-{number}"), spec);
+            lab.create_operation(&format!("clear-{number}"), spec);
         }
         Fault::FailStart(node, service, fails) => {
             let faults = &mut lab.agent(NODES[*node]).faults.fails_start;
@@ -192,7 +192,7 @@ proptest! {
         let mut lab = Lab::new(2, &NODES);
         lab.wait_until_nodes_online();
         for name in SERVICES {
-            lab.resource(name);
+            lab.create_resource(name);
         }
         for (number, fault) in faults.iter().enumerate() {
             inflict(&mut lab, fault, number);
@@ -205,7 +205,7 @@ proptest! {
         for node in NODES {
             let agent = lab.agent(node);
             agent.faults = super::agent::Faults::default();
-            if agent.power {
+            if agent.is_powered_on {
                 agent.isolated = false;
             } else {
                 agent.boot_again();
@@ -217,7 +217,7 @@ proptest! {
         lab.run(30_000);
         for (number, name) in SERVICES.iter().enumerate() {
             if !exists(&lab, name) {
-                lab.resource(name);
+                lab.create_resource(name);
             }
             if lab.is_in_state(name, ServiceState::Error) {
                 inflict(&mut lab, &Fault::Clear(number), 1000 + number);
@@ -324,7 +324,7 @@ proptest! {
     /// guard of the written key.
     #[test]
     fn random_inputs_never_panic_the_core(inputs in proptest::collection::vec((input(), 0..5_000_u64), 1..60)) {
-        let mut core = Replica::new(Config {
+        let mut core = CombinedController::new(Config {
             cluster: "lab".to_owned(), id: "c0".into(), instance: "c0-1".into(), ..Config::default()
         });
         let keys = ha_api_types::keys::Keys::new("lab");

@@ -15,7 +15,7 @@ const MOVES: [OperationAction; 2] = [OperationAction::Migrate, OperationAction::
 fn check(lab: &mut Lab, spec: OperationSpec, reason: Reason, message: &str) {
     let action = spec.action;
     let name = format!("{action:?}-{}", lab.now.monotonic_raw.0).to_lowercase();
-    lab.operate(&name, spec);
+    lab.create_operation(&name, spec);
     lab.run(300);
     let status = lab.operation(&name);
     assert_eq!(
@@ -84,7 +84,7 @@ fn an_ineligible_target_is_refused() {
     // Every reason is named, not only the first.
     lab.agent(&target).power_off();
     lab.run(10_000);
-    lab.operate("both", operation(OperationAction::Migrate, Some(&target)));
+    lab.create_operation("both", operation(OperationAction::Migrate, Some(&target)));
     lab.run(300);
     let status = lab.operation("both");
     assert_eq!((status.phase, status.reason), (OperationPhase::Refused, Reason::NodeNotOnline));
@@ -110,7 +110,7 @@ fn target_of_anti_affinity_partner_is_refused() {
     lab.start("db");
     let message = format!("{target} is not eligible: db uses the node (anti-affinity rule apart)");
     check_moves(&mut lab, &target, Reason::NegativePartner, &message);
-    lab.operate("named", operation(OperationAction::Migrate, Some(&target)));
+    lab.create_operation("named", operation(OperationAction::Migrate, Some(&target)));
     lab.run(300);
     assert_eq!(lab.operation("named").blocked_by, ["db"]);
 }

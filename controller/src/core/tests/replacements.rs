@@ -25,10 +25,8 @@ use ha_store::{Guard, Transaction, Write};
 /// Outcome of replacements that a scripted agent is ordered to make.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ReplacementOutcome {
-    /// Replacements succeed.
     #[default]
     Succeeds,
-    /// Replacements fail.
     Fails,
     /// Replacements do not end.
     Hangs,
@@ -121,7 +119,7 @@ fn secondary(lab: &Lab) -> Option<NodeName> {
 }
 
 fn request_replacement(lab: &mut Lab, name: &str, node: &str) {
-    lab.operate(name, operation(OperationAction::ReplaceSecondary, Some(node)));
+    lab.create_operation(name, operation(OperationAction::ReplaceSecondary, Some(node)));
 }
 
 /// Returns a lab with a replacement that its node has begun and that does not end.
@@ -250,7 +248,7 @@ fn replacement_report_is_recorded_before_readmission() {
 #[test]
 fn replacement_blocks_moves_and_stop_cancels_it() {
     let mut lab = replacing();
-    lab.operate("move", operation(OperationAction::Migrate, Some("node2")));
+    lab.create_operation("move", operation(OperationAction::Migrate, Some("node2")));
     lab.edit::<NodeSpec>("node1", |node| node.spec.maintenance = true);
     lab.run(5_000);
     assert_eq!(lab.operation("move").phase, OperationPhase::Pending);
@@ -319,7 +317,7 @@ fn concurrent_replacements_per_node_are_limited() {
         lab.run_until(20_000, "started", |lab| lab.is_in_state(name, ServiceState::Started));
         let mut spec = operation(OperationAction::ReplaceSecondary, Some("node4"));
         spec.resource = Some(name.to_owned());
-        lab.operate(name, spec);
+        lab.create_operation(name, spec);
         lab.run(1_000);
     }
     assert_eq!(lab.operation("two").phase, OperationPhase::Running);

@@ -14,7 +14,7 @@ fn operations_from_before_a_restore_are_discarded() {
         node: Some("node9".into()),
         ..OperationSpec::default()
     };
-    lab.operate("old", spec);
+    lab.create_operation("old", spec);
     let marker = serde_json::to_vec(&RestoreMarker::default()).unwrap();
     let marker = (lab.keys.restore_marker(), marker);
     lab.state = lab.state.restored(

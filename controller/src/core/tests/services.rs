@@ -38,7 +38,7 @@ pub(super) fn group(lab: &mut Lab, nodes: &[(&str, i64)], restricted: bool) {
 }
 
 pub(super) fn start_in_group(lab: &mut Lab, name: &str) {
-    lab.resource(name);
+    lab.create_resource(name);
     lab.edit::<ResourceSpec>(name, |resource| resource.spec.group = Some("g".to_owned()));
 }
 
@@ -76,7 +76,7 @@ fn queued_does_not_wait_for_a_node_that_never_registered() {
     let mut lab = lab(&["node1", "node2"]);
     lab.apply(Node::new("node9", NodeSpec::default()));
     lab.run(1_000);
-    lab.resource("web");
+    lab.create_resource("web");
     lab.run_until(5_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert!(lab.node_is("node9", NodeState::Unknown));
 }
@@ -85,15 +85,15 @@ fn queued_does_not_wait_for_a_node_that_never_registered() {
 fn queued_waits_for_every_node_and_names_silent() {
     let mut lab = lab(&["node1", "node2"]);
     lab.agent("node2").faults.ignores_probes = true;
-    lab.resource("web");
+    lab.create_resource("web");
     lab.run(3_000);
     assert!(lab.is_in_state("web", ServiceState::Queued));
-    let waiting = lab.members[0].core.waiting();
+    let waiting = lab.members[0].core.wait_conditions();
     assert!(
         waiting.iter().any(|w| w.reason == Reason::NotProbed && w.message.contains("node2")),
         "{waiting:?}"
     );
-    lab.operate(
+    lab.create_operation(
         "start",
         OperationSpec { not_on: Some("node2".into()), ..operation(OperationAction::Start, None) },
     );
@@ -108,7 +108,7 @@ fn queued_waits_for_every_node_and_names_silent() {
 fn new_resource_counts_closed_node_as_empty() {
     let mut lab = lab(&["node1", "node2"]);
     lab.agent("node2").power_off();
-    lab.resource("web");
+    lab.create_resource("web");
     lab.run_until(10_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(condition(&lab, "web", "Probed"), (ConditionStatus::False, Reason::NotProbed));
 }
@@ -152,7 +152,7 @@ fn two_running_copies_are_an_error() {
     let mut lab = Lab::new(1, &["node1", "node2", "node3"]);
     lab.wait_until_nodes_online();
     lab.agent("node2").running.insert("web".into());
-    lab.resource("web");
+    lab.create_resource("web");
     // The second copy is only reported, because the lab fails a test in which two copies run.
     lab.agent("node3").faults.ignores_probes = true;
     lab.run(500);
@@ -215,7 +215,7 @@ fn failed_starts_on_two_nodes_become_error() {
     for node in ["node1", "node2", "node3"] {
         lab.agent(node).faults.fails_start.insert("web".into(), FailureClass::RetryHere);
     }
-    lab.resource("web");
+    lab.create_resource("web");
     lab.run_until(5_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
     let status = lab.status("web");
     assert_eq!((status.relocations, status.failed_nodes.len()), (1, 2));
@@ -226,7 +226,7 @@ fn failed_starts_on_two_nodes_become_error() {
     }
     lab.run(5_000);
     assert!(lab.is_in_state("web", ServiceState::Error), "only Disabled or clear-error leaves it");
-    lab.operate("clear", operation(OperationAction::ClearError, None));
+    lab.create_operation("clear", operation(OperationAction::ClearError, None));
     lab.run_until(2_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert_eq!(lab.operation("clear").phase, OperationPhase::Succeeded);
     assert!(lab.status("web").failed_nodes.is_empty());
@@ -248,7 +248,7 @@ fn nodes_with_failed_starts_are_tried_last() {
 fn without_another_node_a_failed_start_is_retried_in_place() {
     let mut lab = lab(&["node1"]);
     lab.agent("node1").faults.fails_start.insert("web".into(), FailureClass::RetryHere);
-    lab.resource("web");
+    lab.create_resource("web");
     lab.run_until(5_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
     let starts = lab.events.iter().filter(|event| event.reason == Reason::StartFailed).count();
     assert_eq!(starts, 1, "tried again once, as maxRelocate allows");
@@ -275,7 +275,7 @@ fn manually_started_second_copy_is_an_error() {
     assert_eq!(ready.reason, Reason::MultipleActive);
     assert!(ready.message.contains(&*node) && ready.message.contains(&*second), "{}", ready.message);
     assert_eq!(lab.running_nodes("web"), [node], "nothing was started or stopped");
-    lab.operate("clear", operation(OperationAction::ClearError, None));
+    lab.create_operation("clear", operation(OperationAction::ClearError, None));
     lab.run_until(3_000, "stopped here", |lab| lab.running_nodes("web").is_empty());
     lab.agent(&second).faults.ignores_probes = false;
     lab.run_until(5_000, "started once", |lab| lab.is_in_state("web", ServiceState::Started));
@@ -288,7 +288,7 @@ fn manually_started_second_copy_is_an_error() {
 fn node_that_can_never_run_service_is_skipped() {
     let mut lab = lab(&["node1"]);
     lab.agent("node1").faults.fails_start.insert("web".into(), FailureClass::NeverHere);
-    lab.resource("web");
+    lab.create_resource("web");
     lab.run_until(5_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
     assert_eq!(condition(&lab, "web", "Ready").1, Reason::NotInstalled);
 }
@@ -316,7 +316,7 @@ fn a_service_waits_for_a_node_whose_policy_allows_it() {
 fn disabling_a_service_clears_its_error() {
     let mut lab = lab(&["node1"]);
     lab.agent("node1").faults.fails_start.insert("web".into(), FailureClass::ConfigurationWrong);
-    lab.resource("web");
+    lab.create_resource("web");
     lab.run_until(5_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
     lab.set_requested_state("web", RequestedState::Disabled);
     lab.run_until(2_000, "disabled", |lab| lab.is_in_state("web", ServiceState::Disabled));
@@ -345,7 +345,7 @@ fn clearing_an_unconfirmed_error_stops_the_service() {
     lab.run_until(2_000, "error", |lab| lab.is_in_state("web", ServiceState::Error));
     lab.set_requested_state("web", RequestedState::Started);
     lab.agent(&node).faults.fails_stop.clear();
-    lab.operate("clear", operation(OperationAction::ClearError, None));
+    lab.create_operation("clear", operation(OperationAction::ClearError, None));
     lab.run_until(3_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     assert!(lab.events.iter().any(|event| event.reason == Reason::Stopping));
 }
@@ -429,10 +429,10 @@ fn a_recreated_resource_waits_for_tombstone_nodes() {
     lab.agent(&node).isolated = true;
     lab.delete("web");
     lab.run(10_000);
-    lab.resource("web");
+    lab.create_resource("web");
     lab.run(10_000);
     assert!(lab.is_in_state("web", ServiceState::Queued), "{}", lab.show());
-    let waiting = lab.members[0].core.waiting();
+    let waiting = lab.members[0].core.wait_conditions();
     assert!(waiting.iter().any(|w| w.message.contains(&*node)), "{waiting:?}");
 }
 
@@ -452,7 +452,7 @@ fn service_killed_on_isolated_node_restarts_there() {
 #[test]
 fn nonexclusive_service_moves_before_fencing_completes() {
     let mut lab = lab(&["node1", "node2"]);
-    lab.resource("web");
+    lab.create_resource("web");
     lab.edit::<ResourceSpec>("web", |resource| resource.spec.exclusive = false);
     lab.run_until(5_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
     let node = lab.running_nodes("web")[0].clone();
@@ -465,16 +465,16 @@ fn nonexclusive_service_moves_before_fencing_completes() {
 #[test]
 fn a_service_starts_after_its_dependencies() {
     let mut lab = lab(&["node1", "node2"]);
-    lab.resource("web");
+    lab.create_resource("web");
     lab.edit::<ResourceSpec>("web", |resource| resource.spec.depends_on = vec!["db".to_owned()]);
     for node in ["node1", "node2"] {
-        lab.agent(node).faults.idle = true;
+        lab.agent(node).faults.ignores_assignments = true;
     }
-    lab.resource("db");
+    lab.create_resource("db");
     lab.run(2_000);
     assert!(lab.assignment("db").is_some() && lab.assignment("web").is_none());
     for node in ["node1", "node2"] {
-        lab.agent(node).faults.idle = false;
+        lab.agent(node).faults.ignores_assignments = false;
     }
     lab.run_until(3_000, "both", |lab| {
         lab.is_in_state("web", ServiceState::Started) && lab.is_in_state("db", ServiceState::Started)
@@ -484,8 +484,11 @@ fn a_service_starts_after_its_dependencies() {
 #[test]
 fn impossible_operations_are_refused_and_later_removed() {
     let (mut lab, _) = started(&["node1"]);
-    lab.operate("unknown", OperationSpec { resource: Some("nix".to_owned()), ..OperationSpec::default() });
-    lab.operate("clear", operation(OperationAction::ClearError, None));
+    lab.create_operation(
+        "unknown",
+        OperationSpec { resource: Some("nix".to_owned()), ..OperationSpec::default() },
+    );
+    lab.create_operation("clear", operation(OperationAction::ClearError, None));
     lab.run(1_000);
     assert_eq!(lab.operation("unknown").reason, Reason::NotFound);
     assert_eq!(lab.operation("clear").phase, OperationPhase::Refused);
@@ -572,7 +575,7 @@ fn agent_missing_after_restart_is_reported() {
     let (mut lab, node) = started(&["node1"]);
     lab.agent(&node).leave(ha_api_types::record::Mode::Restart);
     lab.run(2_000);
-    lab.agent(&node).power = false;
+    lab.agent(&node).is_powered_on = false;
     lab.run(610_000);
     let status = lab.node(&node);
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready").unwrap();

@@ -19,7 +19,7 @@ fn running_on(nodes: &[&str]) -> (Lab, NodeName) {
 fn clear_error(lab: &mut Lab, name: &str) {
     let action = OperationAction::ClearError;
     let resource = Some("web".to_owned());
-    lab.operate(name, OperationSpec { action, resource, ..OperationSpec::default() });
+    lab.create_operation(name, OperationSpec { action, resource, ..OperationSpec::default() });
 }
 
 /// Returns a node that registers again in the same boot, while its epoch is open, and names a service that it could
@@ -89,7 +89,7 @@ fn service_on_fencing_node_waits_for_proof() {
     lab.agent("node3").faults.ignores_probes = true;
     lab.wait_until_nodes_online();
     lab.agent("node1").running.insert("web".into());
-    lab.resource("web");
+    lab.create_resource("web");
     lab.run(3_000);
     assert!(lab.is_in_state("web", ServiceState::Queued), "node3 has not answered");
     lab.agent("node1").power_off();
@@ -138,7 +138,7 @@ fn nonexclusive_service_moves_before_fencing_proof() {
     let node = lab.status("web").node.unwrap();
     let other = if node == "node1" { "node2" } else { "node1" };
     lab.edit::<ha_api_types::node::NodeSpec>(other, |node| node.spec.schedulable = false);
-    lab.resource("copy");
+    lab.create_resource("copy");
     lab.edit::<ResourceSpec>("copy", |resource| resource.spec.exclusive = false);
     lab.run_until(20_000, "started", |lab| lab.is_in_state("copy", ServiceState::Started));
     assert_eq!(lab.status("copy").node.as_ref(), Some(&node));
@@ -154,10 +154,10 @@ fn nonexclusive_service_moves_before_fencing_proof() {
 fn same_boot_registration_proves_nothing_about_unmanaged() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
     lab.wait_until_nodes_online();
-    lab.resource("web");
+    lab.create_resource("web");
     lab.set_requested_state("web", RequestedState::Ignored);
     lab.run(2_000);
-    lab.agent("node1").power = false;
+    lab.agent("node1").is_powered_on = false;
     let fence = lab.fence("node1");
     let key = lab.keys.fence(&"node1".into());
     let modified = lab.state.get(&key).entries[0].mod_revision;
@@ -180,7 +180,7 @@ fn same_boot_registration_proves_nothing_about_unmanaged() {
 fn unassigned_running_copy_stops_before_any_start() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
     lab.wait_until_nodes_online();
-    lab.resource("web");
+    lab.create_resource("web");
     lab.set_requested_state("web", RequestedState::Stopped);
     lab.run_until(5_000, "stopped", |lab| {
         lab.is_in_state("web", ServiceState::Stopped) && lab.assignment("web").is_some()
@@ -199,10 +199,13 @@ fn unassigned_running_copy_stops_before_any_start() {
 fn tombstone_of_moving_resource_names_both_nodes() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let other = if node == "node1" { "node2" } else { "node1" };
-    lab.agent(&node).faults.idle = true;
+    lab.agent(&node).faults.ignores_assignments = true;
     let action = OperationAction::Migrate;
     let (resource, target) = (Some("web".to_owned()), Some(other.into()));
-    lab.operate("move", OperationSpec { action, resource, node: target, ..OperationSpec::default() });
+    lab.create_operation(
+        "move",
+        OperationSpec { action, resource, node: target, ..OperationSpec::default() },
+    );
     lab.run_until(5_000, "moving", |lab| lab.is_in_state("web", ServiceState::Migrate));
     lab.run(500);
     // The target cannot confirm that it no longer manages the service.

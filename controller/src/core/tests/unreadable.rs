@@ -124,7 +124,7 @@ fn samples() -> (Keys, Vec<Entry>) {
         node: ["node1", "node2"].into_iter().find(|name| *name != node).map(Into::into),
         ..OperationSpec::default()
     };
-    lab.operate("move", spec);
+    lab.create_operation("move", spec);
     for _ in 0..20 {
         lab.step();
         take(&lab);
@@ -391,7 +391,7 @@ fn unreadable_cluster_object_changes_nothing() {
         .filter(|key| !key.contains("/candidate/") && !key.contains("/refresh/") && !key.ends_with("/leader"))
         .collect();
     assert!(planned.is_empty(), "{planned:?}");
-    assert!(lab.members[0].core.waiting().iter().any(|waiting| waiting.reason == Reason::Unreadable));
+    assert!(lab.members[0].core.wait_conditions().iter().any(|waiting| waiting.reason == Reason::Unreadable));
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn watchdog_test_spec(lab: &Lab, node: &str) -> OperationSpec {
 
 /// Requests a test, and checks the leader's answer.
 fn check(lab: &mut Lab, name: &str, spec: OperationSpec, phase: OperationPhase, reason: Reason, part: &str) {
-    lab.operate(name, spec);
+    lab.create_operation(name, spec);
     lab.run(300);
     let status = lab.operation(name);
     assert!((status.phase, status.reason) == (phase, reason) && status.message.contains(part), "{status:?}");

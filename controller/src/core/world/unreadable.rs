@@ -40,7 +40,6 @@ pub(in crate::core) struct UnreadableSubjects {
     fences: BTreeMap<NodeName, bool>,
     node_reports: BTreeSet<NodeName>,
     heartbeats: BTreeSet<NodeName>,
-    /// Node and resource of each unreadable report.
     service_reports: BTreeSet<(NodeName, ResourceName)>,
     statuses: BTreeSet<ResourceName>,
     assignments: BTreeSet<ResourceName>,
@@ -48,7 +47,7 @@ pub(in crate::core) struct UnreadableSubjects {
 
 impl UnreadableSubjects {
     /// Removes a key that was deleted, or of which no part is kept.
-    pub(super) fn forget(&mut self, key: &Key<'_>) {
+    pub(super) fn discard(&mut self, key: &Key<'_>) {
         match key {
             Key::Fence(node) => drop(self.fences.remove(node)),
             Key::NodeReport(node) => drop(self.node_reports.remove(node)),

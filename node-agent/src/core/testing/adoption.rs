@@ -48,11 +48,11 @@ fn service_crash_during_agent_restart_restarts_service() {
 fn killed_action_stays_spent_after_agent_restart() {
     let mut world = World::running();
     let uid = world.service("web").action_uid;
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(10_000);
     assert!(!world.copies["web"].running);
     assert_eq!(world.service("web").phase, Phase::Running, "the agent could not report the end");
-    world.net = Net::Up;
+    world.network = NetworkFault::Up;
     world.restart_agent("boot-1");
     world.advance(3_000);
     assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Stopped, uid));

@@ -13,7 +13,7 @@ impl World {
         }
         let Some(report) = self.value::<NodeReport>(&self.keys.node_report(&own_node())) else { return };
         let heartbeat_age_ms = self.now_ms - self.observed.1;
-        if !report.armed || heartbeat_age_ms < report.fencing_delay_ms() || self.reset {
+        if !report.armed || heartbeat_age_ms < report.fencing_delay_ms() || self.was_reset {
             return;
         }
         for (name, copy) in &self.copies {

@@ -47,7 +47,7 @@ impl World {
     }
 
     /// Opens an epoch for the stored request, as the leader does.
-    pub(super) fn open(&mut self) {
+    pub(super) fn open_epoch(&mut self) {
         let request_entries = self.state.get(&self.keys.node_report(&own_node())).entries;
         let entry = request_entries.first().expect("a request");
         let report: NodeReport = serde_json::from_slice(&entry.value).expect("legible");
@@ -64,7 +64,7 @@ impl World {
     }
 
     /// Closes the epoch, as the leader does.
-    pub(super) fn close(&mut self) {
+    pub(super) fn close_epoch(&mut self) {
         let fence = self.fence();
         let closed = Fence { epoch: fence.epoch + 1, state: FenceState::Fencing, ..fence };
         self.write(&self.keys.fence(&own_node()), &closed);

@@ -13,7 +13,7 @@ fn old_permit_starts_nothing_without_daemon_deadline() {
     let mut world = World::running();
     world.resource("mail");
     // The permit is applied, but the answer is lost, and etcd stays unreachable past D − Ts.
-    world.net = Net::AnswersLost;
+    world.network = NetworkFault::AnswersLost;
     world.assign("mail", Action::Start);
     let key = world.keys.assignment(&"mail".into());
     let entry = world.state.get(&key).entries[0].clone();
@@ -21,20 +21,20 @@ fn old_permit_starts_nothing_without_daemon_deadline() {
     world.input(Input::Changed { changes: vec![Change::Put(entry)], revision });
     world.advance(100);
     assert_eq!(world.service("mail").phase, Phase::Starting, "the permit stands");
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(10_000);
     assert_eq!(world.daemon.status().state, protocol::State::Staying);
     assert_eq!(world.count("mail", "start"), 0);
     // Heartbeats commit again, but the daemon has not answered yet.
     world.daemon_up = false;
-    world.net = Net::Up;
+    world.network = NetworkFault::Up;
     world.advance(2_000);
     assert_eq!(world.count("mail", "start"), 0, "{:?}", world.logs);
     world.daemon_up = true;
     world.reconnect();
     world.advance(3_000);
-    assert_eq!(world.count("mail", "start"), 1, "{:?}", world.core.waiting(&world.now()));
-    assert!(world.copies["mail"].running && !world.reset);
+    assert_eq!(world.count("mail", "start"), 1, "{:?}", world.core.wait_texts(&world.now()));
+    assert!(world.copies["mail"].running && !world.was_reset);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn agent_without_etcd_pets_no_abandoned_watchdog() {
     world.daemon = daemon::Core::new(protocol::Privileges::default());
     world.restart_agent_without_etcd();
     world.advance(60_000);
-    assert!(world.reset, "{:?} {:?}", world.requests, world.logs);
+    assert!(world.was_reset, "{:?} {:?}", world.requests, world.logs);
 }
 
 #[test]
@@ -52,14 +52,14 @@ fn restarted_agent_kills_adopted_service_before_deadline() {
     let mut world = World::found_running();
     world.restart_agent_without_etcd();
     world.advance(60_000);
-    assert!(!world.copies["web"].running && !world.reset, "{:?}", world.logs);
+    assert!(!world.copies["web"].running && !world.was_reset, "{:?}", world.logs);
 }
 
 #[test]
 fn a_service_added_during_clearing_is_also_probed() {
     let mut world = World::running();
     world.commands_to_hold.insert("probe");
-    world.close();
+    world.close_epoch();
     world.advance(100);
     world.copies.insert("mail".into(), ServiceCopy { running: true, ..ServiceCopy::default() });
     world.resource("mail");
@@ -67,7 +67,7 @@ fn a_service_added_during_clearing_is_also_probed() {
     world.commands_to_hold.clear();
     world.finish_held_commands();
     world.advance(2_000);
-    assert!(!world.copies["mail"].running, "{:?}", world.core.waiting(&world.now()));
+    assert!(!world.copies["mail"].running, "{:?}", world.core.wait_texts(&world.now()));
     assert_eq!(world.report().mode, Mode::Registering);
 }
 
@@ -85,9 +85,9 @@ fn newly_exclusive_service_is_killed_before_deadline() {
     world.advance(5_000);
     assert!(world.report().armed);
     assert_eq!(world.service("web").phase, Phase::Running);
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(30_000);
-    assert!(!world.copies["web"].running || world.reset);
+    assert!(!world.copies["web"].running || world.was_reset);
 }
 
 fn set_profile(world: &mut World, profile: Profile) {
@@ -121,7 +121,7 @@ fn a_shorter_validity_is_committed_after_the_daemon() {
     }
     assert_eq!(world.report().timings.heartbeat_valid_ms, 4_000);
     assert_eq!(world.count("web", "kill"), 0, "{:?}", world.logs);
-    assert!(world.copies["web"].running && !world.reset);
+    assert!(world.copies["web"].running && !world.was_reset);
 }
 
 /// R5.6: the daemon still has the longer deadline.
@@ -146,7 +146,7 @@ fn late_deadline_is_sent_to_daemon_once() {
     let mut world = World::running();
     world.resource("mail");
     world.advance(2_000);
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     let t = world.core.active_timings;
     let deadline = world.proven_ms.expect("heartbeat") + t.heartbeat_valid_ms;
     world.advance(deadline - 500 - world.now_ms);
@@ -171,7 +171,7 @@ fn missing_daemon_stops_services_before_reset() {
     assert!(world.copies["web"].running && world.report().watchdog.problem.is_empty());
     let commit_count = world.commits.len();
     world.advance(600);
-    assert!(!world.copies["web"].running && !world.reset, "{:?}", world.logs);
+    assert!(!world.copies["web"].running && !world.was_reset, "{:?}", world.logs);
     let report = world.service("web");
     assert_eq!((report.phase, report.reason), (Phase::Stopped, Reason::WatchdogMissing));
     assert_eq!(world.report().watchdog.reason, Some(Reason::WatchdogMissing));
@@ -183,7 +183,7 @@ fn missing_daemon_stops_services_before_reset() {
     };
     assert!(wrote(&keys[0]) < wrote(&keys[1]));
     world.advance(3_000);
-    assert!(world.reset, "no process could release the device");
+    assert!(world.was_reset, "no process could release the device");
     assert!(
         world
             .journal
@@ -203,7 +203,7 @@ fn short_daemon_outage_stops_no_service() {
         world.advance(2_000);
     }
     assert_eq!(world.count("web", "kill"), 0, "{:?}", world.logs);
-    assert!(world.copies["web"].running && !world.reset && world.report().watchdog.problem.is_empty());
+    assert!(world.copies["web"].running && !world.was_reset && world.report().watchdog.problem.is_empty());
 }
 
 #[test]
@@ -214,5 +214,5 @@ fn missing_daemon_blocks_actions_on_adopted_service() {
     world.assign("web", Action::Migrate { target, target_epoch: Epoch(1), target_boot_id });
     // The agent must stop the service instead of alternating between probes and kills indefinitely.
     world.advance(2_500);
-    assert!(!world.copies["web"].running && !world.reset, "{:?}", world.logs);
+    assert!(!world.copies["web"].running && !world.was_reset, "{:?}", world.logs);
 }

@@ -199,10 +199,10 @@ fn isolated_target_stays_only_without_open_reception() {
         });
         world.advance(2_000);
         assert_eq!(world.service("web").phase, Phase::Receiving);
-        world.net = Net::Down;
+        world.network = NetworkFault::Down;
         world.advance(30_000);
         assert_eq!(world.count("web", "close-reception"), 1, "gated: {gated}");
-        assert_eq!(world.reset, !gated, "gated: {gated}");
+        assert_eq!(world.was_reset, !gated, "gated: {gated}");
     }
 }
 
@@ -217,10 +217,10 @@ fn reception_ends_with_its_source() {
     world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved);
     world.advance(2_000);
     assert_eq!(world.service("web").phase, Phase::Running);
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(30_000);
     assert_eq!(world.count("web", "close-reception"), 0);
-    assert!(!world.reset && !world.copies["web"].running, "killed in time, so it stays");
+    assert!(!world.was_reset && !world.copies["web"].running, "killed in time, so it stays");
 }
 
 #[test]

@@ -42,10 +42,10 @@ fn the_deadline_counts_from_before_the_commit() {
 fn an_unknown_heartbeat_does_not_extend_deadline() {
     let mut world = World::running();
     let deadline = world.core.deadline;
-    world.net = Net::AnswersLost;
+    world.network = NetworkFault::AnswersLost;
     world.advance(2_000);
     assert_eq!(world.core.deadline, deadline);
-    world.net = Net::Up;
+    world.network = NetworkFault::Up;
     world.advance(1_100);
     assert_ne!(world.core.deadline, deadline);
     assert!(world.copies["web"].running);
@@ -56,11 +56,11 @@ fn an_unknown_heartbeat_does_not_extend_deadline() {
 fn outage_within_the_margin_changes_nothing() {
     let mut world = World::running();
     let t = world.core.active_timings;
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(t.heartbeat_valid_ms - 2 * t.heartbeat_interval_ms - t.stop_margin_ms - 10);
-    world.net = Net::Up;
+    world.network = NetworkFault::Up;
     world.advance(20_000);
-    assert!(world.copies["web"].running && !world.reset);
+    assert!(world.copies["web"].running && !world.was_reset);
     assert_eq!(world.count("web", "kill"), 0);
 }
 
@@ -82,7 +82,7 @@ fn expired_lease_is_replaced_with_alive_key() {
     world.state.revoke_lease(lease).expect("there");
     world.advance(2_000);
     assert_ne!(world.lease_of_alive(), lease);
-    assert!(world.copies["web"].running && !world.reset);
+    assert!(world.copies["web"].running && !world.was_reset);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn equivalent_fence_rewrite_changes_nothing() {
     world.advance(3_000);
     assert!(world.copies["web"].running);
     assert_eq!(world.count("web", "kill"), 0);
-    assert!(world.core.active().is_some());
+    assert!(world.core.active_registration().is_some());
 }
 
 #[test]
@@ -128,9 +128,9 @@ fn agent_registers_again_after_etcd_restore() {
     let mut world = World::running();
     let backup = world.state.clone();
     // The backup does not contain the registration that follows.
-    world.close();
+    world.close_epoch();
     world.advance(5_000);
-    world.open();
+    world.open_epoch();
     world.assign("web", Action::Start);
     world.advance(20_000);
     assert!(world.copies["web"].running, "{:#?}", world.logs);
@@ -144,8 +144,8 @@ fn agent_registers_again_after_etcd_restore() {
     world.sync();
     world.advance(3_000);
     assert_eq!(world.report().mode, Mode::Registering, "{:#?}", world.logs);
-    world.close();
-    world.open();
+    world.close_epoch();
+    world.open_epoch();
     world.advance(3_000);
     assert_eq!(world.report().mode, Mode::Active, "{:#?}", world.logs);
     assert!(world.journal.revision < seen_revision, "the revisions of the lost store are forgotten");
@@ -165,10 +165,10 @@ fn new_timings_apply_from_their_committed_heartbeat() {
     let mut cluster = Cluster::new("default", ha_api_types::cluster::ClusterSpec::default());
     cluster.spec.timing.profile = Profile::Fast;
     world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(500);
     assert_eq!(world.core.active_timings.heartbeat_valid_ms, 6_000);
-    world.net = Net::Up;
+    world.network = NetworkFault::Up;
     world.advance(3_000);
     assert_eq!(world.report().timings.heartbeat_valid_ms, 4_000);
     assert_eq!(world.core.active_timings.heartbeat_valid_ms, 4_000);
@@ -187,7 +187,7 @@ fn shorter_validity_applies_from_first_attempt() {
     while world.core.left_ms(&world.now()).is_none_or(|left_ms| left_ms > 4_000) {
         world.advance(10);
     }
-    world.net = Net::AnswersLost;
+    world.network = NetworkFault::AnswersLost;
     world.advance(1_100);
     assert_eq!(world.report().timings.heartbeat_valid_ms, 4_000, "applied, but not seen");
     let left_ms = world.core.left_ms(&world.now()).expect("D");
@@ -210,9 +210,9 @@ fn an_idle_node_is_never_armed_and_never_reset() {
     assert!(!world.report().armed);
     assert_eq!(world.report().watchdog.timeout_ms, 5_000, "the facts of the device are reported");
     assert_eq!(world.fires_at_ms, None);
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(120_000);
-    assert!(!world.reset);
+    assert!(!world.was_reset);
 }
 
 #[test]
@@ -232,14 +232,14 @@ fn watchdog_stays_armed_until_disarm_is_committed() {
     let mut world = World::running();
     world.commands_to_hold.insert("stop");
     world.assign("web", Action::Stop { timeout_ms: None });
-    world.net = Net::AnswersLost;
+    world.network = NetworkFault::AnswersLost;
     world.requests.clear();
     world.finish_held_commands();
     world.advance(2_500);
     assert!(!world.copies["web"].running);
     assert!(world.fires_at_ms.is_some());
     assert!(!world.requests.contains(&protocol::Request::Release));
-    world.net = Net::Up;
+    world.network = NetworkFault::Up;
     world.advance(3_000);
     assert_eq!(world.fires_at_ms, None);
     assert!(!world.report().armed);

@@ -41,9 +41,9 @@ fn node_held_by(candidates: &[&str]) -> World {
 
 /// Returns `true` if `web` runs after an outage of a minute. Asserts that the machine was not reset meanwhile.
 fn survives(world: &mut World) -> bool {
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(60_000);
-    assert!(!world.reset);
+    assert!(!world.was_reset);
     world.copies["web"].running
 }
 
@@ -63,7 +63,7 @@ fn services_continue_while_every_controller_grants() {
     assert!(times.len() > 50, "again every Ki: {times:?}");
 
     // etcd returns: heartbeats commit, no service was stopped, and the agent asks no controller again.
-    world.net = Net::Up;
+    world.network = NetworkFault::Up;
     world.advance(3_000);
     let question_count = world.questions.len();
     world.advance(10_000);
@@ -111,7 +111,7 @@ fn a_controller_that_left_needs_no_grant() {
     let key = world.keys.candidate(&"c1".into());
     world.delete(&key);
     let revision = world.state.revision();
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.input(Input::Changed { changes: vec![Change::Delete { key, revision }], revision });
     assert!(!survives(&mut world));
 }
@@ -120,7 +120,7 @@ fn a_controller_that_left_needs_no_grant() {
 fn hold_deadline_counts_from_the_request() {
     let mut world = node_held_by(&["c1"]);
     let timings = world.core.active_timings;
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(timings.heartbeat_interval_ms + 500);
     let (asked_at_ms, id, _, _) = world.questions.last().expect("the agent has asked for hold").clone();
     let late_ms = timings.heartbeat_interval_ms / 4;
@@ -153,7 +153,7 @@ fn idle_node_requests_no_hold() {
     world.controllers.insert("c1".to_owned().into(), granted());
     world.assign("web", Action::Stop { timeout_ms: None });
     world.advance(5_000);
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(20_000);
     assert!(world.questions.is_empty());
 }

@@ -97,9 +97,9 @@ fn a_pending_report_of_a_lost_epoch_does_not_block_the_next() {
     let report = world.doctor().expect("written");
     // This commit is never answered.
     world.core.commits.insert(CommitId(u64::MAX), Purpose::Doctor { report });
-    world.close();
+    world.close_epoch();
     world.advance(500);
-    world.open();
+    world.open_epoch();
     world.advance(1_500);
     let busy = MachineFacts {
         watchdog_owner: Some(Owner { pid: 9, name: "sbd".to_owned() }),
@@ -115,7 +115,7 @@ fn a_node_without_an_epoch_writes_nothing() {
     world.examine(MachineFacts::default());
     world.advance(500);
     assert_eq!(world.doctor(), None);
-    world.open();
+    world.open_epoch();
     world.advance(1_500);
     assert!(world.doctor().is_some(), "earlier findings are written once the epoch is open");
 }
@@ -124,8 +124,8 @@ fn a_node_without_an_epoch_writes_nothing() {
 fn shutdown_record_is_reported_by_next_boot() {
     let mut world = World::running();
     world.copies.get_mut("web").expect("Service running").kill_fails = true;
-    world.net = Net::Down;
-    while !world.reset {
+    world.network = NetworkFault::Down;
+    while !world.was_reset {
         world.advance(100);
     }
     let shutdown_record = world.journal.last_words.clone().expect("written before the reset");
@@ -135,15 +135,15 @@ fn shutdown_record_is_reported_by_next_boot() {
     );
     // The machine is on again; its disk is unchanged.
     world.copies.clear();
-    world.net = Net::Up;
-    world.reset = false;
+    world.network = NetworkFault::Up;
+    world.was_reset = false;
     world.fires_at_ms = None;
     world.daemon = daemon::Core::new(protocol::Privileges::default());
     world.restart_agent("boot-2");
     let reset = MachineFacts { was_reset_by_watchdog: true, ..MachineFacts::default() };
     world.examine(reset.clone());
     world.advance(500);
-    world.open();
+    world.open_epoch();
     world.advance(2_000);
     let shutdown_events = world.unclean_shutdown_events();
     assert_eq!(shutdown_events.len(), 1, "{:?}", world.events);
@@ -171,15 +171,15 @@ fn message_after_fencing(proof: Proof, kind: FenceKind) -> String {
     let mut node = Node::new(NODE, NodeSpec::default());
     node.spec.fencing.devices = vec![FenceDevice { name: "bmc".to_owned(), kind, ..FenceDevice::default() }];
     world.write(&world.keys.spec(Kind::Node, NODE), &node);
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     let fence = world.fence();
     let fenced = Fence { epoch: fence.epoch + 1, state: FenceState::Fenced, proof: Some(proof), ..fence };
     world.write(&world.keys.fence(&own_node()), &fenced);
-    world.net = Net::Up;
+    world.network = NetworkFault::Up;
     world.restart_agent("boot-2");
     world.examine(MachineFacts::default());
     world.advance(500);
-    world.open();
+    world.open_epoch();
     world.advance(2_000);
     let events = world.unclean_shutdown_events();
     assert_eq!(events.len(), 1, "{:?}", world.events);
@@ -212,11 +212,11 @@ fn fencing_by_hactl_is_reported_by_the_next_boot() {
 #[test]
 fn the_shutdown_record_is_removed_when_heartbeats_commit_again() {
     let mut world = World::running();
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(4_000);
     let shutdown_record = world.journal.last_words.clone().expect("the margin has come");
     assert!(shutdown_record.message.contains("all exclusive services were stopped"), "{shutdown_record:?}");
-    world.net = Net::Up;
+    world.network = NetworkFault::Up;
     world.advance(4_000);
     assert_eq!(world.journal.last_words, None);
     assert_eq!(world.unclean_shutdown_events().len(), 0);
@@ -230,7 +230,7 @@ fn a_clean_shutdown_is_not_reported_as_unclean() {
     assert_eq!(world.exit, Some(Exit::Left));
     world.restart_agent("boot-2");
     world.advance(500);
-    world.open();
+    world.open_epoch();
     world.advance(2_000);
     assert_eq!(world.report().mode, ha_api_types::record::Mode::Active);
     assert_eq!(world.unclean_shutdown_events().len(), 0, "{:?}", world.events);

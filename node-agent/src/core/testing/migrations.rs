@@ -104,10 +104,10 @@ fn a_copy_killed_before_the_deadline_is_reported_as_handed_over() {
     let uid = world.assign("web", migrate_to_peer());
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(1_000);
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(10_000);
     assert!(!world.copies["web"].running && world.held_commands.is_empty());
-    world.net = Net::Up;
+    world.network = NetworkFault::Up;
     world.advance(3_000);
     assert_eq!(world.service("web").phase, Phase::HandedOver);
 }
@@ -356,7 +356,7 @@ fn source_remnant_is_killed_after_migration() {
     let (id, _, _) = world.held_commands.pop().expect("a migration");
     let copy = world.copies.get_mut("web").expect("there");
     (copy.running, copy.remnant) = (false, true);
-    world.input(Input::Ended { id, result: CommandResult::Cancelled });
+    world.input(Input::Ended { id, result: CommandResult::Canceled });
     world.advance(2_000);
     assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::HandedOver, Some(uid)));
     assert_eq!(world.count("web", "kill"), 1);

@@ -21,8 +21,8 @@ fn a_start_needs_every_precondition() {
     check("the watchdog cannot be armed", |world| world.refuse_arm = true, false);
     check("no daemon", World::disconnect_watchdog_daemon, false);
     check("the journal cannot be written", |world| world.journal_fails = true, false);
-    check("etcd is unreachable", |world| world.net = Net::Down, false);
-    check("the epoch is closed", World::close, false);
+    check("etcd is unreachable", |world| world.network = NetworkFault::Down, false);
+    check("the epoch is closed", World::close_epoch, false);
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_node_that_is_ordered_to_verify_starts_nothing() {
     assert_eq!(world.service("other").probed_fence, order);
     world.order_to_verify(false);
     world.advance(2_000);
-    assert!(world.copies["web"].running, "{:?}", world.core.waiting(&world.now()));
+    assert!(world.copies["web"].running, "{:?}", world.core.wait_texts(&world.now()));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn permit_is_repeated_after_pending_disarm() {
     assert_eq!(world.count("web", "start"), 1, "{:?}", world.logs);
     world.deliver_heartbeats();
     world.advance(1_000);
-    assert_eq!(world.count("web", "start"), 2, "{:?}", world.core.waiting(&world.now()));
+    assert_eq!(world.count("web", "start"), 2, "{:?}", world.core.wait_texts(&world.now()));
     assert!(world.report().armed && world.copies["web"].running);
 }
 
@@ -143,9 +143,9 @@ fn permit_for_changed_assignment_conflicts() {
     let mut world = World::active();
     world.resource("web");
     // The leader's later assignment is in etcd, but not yet in the agent's view.
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.assign("web", Action::Start);
-    world.net = Net::Up;
+    world.network = NetworkFault::Up;
     let first_assignment = world.value::<Assignment>(&world.keys.assignment(&"web".into())).expect("there");
     world.deliver_assignment_late(&first_assignment);
     assert_eq!(world.count("web", "start"), 0);
@@ -189,15 +189,15 @@ fn lost_permit_commit_is_retried() {
     world.resource("one");
     world.assign("one", Action::Start);
     world.advance(1_000);
-    for net in [Net::Down, Net::AnswersLost] {
-        let name = if net == Net::Down { "down" } else { "deaf" };
+    for net in [NetworkFault::Down, NetworkFault::AnswersLost] {
+        let name = if net == NetworkFault::Down { "down" } else { "deaf" };
         world.resource(name);
         world.assign_while_offline(name);
-        world.net = net;
+        world.network = net;
         world.deliver_assignments();
         world.advance(1_500);
         assert_eq!(world.count(name, "start"), 0, "{name}");
-        world.net = Net::Up;
+        world.network = NetworkFault::Up;
         world.advance(3_000);
         assert_eq!(world.count(name, "start"), 1, "{name} {:?}", world.logs);
         assert_eq!(world.service(name).phase, Phase::Running);
@@ -206,9 +206,9 @@ fn lost_permit_commit_is_retried() {
 
 impl World {
     fn assign_while_offline(&mut self, name: &str) {
-        let net = std::mem::replace(&mut self.net, Net::Down);
+        let net = std::mem::replace(&mut self.network, NetworkFault::Down);
         self.assign(name, Action::Start);
-        self.net = net;
+        self.network = net;
     }
 
     /// Delivers watch events while commits do not reach etcd.
@@ -284,7 +284,7 @@ fn nothing_starts_at_or_after_self_fence_margin() {
     world.assign("one", Action::Start);
     world.resource("web");
     world.advance(1_500);
-    world.net = Net::AnswersLost;
+    world.network = NetworkFault::AnswersLost;
     world.hold_reads = true;
     let uid = world.assign("web", Action::Start);
     world.deliver_assignments();

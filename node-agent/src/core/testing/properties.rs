@@ -20,11 +20,10 @@ const PEER_REPORTS: [(Phase, Reason); 6] = [
     (Phase::MoveFailed, Reason::MoveFailed),
 ];
 
-/// One random event.
 #[derive(Clone, Debug)]
 enum RandomEvent {
     Wait(u64),
-    Net(Net),
+    NetworkFault(NetworkFault),
     HoldCommand(&'static str, bool),
     FinishHeldCommands,
     FailHeldCommands,
@@ -57,7 +56,8 @@ fn random_event() -> impl Strategy<Value = RandomEvent> {
     prop_oneof![
         8 => (0u64..4_000).prop_map(RandomEvent::Wait),
         2 => (0u64..30_000).prop_map(RandomEvent::Wait),
-        4 => prop_oneof![Just(Net::Up), Just(Net::Down), Just(Net::AnswersLost)].prop_map(RandomEvent::Net),
+        4 => prop_oneof![Just(NetworkFault::Up), Just(NetworkFault::Down), Just(NetworkFault::AnswersLost)]
+            .prop_map(RandomEvent::NetworkFault),
         2 => (prop_oneof![Just("start"), Just("stop"), Just("kill"), Just("probe"), Just("migrate")], any::<bool>())
             .prop_map(|(command, enabled)| RandomEvent::HoldCommand(command, enabled)),
         3 => Just(RandomEvent::FinishHeldCommands),
@@ -90,7 +90,7 @@ fn random_event() -> impl Strategy<Value = RandomEvent> {
 fn apply_event(world: &mut World, event: &RandomEvent) {
     match event {
         RandomEvent::Wait(ms) => world.advance(*ms),
-        RandomEvent::Net(net) => world.net = *net,
+        RandomEvent::NetworkFault(net) => world.network = *net,
         RandomEvent::HoldCommand(command, true) => {
             world.commands_to_hold.insert(command);
         }
@@ -143,10 +143,10 @@ fn apply_event(world: &mut World, event: &RandomEvent) {
                 world.delete(&key);
             }
         }
-        RandomEvent::CloseEpoch => world.close(),
+        RandomEvent::CloseEpoch => world.close_epoch(),
         RandomEvent::OpenEpoch => {
             if world.report().mode == ha_api_types::record::Mode::Registering {
-                world.open();
+                world.open_epoch();
             }
         }
         RandomEvent::DeleteAlive => {
@@ -197,7 +197,7 @@ fn apply_event(world: &mut World, event: &RandomEvent) {
         RandomEvent::RefuseArm(enabled) => world.refuse_arm = *enabled,
         RandomEvent::JournalFails(enabled) => world.journal_fails = *enabled,
         RandomEvent::Resync => {
-            if world.net == Net::Up {
+            if world.network == NetworkFault::Up {
                 world.sync();
             }
         }
@@ -282,7 +282,7 @@ proptest! {
         world.resource_with("twice", |spec| spec.exclusive = false);
         for event in &events {
             apply_event(&mut world, event);
-            if world.reset {
+            if world.was_reset {
                 return Ok(());
             }
             if world.exit.is_some() {
@@ -290,7 +290,7 @@ proptest! {
             }
         }
         // In every case: once the node is isolated long enough, no exclusive service runs, or the machine was reset.
-        world.net = Net::Down;
+        world.network = NetworkFault::Down;
         world.advance(60_000);
     }
 
@@ -302,7 +302,7 @@ proptest! {
         world.resource_with("twice", |spec| spec.exclusive = false);
         for event in &events {
             apply_event(&mut world, event);
-            if world.reset {
+            if world.was_reset {
                 return Ok(());
             }
         }
@@ -310,7 +310,7 @@ proptest! {
         world.clear_faults();
         for _ in 0..4 {
             world.advance(35_000);
-            if world.reset {
+            if world.was_reset {
                 return Ok(());
             }
             if world.exit.is_some() || world.dead {
@@ -318,7 +318,7 @@ proptest! {
                 world.advance(5_000);
             }
             if world.report().mode == ha_api_types::record::Mode::Registering {
-                world.open();
+                world.open_epoch();
                 world.advance(5_000);
             }
         }
@@ -326,11 +326,11 @@ proptest! {
             world.assign(name, Action::Start);
         }
         world.advance(60_000);
-        if !world.reset {
+        if !world.was_reset {
             for name in NAMES {
                 prop_assert_eq!(
                     world.service(name).phase, Phase::Running,
-                    "{} {:?} {:?} {:#?}", name, world.core.summary(&world.now()), world.core.waiting(&world.now()), world.logs
+                    "{} {:?} {:?} {:#?}", name, world.core.summary(&world.now()), world.core.wait_texts(&world.now()), world.logs
                 );
                 prop_assert!(world.copies[name].running);
             }
@@ -340,7 +340,7 @@ proptest! {
 
 impl World {
     fn clear_faults(&mut self) {
-        self.net = Net::Up;
+        self.network = NetworkFault::Up;
         self.commands_to_hold.clear();
         let key = self.keys.spec(Kind::Cluster, "default");
         self.write(&key, &Cluster::new("default", ClusterSpec::default()));
@@ -370,10 +370,10 @@ fn shorter_margin_applies_once_it_is_read() {
     let events = [
         RandomEvent::Assign(0, 0),
         RandomEvent::Wait(179),
-        RandomEvent::Net(Net::Down),
+        RandomEvent::NetworkFault(NetworkFault::Down),
         RandomEvent::Profile(true),
         RandomEvent::Wait(3_321),
-        RandomEvent::Net(Net::Up),
+        RandomEvent::NetworkFault(NetworkFault::Up),
         RandomEvent::Assign(1, 0),
     ];
     for event in &events {

@@ -26,7 +26,7 @@ fn refused_pet_is_committed_and_watchdog_stays() {
     assert!(report.armed && report.watchdog_failed, "{report:?}");
     assert_eq!(report.watchdog.reason, Some(Reason::WatchdogFailed));
     world.advance(60_000);
-    assert!(world.report().armed && !world.reset, "heartbeats keep its deadline");
+    assert!(world.report().armed && !world.was_reset, "heartbeats keep its deadline");
     assert!(matches!(world.daemon.status().state, protocol::State::Armed { .. }));
     assert!(world.copies["web"].running);
 }
@@ -80,7 +80,7 @@ fn idle_node_keeps_refusing_watchdog_armed() {
     assert!(!report.armed && report.watchdog_failed, "{report:?}");
     assert_eq!(world.daemon.status().state, protocol::State::Staying);
     world.advance(60_000);
-    assert!(!world.reset);
+    assert!(!world.was_reset);
     world.pets_fail = false;
     world.advance(20_000);
     assert!(!world.report().watchdog_failed);
@@ -104,7 +104,7 @@ fn refusing_watchdog_prevents_hold() {
             world.advance(1_500);
             assert!(world.report().watchdog_failed);
         }
-        world.net = Net::Down;
+        world.network = NetworkFault::Down;
         world.advance(20_000);
         assert_eq!(world.copies["web"].running, !held_before);
         if pets_fail {
@@ -112,7 +112,7 @@ fn refusing_watchdog_prevents_hold() {
         }
         world.advance(20_000);
         assert_eq!(world.copies["web"].running, runs, "{:?}", world.logs);
-        assert!(!world.reset, "the agent stopped its services in time, so the machine is not reset");
+        assert!(!world.was_reset, "the agent stopped its services in time, so the machine is not reset");
     };
     check(false, false, true);
     // The refusal is uncommitted in the first case and committed in the second.

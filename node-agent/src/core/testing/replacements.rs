@@ -197,22 +197,22 @@ fn service_crash_ends_the_secondary_replacement() {
 #[test]
 fn self_fencing_ends_the_secondary_replacement() {
     let mut world = replacing();
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(20_000);
     assert!(!world.copies["web"].running);
     assert!(world.held_commands.is_empty(), "the hook was cancelled");
     assert!(world.count("web", "end-replacement") > 0);
-    assert!(!world.reset, "nothing is left, so nothing is reset");
+    assert!(!world.was_reset, "nothing is left, so nothing is reset");
 }
 
 #[test]
 fn unkillable_replacement_hook_causes_watchdog_reset() {
     let mut world = replacing();
     world.commands_to_hold.insert("end-replacement");
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(30_000);
     assert!(!world.copies["web"].running);
-    assert!(world.reset, "a worker is outstanding (FENCING 4)");
+    assert!(world.was_reset, "a worker is outstanding (FENCING 4)");
 }
 
 #[test]

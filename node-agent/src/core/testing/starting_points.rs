@@ -23,7 +23,7 @@ impl World {
     /// Creates a node that is registered under epoch 1 and has no services.
     pub(super) fn active() -> World {
         let mut world = World::new();
-        world.open();
+        world.open_epoch();
         world.advance(1_500);
         assert_eq!(world.report().mode, ha_api_types::record::Mode::Active, "{:?}", world.logs);
         world
@@ -35,7 +35,7 @@ impl World {
         world.resource("web");
         world.assign("web", Action::Start);
         world.advance(1_000);
-        assert!(world.copies["web"].running, "{:?} {:?}", world.logs, world.core.waiting(&world.now()));
+        assert!(world.copies["web"].running, "{:?} {:?}", world.logs, world.core.wait_texts(&world.now()));
         assert_eq!(world.service("web").phase, Phase::Running);
         world
     }
@@ -78,7 +78,7 @@ impl World {
 
     /// Starts the next agent process of this boot, which cannot reach etcd.
     pub(super) fn restart_agent_without_etcd(&mut self) {
-        self.net = Net::Down;
+        self.network = NetworkFault::Down;
         self.config = config("i9", "boot-1");
         self.core = AgentCore::new(self.config.clone(), self.journal.clone());
         self.reconnect();

@@ -13,7 +13,7 @@ fn the_state_document_shows_services_failures_and_the_next_deadline() {
     assert_eq!((web.presence.as_str(), web.step, web.authorized), ("Running", "rest", true));
     let left_ms = state.deadline_in_ms.expect("a proven heartbeat");
 
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(3_000);
     let cut_off = world.core.state(&world.now());
     assert!(cut_off.deadline_in_ms.is_some_and(|later_ms| later_ms < left_ms), "{cut_off:?}");

@@ -14,7 +14,7 @@ fn self_fencing_kills_exclusive_services_before_deadline() {
     world.assign("copy", Action::Start);
     world.advance(2_000);
     let uid = world.service("web").action_uid;
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     let t = world.core.active_timings;
     let proven = world.proven_ms.expect("heartbeat");
     let margin = proven + t.heartbeat_valid_ms - t.stop_margin_ms;
@@ -24,17 +24,17 @@ fn self_fencing_kills_exclusive_services_before_deadline() {
     assert!(!world.copies["web"].running);
     assert!(world.copies["copy"].running, "exclusive: false is exempt");
     world.advance(120_000);
-    assert!(!world.reset, "the node is empty, so the machine is not reset");
+    assert!(!world.was_reset, "the node is empty, so the machine is not reset");
     assert_eq!(world.daemon.status().state, protocol::State::Staying);
 
     // The action of a killed service is spent: the service is reported Stopped, and started again only under a new
     // action.
-    world.net = Net::Up;
+    world.network = NetworkFault::Up;
     world.advance(3_000);
     let report = world.service("web");
     assert_eq!((report.phase, report.reason, report.action_uid), (Phase::Stopped, Reason::LeaseLost, uid));
     assert!(!world.copies["web"].running);
-    assert!(!world.reset);
+    assert!(!world.was_reset);
     world.assign("web", Action::Start);
     world.advance(2_000);
     assert!(world.copies["web"].running);
@@ -45,18 +45,18 @@ fn self_fencing_kills_exclusive_services_before_deadline() {
 fn unkillable_service_causes_watchdog_reset() {
     let mut world = World::running();
     world.copies.get_mut("web").expect("there").kill_fails = true;
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(20_000);
-    assert!(world.reset);
+    assert!(world.was_reset);
 }
 
 #[test]
 fn unfinished_kill_causes_watchdog_reset() {
     let mut world = World::running();
     world.commands_to_hold.insert("kill");
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(20_000);
-    assert!(world.reset);
+    assert!(world.was_reset);
 }
 
 /// R4.36: the canceled start could still start a process after the kill has found none.
@@ -69,9 +69,9 @@ fn a_cancelled_start_without_end_causes_reset() {
     world.assign("web", Action::Start);
     world.advance(1_000);
     assert_eq!(world.held_commands.len(), 1, "the command is in progress");
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(20_000);
-    assert!(world.reset && world.count("web", "kill") > 0);
+    assert!(world.was_reset && world.count("web", "kill") > 0);
 }
 
 #[test]
@@ -81,12 +81,12 @@ fn start_in_progress_at_margin_is_killed() {
     world.commands_to_hold.insert("start");
     let uid = world.assign("web", Action::Start);
     world.advance(1_000);
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(6_000);
     assert!(world.held_commands.is_empty(), "cancelled");
     assert_eq!(world.count("web", "kill"), 1);
     assert_eq!(world.daemon.status().state, protocol::State::Staying);
-    world.net = Net::Up;
+    world.network = NetworkFault::Up;
     world.commands_to_hold.clear();
     world.advance(3_000);
     let report = world.service("web");
@@ -100,7 +100,7 @@ fn agent_without_etcd_obeys_the_inherited_deadline() {
     world.restart_agent_without_etcd();
     world.advance(30_000);
     assert!(!world.copies["web"].running);
-    assert!(!world.reset);
+    assert!(!world.was_reset);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn an_agent_that_lost_its_journal_is_reset() {
     world.restart_agent_without_etcd();
     world.advance(30_000);
     assert!(world.copies["web"].running, "without journal and etcd, the agent has no record of the service");
-    assert!(world.reset);
+    assert!(world.was_reset);
 }
 
 #[test]
@@ -214,9 +214,9 @@ fn an_ignored_resource_is_not_touched_and_does_not_arm() {
     world.resource_with("web", |spec| spec.state = RequestedState::Ignored);
     world.advance(2_000);
     assert!(world.copies["web"].running && !world.report().armed);
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(30_000);
-    assert!(world.copies["web"].running && !world.reset);
+    assert!(world.copies["web"].running && !world.was_reset);
 }
 
 #[test]
@@ -225,9 +225,9 @@ fn an_ignored_resource_is_guarded_until_its_assignment_ends() {
     world.resource_with("web", |spec| spec.state = RequestedState::Ignored);
     world.advance(2_000);
     assert!(world.copies["web"].running && world.report().armed);
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(30_000);
-    assert!(!world.copies["web"].running && !world.reset, "killed before the deadline");
+    assert!(!world.copies["web"].running && !world.was_reset, "killed before the deadline");
 }
 
 fn set_disarmed(world: &mut World, disarmed: Option<Disarmed>) {
@@ -266,10 +266,10 @@ fn disarm_applies_after_its_committed_acknowledgement() {
     world.advance(2_000);
     assert_eq!((world.report().mode, world.report().armed), (Mode::Disarmed, false));
     assert_eq!(world.fires_at_ms, None);
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(60_000);
-    assert!(world.copies["web"].running && !world.reset);
-    world.net = Net::Up;
+    assert!(world.copies["web"].running && !world.was_reset);
+    world.network = NetworkFault::Up;
     set_disarmed(&mut world, None);
     world.advance(3_000);
     assert_eq!((world.report().mode, world.report().armed), (Mode::Active, true));
@@ -355,7 +355,7 @@ fn an_agent_that_ends_alone_keeps_services_running() {
 #[test]
 fn a_restart_that_cannot_commit_stays_armed() {
     let mut world = World::running();
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.input(Input::Shutdown(Shutdown::Restart));
     world.advance(2_000);
     assert_eq!(world.exit, None);
@@ -366,14 +366,14 @@ fn a_restart_that_cannot_commit_stays_armed() {
 #[test]
 fn agent_with_closed_epoch_exits_after_clearing() {
     let mut world = World::running();
-    world.close();
+    world.close_epoch();
     world.input(Input::Shutdown(Shutdown::Restart));
     world.advance(10_000);
     assert_eq!(world.exit, Some(Exit::Restart));
     assert!(!world.copies["web"].running);
     world.dead = true;
     world.advance(60_000);
-    assert!(!world.reset, "the daemon pets an empty node without a deadline");
+    assert!(!world.was_reset, "the daemon pets an empty node without a deadline");
 }
 
 #[test]
@@ -381,10 +381,10 @@ fn stop_requested_after_margin_waits_for_heartbeat() {
     let mut world = World::running();
     world.copies.get_mut("web").expect("there").stop_fails = true;
     world.assign("web", Action::Stop { timeout_ms: None });
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(60_000);
-    assert!(!world.copies["web"].running && !world.reset);
-    world.net = Net::Up;
+    assert!(!world.copies["web"].running && !world.was_reset);
+    world.network = NetworkFault::Up;
     world.advance(3_000);
     assert_eq!(world.service("web").phase, Phase::Stopped);
 }
@@ -392,11 +392,11 @@ fn stop_requested_after_margin_waits_for_heartbeat() {
 #[test]
 fn leave_with_unknown_outcome_is_repeated() {
     let mut world = World::active();
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(10_000);
     world.input(Input::Shutdown(Shutdown::Leave(Leave::Reboot)));
     world.advance(1_000);
-    world.net = Net::Up;
+    world.network = NetworkFault::Up;
     world.advance(5_000);
     assert_eq!((world.report().mode, world.exit), (Mode::Left(Leave::Reboot), Some(Exit::Left)));
     assert_eq!(world.fires_at_ms, None);

@@ -38,22 +38,22 @@ impl World {
 
     fn until_reset(&mut self) {
         for _ in 0..100 {
-            if !self.reset {
+            if !self.was_reset {
                 self.advance(100);
             }
         }
-        assert!(self.reset, "{:?}", self.logs);
+        assert!(self.was_reset, "{:?}", self.logs);
     }
 
     /// Boots the machine again after a reset; its disk is unchanged.
     fn boot_again(&mut self, boot_id: &str) {
-        self.reset = false;
+        self.was_reset = false;
         self.fires_at_ms = None;
         self.copies.clear();
         self.daemon = daemon::Core::new(protocol::Privileges::default());
         self.restart_agent(boot_id);
         self.advance(500);
-        self.open();
+        self.open_epoch();
         self.advance(3_000);
     }
 }
@@ -83,7 +83,7 @@ fn watchdog_test_resets_idle_node_and_records() {
     );
     // The request named the previous boot, so no further reset happens.
     world.advance(30_000);
-    assert!(!world.reset);
+    assert!(!world.was_reset);
     // Later boots also have the record of the test. Another timeout, driver or machine needs another test.
     world.boot_again("boot-3");
     assert!(world.report().watchdog.tested);
@@ -110,7 +110,7 @@ fn watchdog_test_needs_approval_of_leader() {
         let mut world = World::active();
         world.request_watchdog_test(boot_id, phase);
         world.advance(30_000);
-        assert!(!world.reset && world.journal.trial.is_none(), "{boot_id} {phase:?}");
+        assert!(!world.was_reset && world.journal.trial.is_none(), "{boot_id} {phase:?}");
     }
 }
 
@@ -119,20 +119,20 @@ fn watchdog_test_does_not_reset_active_node() {
     let mut world = World::running();
     world.request_watchdog_test("boot-1", OperationPhase::Running);
     world.advance(30_000);
-    assert!(!world.reset && world.journal.trial.is_none());
+    assert!(!world.was_reset && world.journal.trial.is_none());
     assert!(world.copies["web"].running);
 }
 
 #[test]
 fn watchdog_test_needs_node_in_maintenance() {
     let mut world = World::active();
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.request_watchdog_test("boot-1", OperationPhase::Running);
     world.in_maintenance(false);
-    world.net = Net::Up;
+    world.network = NetworkFault::Up;
     world.deliver();
     world.advance(30_000);
-    assert!(!world.reset && world.journal.trial.is_none());
+    assert!(!world.was_reset && world.journal.trial.is_none());
 }
 
 #[test]
@@ -143,7 +143,11 @@ fn exiting_agent_ends_the_watchdog_test() {
     assert!(world.journal.trial.is_some() && world.fires_at_ms.is_some(), "{:?}", world.logs);
     world.input(Input::Shutdown(Shutdown::Restart));
     world.advance(30_000);
-    assert!(!world.reset && world.fires_at_ms.is_none() && world.journal.trial.is_none(), "{:?}", world.logs);
+    assert!(
+        !world.was_reset && world.fires_at_ms.is_none() && world.journal.trial.is_none(),
+        "{:?}",
+        world.logs
+    );
     // The later reset was not caused by the test.
     world.boot_again("boot-2");
     assert_eq!(world.report().watchdog.last_test, None);
@@ -155,7 +159,7 @@ fn unarmable_watchdog_ends_the_test() {
     world.refuse_arm = true;
     world.request_watchdog_test("boot-1", OperationPhase::Running);
     world.advance(30_000);
-    assert!(!world.reset && world.journal.trial.is_none());
+    assert!(!world.was_reset && world.journal.trial.is_none());
     let arm_requests =
         world.requests.iter().filter(|request| matches!(request, protocol::Request::Arm(_))).count();
     assert!((1..=10).contains(&arm_requests), "{arm_requests}: {:?}", world.logs);
@@ -178,7 +182,7 @@ fn watchdog_test_needs_its_journal_entry() {
     world.journal_fails = true;
     world.request_watchdog_test("boot-1", OperationPhase::Running);
     world.advance(30_000);
-    assert!(!world.reset);
+    assert!(!world.was_reset);
 }
 
 #[test]
@@ -188,7 +192,7 @@ fn watchdog_that_failed_its_test_is_unusable() {
     for _ in 0..600 {
         world.advance(100);
         // softdog can be configured not to reboot. It then arms without an error, but does not reset the machine.
-        world.reset = false;
+        world.was_reset = false;
         world.fires_at_ms = None;
     }
     let watchdog = world.report().watchdog;

@@ -41,7 +41,7 @@ pub(super) async fn replace(
         cgroup: None,
         input: None,
         output: Output::Log,
-        dies_with_agent: false,
+        killed_with_agent: false,
     };
     match context.programs.run(&service.name, run, service.timeouts.replace_ms()).await {
         Ok(End::Ended(ended)) if ended.status.success() => Ok(()),

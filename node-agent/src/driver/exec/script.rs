@@ -34,7 +34,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition, exec: &ExecSpec) -> Observed {
     let observed = monitor(context, service, exec).await;
     match &observed {
-        Observed::Running => watch::ensure(context, service, None),
+        Observed::Running => watch::ensure_watched(context, service, None),
         Observed::Remnant(_) | Observed::Unknown(_) => {}
         Observed::NotRunning => match context.programs.leftover_processes(service).await {
             Ok(leftovers) if leftovers.has_no_service_processes() => {}
@@ -77,7 +77,7 @@ pub(super) async fn start(
             }
         }
     }
-    watch::ensure(context, service, None);
+    watch::ensure_watched(context, service, None);
     Ok(())
 }
 
@@ -248,7 +248,7 @@ impl Command<'_> {
             cgroup: self.cgroup,
             input: None,
             output: Output::Log,
-            dies_with_agent: false,
+            killed_with_agent: false,
         };
         context.programs.run(&service.name, run, self.limit_ms).await
     }

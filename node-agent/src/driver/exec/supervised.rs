@@ -1,6 +1,6 @@
 //! The agent's side of a supervised foreground process: probe, start or adopt, stop, kill.
 
-use super::order::{Report, SupervisorOrder};
+use super::request::{Report, SupervisorRequest};
 use super::script::{self, Command, working_directory};
 use super::{Context, SUPERVISE_ARGUMENT, watch};
 use crate::core::DriverFailure;
@@ -54,7 +54,7 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -
         match context.query_state(service).await {
             Ok(ServiceState::Empty(_)) => return Observed::NotRunning,
             Ok(ServiceState::Running(record)) => {
-                watch::ensure(context, service, Some(&record));
+                watch::ensure_watched(context, service, Some(&record));
                 return Observed::Running;
             }
             Ok(ServiceState::Changing) if Instant::now() < deadline => sleep(POLL_INTERVAL).await,
@@ -83,7 +83,7 @@ pub(super) async fn start(
     let limit = Duration::from_millis(service.timeouts.start_ms());
     match timeout(limit, start_or_adopt(context, service, exec)).await {
         Ok(Ok(record)) => {
-            watch::ensure(context, service, Some(&record));
+            watch::ensure_watched(context, service, Some(&record));
             Ok(())
         }
         Ok(Err(failure)) => Err(failure),
@@ -264,7 +264,7 @@ async fn read_report(channel: UnixStream) -> Report {
         io::Result::Ok(serde_json::from_slice(&text)?)
     };
     read.await.unwrap_or_else(|error| {
-        Report::Failed(LaunchFailure::unexplained(format!(
+        Report::Failed(LaunchFailure::without_answer(format!(
             "supervisor of the service exited immediately: {error}"
         )))
     })
@@ -296,15 +296,15 @@ impl Context {
     /// supervisor keeps running, and a stop finds it.
     fn launch(&self, service: &ServiceDefinition, exec: &ExecSpec, lock: File) -> io::Result<UnixStream> {
         let directory = self.programs.directory_of(&service.name);
-        directory.forget()?;
+        directory.remove_records()?;
         let cgroup = self.programs.make_cgroup(&service.name)?;
-        let order = SupervisorOrder {
+        let order = SupervisorRequest {
             resource: service.name.clone(),
             uid: service.uid.clone(),
             boot_id: self.programs.settings.boot_id.clone(),
-            folder: directory.path().to_owned(),
+            directory: directory.path().to_owned(),
             log_bytes_max: self.programs.settings.log_bytes_max,
-            journal: self.journal,
+            logs_to_journal: self.journal,
             environment: self.programs.environment(service, &exec.environment, None),
             launch: LaunchOrder {
                 program: exec.command.clone(),

@@ -1,7 +1,7 @@
 //! The supervisor of one service. It outlives the agent, adopts every orphaned process of the service, records the exit
 //! status, and ends only when no process remains.
 
-use super::order::{Report, SupervisorOrder};
+use super::request::{Report, SupervisorRequest};
 use crate::driver::program::cgroup::ServiceCgroup;
 use crate::driver::program::directory::ServiceDirectory;
 use crate::driver::program::leftovers::descendants;
@@ -26,7 +26,7 @@ use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-/// Reads a [`SupervisorOrder`] from the locked file on standard input, starts the main process, and writes one
+/// Reads a [`SupervisorRequest`] from the locked file on standard input, starts the main process, and writes one
 /// [`Report`] to standard output. Returns when no process of the service remains.
 pub(super) fn run() -> io::Result<()> {
     // The lock of the service's directory: held through this descriptor until this process ends.
@@ -54,7 +54,7 @@ pub(super) fn run() -> io::Result<()> {
     Ok(())
 }
 
-fn begin(order: SupervisorOrder, report: &UnixStream) -> io::Result<()> {
+fn begin(order: SupervisorRequest, report: &UnixStream) -> io::Result<()> {
     if let Some(cgroup) = &order.launch.cgroup {
         // A failure is harmless: the supervisor leaves the agent's group only so that the group can be removed. The
         // launcher joins the service's own group.
@@ -63,16 +63,16 @@ fn begin(order: SupervisorOrder, report: &UnixStream) -> io::Result<()> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(supervise(order, report))
 }
 
-struct Supervised {
+struct SupervisedService {
     directory: ServiceDirectory,
     record: ProcessRecord,
     log: Log,
     journal: Option<Journal>,
-    /// `true` once the end of the main process has been seen.
-    ended: bool,
+
+    main_process_ended: bool,
 }
 
-async fn supervise(order: SupervisorOrder, report: &UnixStream) -> io::Result<()> {
+async fn supervise(order: SupervisorRequest, report: &UnixStream) -> io::Result<()> {
     // The handler is installed before the first child starts, so that no end of a child is missed.
     let mut child_ended = signal(SignalKind::child())?;
     let mut stop_signals =
@@ -80,23 +80,23 @@ async fn supervise(order: SupervisorOrder, report: &UnixStream) -> io::Result<()
     let (reader, writer) = io::pipe()?;
     let (channel, child_socket) = UnixStream::pair()?;
     let started = start(&order, writer.into(), child_socket)?;
-    let mut supervised = Supervised {
-        log: Log::new(ServiceDirectory::at(order.folder.clone()).log(), order.log_bytes_max),
-        directory: ServiceDirectory::at(order.folder.clone()),
-        journal: order.journal.then(|| Journal::connect(&order.resource).ok()).flatten(),
+    let mut supervised = SupervisedService {
+        log: Log::new(ServiceDirectory::at(order.directory.clone()).log(), order.log_bytes_max),
+        directory: ServiceDirectory::at(order.directory.clone()),
+        journal: order.logs_to_journal.then(|| Journal::connect(&order.resource).ok()).flatten(),
         record: started,
-        ended: false,
+        main_process_ended: false,
     };
     // The record is written before the program can run, so that a running program always has a record.
     supervised.directory.write_record(&supervised.record)?;
-    let mut answer = Box::pin(launched(channel, order));
+    let mut launch_failure = Box::pin(run_launcher(channel, order));
     let mut reported_failure = None;
     let mut output = Some(pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?);
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let [terminate, interrupt, hangup] = &mut stop_signals;
         tokio::select! {
-            failure = &mut answer, if reported_failure.is_none() => {
+            failure = &mut launch_failure, if reported_failure.is_none() => {
                 send_report(report, &failure.as_ref().map_or_else(
                     || Report::Started(supervised.record.clone()),
                     |failure| Report::Failed(failure.clone()),
@@ -107,13 +107,16 @@ async fn supervise(order: SupervisorOrder, report: &UnixStream) -> io::Result<()
             }
             read = read_some(&mut output, &mut buffer) => supervised.handle_output(&mut output, &buffer, read),
             _ = child_ended.recv() => supervised.reap(),
-            _ = terminate.recv() => supervised.forward(),
-            _ = interrupt.recv() => supervised.forward(),
-            _ = hangup.recv() => supervised.forward(),
-            () = tokio::time::sleep(Duration::from_millis(20)), if supervised.ended => {}
+            _ = terminate.recv() => supervised.forward_termination(),
+            _ = interrupt.recv() => supervised.forward_termination(),
+            _ = hangup.recv() => supervised.forward_termination(),
+            () = tokio::time::sleep(Duration::from_millis(20)), if supervised.main_process_ended => {}
         }
         // A failed search does not prove that no process remains, so it is repeated.
-        if supervised.ended && reported_failure.is_some() && supervised.clear().unwrap_or(false) {
+        if supervised.main_process_ended
+            && reported_failure.is_some()
+            && supervised.kill_remaining().unwrap_or(false)
+        {
             supervised.drain(&mut output, &mut buffer).await;
             return Ok(());
         }
@@ -121,7 +124,7 @@ async fn supervise(order: SupervisorOrder, report: &UnixStream) -> io::Result<()
 }
 
 /// Starts the launcher, which waits for its order: no program of the service runs yet.
-fn start(order: &SupervisorOrder, output: OwnedFd, channel: UnixStream) -> io::Result<ProcessRecord> {
+fn start(order: &SupervisorRequest, output: OwnedFd, channel: UnixStream) -> io::Result<ProcessRecord> {
     let child = Command::new("/proc/self/exe")
         .arg(LAUNCH)
         .env_clear()
@@ -141,10 +144,10 @@ fn start(order: &SupervisorOrder, output: OwnedFd, channel: UnixStream) -> io::R
 }
 
 /// Sends the launcher its order. Returns `None` once the program was executed.
-async fn launched(channel: UnixStream, order: SupervisorOrder) -> Option<LaunchFailure> {
+async fn run_launcher(channel: UnixStream, order: SupervisorRequest) -> Option<LaunchFailure> {
     let mut launch = order.launch;
     launch.supervisor = i32::try_from(std::process::id()).ok();
-    launch::give_order(channel, &launch).await.unwrap_or_else(|error| {
+    launch::send_launch_request(channel, &launch).await.unwrap_or_else(|error| {
         Some(LaunchFailure::new(LaunchStep::Prepare, "launcher exited without a result", &error))
     })
 }
@@ -164,7 +167,7 @@ async fn read_some(output: &mut Option<pipe::Receiver>, buffer: &mut [u8]) -> io
     }
 }
 
-impl Supervised {
+impl SupervisedService {
     fn handle_output(&mut self, output: &mut Option<pipe::Receiver>, buffer: &[u8], read: io::Result<usize>) {
         match read {
             Ok(1..) => {
@@ -191,8 +194,8 @@ impl Supervised {
                 Ok(_) | Err(Errno::EINTR) => continue,
                 Err(_) => return,
             };
-            if pid == Pid::from_raw(self.record.main.pid) && !self.ended {
-                self.ended = true;
+            if pid == Pid::from_raw(self.record.main.pid) && !self.main_process_ended {
+                self.main_process_ended = true;
                 // If the disk is full, the agent detects the end of the process, but not its exit status.
                 let _ = self.directory.write_exit(&RecordedExit { main: self.record.main, message });
             }
@@ -200,12 +203,12 @@ impl Supervised {
     }
 
     /// Forwards a termination signal to the service, because a signal to the supervisor is meant for the service.
-    fn forward(&self) {
+    fn forward_termination(&self) {
         let _ = self.record.main.signal(Signal::TERM);
     }
 
     /// Kills the processes that the main process left behind. Returns `true` once no process remains.
-    fn clear(&mut self) -> io::Result<bool> {
+    fn kill_remaining(&mut self) -> io::Result<bool> {
         self.reap();
         let cgroup = self.record.cgroup.clone().map(ServiceCgroup::at);
         if let Some(cgroup) = &cgroup {

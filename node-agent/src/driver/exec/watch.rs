@@ -21,7 +21,11 @@ pub(super) type Watches = watches::Watches<Watched>;
 
 /// Starts to watch a service, unless it is already watched. Without a `record` of a supervised process, only the
 /// monitor command can detect the end of the service.
-pub(super) fn ensure(context: &Arc<Context>, service: &ServiceDefinition, record: Option<&ProcessRecord>) {
+pub(super) fn ensure_watched(
+    context: &Arc<Context>,
+    service: &ServiceDefinition,
+    record: Option<&ProcessRecord>,
+) {
     let monitor = service.driver.exec.as_ref().map(|exec| exec.monitor.clone()).unwrap_or_default();
     let watched = (service.uid.clone(), record.cloned(), monitor);
     // A strong reference in the task would keep the driver alive.
@@ -29,9 +33,9 @@ pub(super) fn ensure(context: &Arc<Context>, service: &ServiceDefinition, record
     context.watches.ensure(&service.name, watched, watch);
 }
 
-type Driver = std::sync::Weak<Context>;
+type WeakContext = std::sync::Weak<Context>;
 
-async fn watch(driver: Driver, service: ServiceDefinition, record: Option<ProcessRecord>) {
+async fn watch(driver: WeakContext, service: ServiceDefinition, record: Option<ProcessRecord>) {
     let ended = async {
         match &record {
             Some(record) => wait_for_main_end(&driver, &service, record).await,
@@ -53,7 +57,11 @@ async fn watch(driver: Driver, service: ServiceDefinition, record: Option<Proces
 }
 
 /// Returns how the main process ended, once its supervisor has cleaned up after it.
-async fn wait_for_main_end(driver: &Driver, service: &ServiceDefinition, record: &ProcessRecord) -> String {
+async fn wait_for_main_end(
+    driver: &WeakContext,
+    service: &ServiceDefinition,
+    record: &ProcessRecord,
+) -> String {
     let waited = async {
         if let Some(main) = record.main.open()? {
             main.wait_for_end().await?;
@@ -75,7 +83,11 @@ async fn wait_for_main_end(driver: &Driver, service: &ServiceDefinition, record:
 }
 
 /// Returns when the monitor command reports twice in a row that the service does not run. Unknown results are ignored.
-async fn wait_for_stop_report(driver: &Driver, service: &ServiceDefinition, supervised: bool) -> String {
+async fn wait_for_stop_report(
+    driver: &WeakContext,
+    service: &ServiceDefinition,
+    is_supervised: bool,
+) -> String {
     let Some(exec) = service.driver.exec.as_ref().filter(|exec| !exec.monitor.is_empty()) else {
         return std::future::pending().await;
     };
@@ -93,7 +105,7 @@ async fn wait_for_stop_report(driver: &Driver, service: &ServiceDefinition, supe
             stopped_reports += 1;
         }
         if stopped_reports == 2 {
-            let process_clause = if supervised { " although its process is alive" } else { "" };
+            let process_clause = if is_supervised { " although its process is alive" } else { "" };
             return format!("monitor command reports that the service does not run{process_clause}");
         }
     }

@@ -26,7 +26,10 @@ impl DriverDirectories {
         let program_file =
             self.directories.iter().map(|directory| directory.join(name)).find(|path| is_program(path));
         program_file.ok_or_else(|| {
-            format!("driver {name} is not installed on this node: no program {name} in {}", self.listed())
+            format!(
+                "driver {name} is not installed on this node: no program {name} in {}",
+                self.joined_paths()
+            )
         })
     }
 
@@ -46,20 +49,20 @@ impl DriverDirectories {
     }
 
     /// Returns the directories as text for messages.
-    pub(super) fn listed(&self) -> String {
+    pub(super) fn joined_paths(&self) -> String {
         let listed: Vec<String> =
             self.directories.iter().map(|directory| directory.display().to_string()).collect();
         listed.join(" or ")
     }
 
     /// Returns the cached description of a driver if its program has not changed since.
-    pub(super) fn known(&self, program: &Path) -> Option<Arc<Description>> {
+    pub(super) fn cached_description(&self, program: &Path) -> Option<Arc<Description>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (read_at, description) = known.get(program)?;
         (modification_time(program)? == *read_at).then(|| Arc::clone(description))
     }
 
-    pub(super) fn remember(&self, program: &Path, description: &Arc<Description>) {
+    pub(super) fn cache_description(&self, program: &Path, description: &Arc<Description>) {
         if let Some(modified_at) = modification_time(program) {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             known.insert(program.to_owned(), (modified_at, Arc::clone(description)));

@@ -246,7 +246,7 @@ impl Answer {
     }
 
     /// Interprets the answer to `probe`.
-    pub(super) fn observed(self) -> Observed {
+    pub(super) fn into_observed(self) -> Observed {
         match self.result {
             AnswerResult::Running => Observed::Running,
             AnswerResult::NotRunning => Observed::NotRunning,
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn probe_answers_are_parsed() {
         let check = |text: &str, expected: &str| {
-            let word = match answer(text).observed() {
+            let word = match answer(text).into_observed() {
                 Observed::Running => "running".to_owned(),
                 Observed::NotRunning => "not running".to_owned(),
                 Observed::Remnant(message) | Observed::Unknown(message) => message,

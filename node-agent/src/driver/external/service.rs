@@ -6,7 +6,7 @@ use crate::core::DriverFailure;
 use crate::driver::Sample;
 use crate::driver::program::order::LaunchFailure;
 use crate::driver::program::run::{End, Output, Run, describe};
-use crate::driver::program::{failed, io_failure, measure, unmarked};
+use crate::driver::program::{failed, io_failure, measure, without_mark};
 use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
@@ -48,7 +48,7 @@ impl Context {
     /// services.
     pub(super) async fn description(&self, name: &str) -> Result<Arc<Description>, String> {
         let program = self.directories.program(name)?;
-        if let Some(cached) = self.directories.known(&program) {
+        if let Some(cached) = self.directories.cached_description(&program) {
             return Ok(cached);
         }
         let action = Action::Describe;
@@ -65,14 +65,14 @@ impl Context {
             cgroup: None,
             input: Some(input),
             output: Output::Captured,
-            dies_with_agent: false,
+            killed_with_agent: false,
         };
         // The colon prevents a collision with resources: no resource name contains one.
         let run_result = self.programs.run(&format!("driver:{name}"), run, DESCRIBE_TIMEOUT_MS).await;
         let answer = answer(action, run_result).map_err(|failure| failure.message)?;
         let description = Arc::new(answer.description(name)?);
         tracing::info!(driver = name, version = description.version, actions = ?description.actions, "found a driver");
-        self.directories.remember(&program, &description);
+        self.directories.cache_description(&program, &description);
         Ok(description)
     }
 
@@ -95,7 +95,7 @@ impl Context {
                 Ok(_) => {
                     let request_parameters = DriverRequest::new(Action::Probe, service.timeouts.monitor_ms());
                     match self.ask(service, request_parameters).await {
-                        Ok(answer) => answer.observed(),
+                        Ok(answer) => answer.into_observed(),
                         Err(failure) => Observed::Unknown(failure.message),
                     }
                 }
@@ -356,7 +356,7 @@ impl Context {
                 (environment, None)
             }
             Action::Describe | Action::Probe | Action::Measure | Action::Monitor => {
-                (unmarked(environment), None)
+                (without_mark(environment), None)
             }
         };
         let input = serde_json::to_string(request)
@@ -367,7 +367,7 @@ impl Context {
             environment,
             cgroup,
             input,
-            dies_with_agent: request.action == Action::Monitor,
+            killed_with_agent: request.action == Action::Monitor,
         })
     }
 }
@@ -378,7 +378,7 @@ pub(super) struct Prepared {
     environment: Vec<(String, String)>,
     cgroup: Option<crate::driver::program::cgroup::ServiceCgroup>,
     input: String,
-    dies_with_agent: bool,
+    killed_with_agent: bool,
 }
 
 impl Prepared {
@@ -392,7 +392,7 @@ impl Prepared {
             cgroup: self.cgroup.clone(),
             input: Some(self.input.clone()),
             output: Output::Captured,
-            dies_with_agent: self.dies_with_agent,
+            killed_with_agent: self.killed_with_agent,
         }
     }
 }

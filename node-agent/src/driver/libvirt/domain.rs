@@ -86,7 +86,7 @@ impl Domain {
         };
         let state = match (reported.state.as_str(), job) {
             ("shut off", _) => DomainState::Off,
-            (_, Some(job)) => DomainState::of_active(&reported, &job, self.receiving().exists()),
+            (_, Some(job)) => DomainState::of_active(&reported, &job, self.reception_marker().exists()),
             (_, None) => {
                 DomainState::Changing("libvirt does not report a usable state of the domain".to_owned())
             }
@@ -110,7 +110,7 @@ impl Domain {
 
     /// Returns the path of the marker file of a reception. It exists from the time at which this node prepares to
     /// receive the domain until the domain is started here or removed.
-    pub(super) fn receiving(&self) -> PathBuf {
+    pub(super) fn reception_marker(&self) -> PathBuf {
         self.context.directory.join(format!("{}.receiving", self.service.name))
     }
 
@@ -136,7 +136,7 @@ impl Domain {
         };
         match self.query_state().await {
             Ok(observation) => {
-                let observed = observation.state.observed();
+                let observed = observation.state.to_observed();
                 match &observed {
                     Observed::Running => self.record_state(true),
                     Observed::NotRunning => self.record_state(false),
@@ -167,8 +167,8 @@ impl Domain {
 
     /// Starts the domain, or adopts it if it already runs.
     pub(super) async fn start(self: &Arc<Self>) -> Result<(), DriverFailure> {
-        let cancelled = CancelFlag::default();
-        let (domain, cancel_flag) = (Arc::clone(self), cancelled.0.clone());
+        let canceled = CancelFlag::default();
+        let (domain, cancel_flag) = (Arc::clone(self), canceled.0.clone());
         let start_task = tokio::spawn(async move {
             let start_guard = domain.start_lock().lock_owned().await;
             domain.start_locked(&cancel_flag, start_guard).await
@@ -178,7 +178,7 @@ impl Domain {
 
     async fn start_locked(
         &self,
-        cancelled: &AtomicBool,
+        canceled: &AtomicBool,
         _held: OwnedMutexGuard<()>,
     ) -> Result<(), DriverFailure> {
         let mut observation = self.query_state().await.map_err(|error| failure::start_failure(&error))?;
@@ -188,8 +188,8 @@ impl Domain {
             observation = self.query_state().await.map_err(|error| failure::start_failure(&error))?;
         }
         let may_begin = || {
-            let is_cancelled = cancelled.load(Ordering::SeqCst);
-            if is_cancelled { Err(retry_here(Reason::Interrupted, "start canceled")) } else { Ok(()) }
+            let is_canceled = canceled.load(Ordering::SeqCst);
+            if is_canceled { Err(retry_here(Reason::Interrupted, "start canceled")) } else { Ok(()) }
         };
         match &observation.state {
             DomainState::Runs | DomainState::Paused { by_migration: false } => {}
@@ -217,12 +217,12 @@ impl Domain {
             | DomainState::Broken(_)
             | DomainState::Leaving(_)
             | DomainState::Changing(_) => {
-                return Err(retry_here(Reason::StartFailed, observed_text(&observation.state.observed())));
+                return Err(retry_here(Reason::StartFailed, observed_text(&observation.state.to_observed())));
             }
         }
         self.forget_receiving()?;
         let observation = self.query_state().await.map_err(|error| failure::start_failure(&error))?;
-        match observation.state.observed() {
+        match observation.state.to_observed() {
             Observed::Running => {
                 self.record_state(true);
                 Ok(())
@@ -238,7 +238,7 @@ impl Domain {
     }
 
     fn forget_receiving(&self) -> Result<(), DriverFailure> {
-        match std::fs::remove_file(self.receiving()) {
+        match std::fs::remove_file(self.reception_marker()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.unwritable(&error)),
             Ok(()) | Err(_) => Ok(()),
         }

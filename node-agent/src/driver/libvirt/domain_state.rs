@@ -10,7 +10,6 @@ pub(super) enum DomainState {
     Absent,
     /// The domain is defined, but does not run.
     Off,
-    /// The domain runs.
     Runs,
     /// The domain is paused and complete: an operator paused it, or it has arrived and has not been resumed yet.
     Paused {
@@ -79,7 +78,7 @@ impl DomainState {
     }
 
     /// Returns the result of a probe.
-    pub(super) fn observed(&self) -> Observed {
+    pub(super) fn to_observed(&self) -> Observed {
         match self {
             DomainState::Absent | DomainState::Off => Observed::NotRunning,
             // A domain that an operator paused still holds its disks, and may be resumed at any time.
@@ -111,7 +110,7 @@ mod tests {
             _ => Job::None,
         };
         let domain_state = DomainState::of_active(&read, &job_state, job.ends_with('!'));
-        let result = match (domain_state.observed(), &domain_state) {
+        let result = match (domain_state.to_observed(), &domain_state) {
             (Observed::Running, DomainState::Paused { by_migration: true }) => "goes on when told",
             (Observed::Running, _) => "runs",
             (Observed::NotRunning, _) => "not",

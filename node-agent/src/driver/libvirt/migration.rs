@@ -68,23 +68,23 @@ impl Domain {
         if let Some(path) = self.definition(&observation).await? {
             let _ = std::fs::remove_file(path);
         }
-        std::fs::write(self.receiving(), "").map_err(|error| self.unwritable(&error))
+        std::fs::write(self.reception_marker(), "").map_err(|error| self.unwritable(&error))
     }
 
     /// Moves the domain to a node. Dropping the future cancels the migration. Until libvirt has ended the migration,
     /// probes report that it is in progress.
     pub(super) async fn migrate(self: &Arc<Self>, target: &NodeName) -> Result<(), DriverFailure> {
         // The sender is dropped with this future, which cancels the migration.
-        let (_cancel_on_drop, cancelled) = oneshot::channel();
+        let (_cancel_on_drop, canceled) = oneshot::channel();
         let (domain, target) = (Arc::clone(self), target.to_owned());
-        let moving = tokio::spawn(async move { domain.migrate_locked(&target, cancelled).await });
+        let moving = tokio::spawn(async move { domain.migrate_locked(&target, canceled).await });
         moving.await.unwrap_or_else(|error| Err(failed(error.to_string())))
     }
 
     async fn migrate_locked(
         &self,
         target: &NodeName,
-        mut cancelled: oneshot::Receiver<()>,
+        mut canceled: oneshot::Receiver<()>,
     ) -> Result<(), DriverFailure> {
         let _held = self.start_lock().lock_owned().await;
         let observation = self.query_state().await.map_err(|error| failed(error.to_string()))?;
@@ -104,7 +104,7 @@ impl Domain {
             }
         }
         self.end_watch();
-        if cancelled.try_recv() != Err(oneshot::error::TryRecvError::Empty) {
+        if canceled.try_recv() != Err(oneshot::error::TryRecvError::Empty) {
             return Err(failed("migration canceled".to_owned()));
         }
         let arguments = arguments(&self.spec.migration, &observation.uuid, target);
@@ -121,7 +121,7 @@ impl Domain {
             tokio::select! {
                 ended = &mut moved => return ended.map(|_| ()).map_err(|error| failed(error.to_string())),
                 _ = ticks.tick() => supervisor.update().await,
-                _ = &mut cancelled => break failed("migration canceled".to_owned()),
+                _ = &mut canceled => break failed("migration canceled".to_owned()),
                 () = &mut limit => break DriverFailure {
                     reason: Reason::TimedOut,
                     ..failed(format!(
@@ -187,7 +187,7 @@ impl Domain {
     /// Confirms that no domain remains on this node. A domain that arrives later is paused, and only [`Domain::start`]
     /// resumes it. With post-copy, this confirmation is not possible: the domain runs as soon as it arrives, and
     /// libvirt cannot refuse the arrival.
-    pub(super) async fn close_reception(&self) -> Result<(), DriverFailure> {
+    pub(super) async fn confirm_no_incoming_copy(&self) -> Result<(), DriverFailure> {
         if self.spec.migration.post_copy_after_seconds.is_some() {
             return Err(DriverFailure {
                 class: FailureClass::NeverHere,

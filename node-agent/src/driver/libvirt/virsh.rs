@@ -36,12 +36,10 @@ pub(super) enum VirshError {
     /// Libvirt hangs or needs too long.
     #[error("virsh {command} timed out after {} s", limit.as_secs())]
     TimedOut {
-        /// Command of virsh.
         command: String,
         /// Time limit that was exceeded.
         limit: Duration,
     },
-    /// `virsh` reported an error.
     #[error("{0}")]
     Reported(String),
 }

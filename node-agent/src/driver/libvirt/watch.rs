@@ -73,7 +73,7 @@ impl Watches {
         is_running: bool,
     ) {
         {
-            let mut watched = self.shared.locked();
+            let mut watched = self.shared.lock_watched();
             let new = Service {
                 name: service.name.clone(),
                 uid: service.uid.clone(),
@@ -108,7 +108,7 @@ impl Watches {
 
     /// Ends the watch of a domain, before a command may start or end it without an event.
     pub(super) fn end(&self, virsh: &Virsh, domain: &str) {
-        self.shared.locked().remove(&(virsh.clone(), domain.to_owned()));
+        self.shared.lock_watched().remove(&(virsh.clone(), domain.to_owned()));
     }
 }
 
@@ -191,13 +191,13 @@ async fn poll_domains(shared: &Weak<Shared>, virsh: &Virsh) -> bool {
 }
 
 impl Shared {
-    fn locked(&self) -> MutexGuard<'_, Watched> {
+    fn lock_watched(&self) -> MutexGuard<'_, Watched> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn handle_event_line(&self, virsh: &Virsh, line: &str) {
         let Some(event) = events::parse(line) else { return };
-        let mut watched = self.locked();
+        let mut watched = self.lock_watched();
         let Some(service) = watched.get_mut(&(virsh.clone(), event.domain)) else { return };
         match event.change {
             Change::Started => self.on_appeared(service),
@@ -221,7 +221,7 @@ impl Shared {
     }
 
     fn compare_with_list(&self, virsh: &Virsh, listed_at: Instant, is_listed: impl Fn(&str) -> bool) {
-        for ((watched_virsh, domain), service) in &mut *self.locked() {
+        for ((watched_virsh, domain), service) in &mut *self.lock_watched() {
             // A state recorded after the list was requested is newer than the list.
             if watched_virsh != virsh || service.confirmed_at >= listed_at {
                 continue;

@@ -54,7 +54,6 @@ impl Container {
         })
     }
 
-    /// Returns the directory of the container.
     pub(super) fn directory(&self) -> PathBuf {
         self.path.join(&self.name)
     }
@@ -77,7 +76,7 @@ pub(super) async fn query_state(
     match tools::info(container).await {
         Ok(info) if info.is_running() => {
             if let Some(run) = run(info.pid, info.state != "RUNNING") {
-                remember(context, container, run.init.pid);
+                record_init_process(context, container, run.init.pid);
                 return Ok(ContainerState::Runs(run));
             }
             return Ok(ContainerState::Changing("ending".to_owned()));
@@ -134,7 +133,7 @@ pub(super) fn groups(context: &Context, container: &Container) -> io::Result<Vec
     processes::orphaned_groups(&context.groups, container, configured, last)
 }
 
-fn remember(context: &Context, container: &Container, init: i32) {
+fn record_init_process(context: &Context, container: &Container, init: i32) {
     if let Some(group) = processes::group_of(init) {
         let mut last = context.last_groups.lock().unwrap_or_else(PoisonError::into_inner);
         last.insert(container.name.clone(), group);

@@ -5,7 +5,7 @@ use super::container::{Container, ContainerState, Run, orphans, query_state};
 use super::log::Files;
 use super::{Context, health, lifecycle, processes};
 use crate::core::DriverEvent;
-use crate::driver::health::unhealthy;
+use crate::driver::health::wait_until_unhealthy;
 use crate::driver::program::process::ProcessIdentity;
 use crate::driver::watches;
 use ha_api_types::driver::HealthCheck;
@@ -78,7 +78,9 @@ async fn wait_for_end(
         let check = service.driver.lxc.as_ref().and_then(|lxc| lxc.health_check.as_ref());
         let health_failed = async {
             match check {
-                Some(check) => unhealthy(&container.name, check, || health::ask(container, check)).await,
+                Some(check) => {
+                    wait_until_unhealthy(&container.name, check, || health::ask(container, check)).await
+                }
                 None => std::future::pending().await,
             }
         };

@@ -51,13 +51,13 @@ impl Agents {
     }
 
     /// Returns the cached metadata of a resource agent if its program has not changed since.
-    pub(super) fn known(&self, program: &Path) -> Option<Arc<AgentMetadata>> {
+    pub(super) fn cached_metadata(&self, program: &Path) -> Option<Arc<AgentMetadata>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (read_at, metadata) = known.get(program)?;
         (modification_time(program)? == *read_at).then(|| Arc::clone(metadata))
     }
 
-    pub(super) fn remember(&self, program: &Path, metadata: &Arc<AgentMetadata>) {
+    pub(super) fn cache_metadata(&self, program: &Path, metadata: &Arc<AgentMetadata>) {
         if let Some(modified_at) = modification_time(program) {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             known.insert(program.to_owned(), (modified_at, Arc::clone(metadata)));

@@ -110,16 +110,16 @@ impl Outcome {
     }
 
     /// Returns the failure of an action, with the reason and the nodes on which a retry makes sense.
-    pub(super) fn failure(&self, action: &str, otherwise: Reason) -> DriverFailure {
+    pub(super) fn failure(&self, action: &str, default_reason: Reason) -> DriverFailure {
         let (class, reason) = match self {
             Outcome::Exited(INVALID_ARGUMENTS | NOT_IMPLEMENTED | NOT_CONFIGURED, _) => {
                 (FailureClass::ConfigurationWrong, Reason::BadConfiguration)
             }
-            Outcome::Exited(NO_PERMISSION, _) => (FailureClass::NeverHere, otherwise),
+            Outcome::Exited(NO_PERMISSION, _) => (FailureClass::NeverHere, default_reason),
             Outcome::Exited(NOT_INSTALLED, _) | Outcome::NotInstalled(_) => {
                 (FailureClass::NeverHere, Reason::NotInstalled)
             }
-            Outcome::Exited(_, _) | Outcome::Killed(_) => (FailureClass::RetryHere, otherwise),
+            Outcome::Exited(_, _) | Outcome::Killed(_) => (FailureClass::RetryHere, default_reason),
             Outcome::TimedOut => (FailureClass::RetryHere, Reason::TimedOut),
             Outcome::NotRun(failure) => (failure.class, failure.reason),
         };
@@ -154,7 +154,7 @@ impl Outcome {
 }
 
 /// Returns the observed state for a result of `monitor`. A failing service that was started counts as running.
-pub(super) fn observed(result: MonitorResult, start_recorded: bool) -> Observed {
+pub(super) fn to_observed(result: MonitorResult, start_recorded: bool) -> Observed {
     match result {
         MonitorResult::Running => Observed::Running,
         MonitorResult::NotRunning => Observed::NotRunning,
@@ -180,11 +180,11 @@ fn exit_reason(text: &str) -> String {
 /// Removes the date that the resource agents' shell library writes before a line.
 fn without_date(line: &str) -> &str {
     let pattern = "0000-00-00T00:00:00 ";
-    let fits = |(character, pattern): (char, char)| {
+    let matches_pattern = |(character, pattern): (char, char)| {
         if pattern == '0' { character.is_ascii_digit() } else { character == pattern }
     };
     match line.get(pattern.len()..) {
-        Some(rest) if line.chars().zip(pattern.chars()).all(fits) => rest.trim_start(),
+        Some(rest) if line.chars().zip(pattern.chars()).all(matches_pattern) => rest.trim_start(),
         Some(_) | None => line,
     }
 }
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn monitor_exit_status_determines_service_state() {
         let check = |outcome: &Outcome, word_if_started: &str, word_if_not_started: &str| {
-            let word = |is_started: bool| match observed(outcome.monitor_result(is_started), is_started) {
+            let word = |is_started: bool| match to_observed(outcome.monitor_result(is_started), is_started) {
                 Observed::Running => "running",
                 Observed::NotRunning => "not running",
                 Observed::Remnant(_) | Observed::Unknown(_) => "unknown",

@@ -29,7 +29,6 @@ pub(super) enum Action<'a> {
     },
     /// Check whether the parameters can work on this node.
     Validate,
-    /// Return the metadata.
     Metadata,
     Start,
     Stop,

@@ -1,11 +1,11 @@
 //! Commands for one service of a resource agent: probe, start or adopt, stop, kill, move.
 
-use super::outcome::{MonitorResult, Outcome, observed};
+use super::outcome::{MonitorResult, Outcome, to_observed};
 use super::request::{self, Action, AgentContext, Request};
 use super::{Context, OcfSpec};
 use crate::core::DriverFailure;
 use crate::driver::program::run::{End, Output, Run};
-use crate::driver::program::{failed, unmarked};
+use crate::driver::program::{failed, without_mark};
 use ha_api_types::id::NodeName;
 use ha_api_types::ocf::{AgentMetadata, AgentName, METADATA_LIMIT_SECONDS};
 use ha_api_types::reason::Reason;
@@ -30,7 +30,7 @@ impl Context {
     pub(super) async fn probe(self: &Arc<Context>, service: &ServiceDefinition) -> Observed {
         let start_recorded = self.programs.is_start_recorded(service);
         let monitor_result = self.monitor(service, Action::Probe).await;
-        let observed = observed(monitor_result, start_recorded);
+        let observed = to_observed(monitor_result, start_recorded);
         match &observed {
             Observed::Running => {
                 if let Some(spec) = &service.driver.ocf {
@@ -243,7 +243,7 @@ impl Context {
     pub(super) async fn metadata(&self, service: &ServiceDefinition) -> Arc<AgentMetadata> {
         let Ok((name, _)) = agent_of(service) else { return Arc::default() };
         let Ok(program) = self.agents.program(&name) else { return Arc::default() };
-        if let Some(cached) = self.agents.known(&program) {
+        if let Some(cached) = self.agents.cached_metadata(&program) {
             return cached;
         }
         let request = Request { action: Action::Metadata, timeout_ms: METADATA_LIMIT_SECONDS * 1000 };
@@ -263,7 +263,7 @@ impl Context {
         });
         let metadata = Arc::new(metadata);
         if is_cacheable {
-            self.agents.remember(&program, &metadata);
+            self.agents.cache_metadata(&program, &metadata);
         }
         metadata
     }
@@ -307,7 +307,7 @@ impl Context {
                 (environment, None)
             }
             Action::Probe | Action::Monitor { .. } | Action::Validate | Action::Metadata => {
-                (unmarked(environment), None)
+                (without_mark(environment), None)
             }
         };
         let program = name.program(&self.agents.root).display().to_string();
@@ -319,7 +319,7 @@ impl Context {
             cgroup,
             input: None,
             output,
-            dies_with_agent: false,
+            killed_with_agent: false,
         };
         self.programs.run(&service.name, run, request.timeout_ms).await
     }

@@ -31,7 +31,7 @@ impl Context {
     }
 }
 
-async fn watch(driver: Weak<Context>, service: ServiceDefinition, mut populated: bool) {
+async fn watch(driver: Weak<Context>, service: ServiceDefinition, mut was_populated: bool) {
     let mut rechecks_left = 0_u32;
     let mut is_unclear = false;
     loop {
@@ -48,8 +48,8 @@ async fn watch(driver: Weak<Context>, service: ServiceDefinition, mut populated:
             sleep_until(next.min(Instant::now() + POLL_INTERVAL)).await;
             let Some(context) = driver.upgrade() else { return };
             let is_populated = context.has_processes(&service);
-            let emptied = populated && !is_populated;
-            populated = is_populated;
+            let emptied = was_populated && !is_populated;
+            was_populated = is_populated;
             if emptied {
                 rechecks_left = RECHECK_COUNT;
                 break;

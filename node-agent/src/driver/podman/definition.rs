@@ -21,7 +21,6 @@ const CPU_PERIOD_US: u32 = 100_000;
 /// Value of a ulimit without a limit.
 const UNLIMITED: u64 = u64::MAX;
 
-/// Returns the container's name.
 pub(super) fn container_name(service: &ServiceDefinition, podman: &PodmanSpec) -> String {
     podman.container_name(&service.name)
 }
@@ -30,12 +29,12 @@ pub(super) fn container_name(service: &ServiceDefinition, podman: &PodmanSpec) -
 /// the agent computes the same digest.
 pub(super) fn digest(podman: &PodmanSpec) -> String {
     let text = serde_json::to_vec(podman).unwrap_or_default();
-    let mut out = String::new();
+    let mut hexadecimal = String::new();
     for byte in Sha256::digest(text).iter().take(16) {
         // Writing to a string does not fail.
-        let _ = write!(out, "{byte:02x}");
+        let _ = write!(hexadecimal, "{byte:02x}");
     }
-    out
+    hexadecimal
 }
 
 /// Returns the body of the request that creates a container from an image.
@@ -64,10 +63,10 @@ pub(super) fn create_body(service: &ServiceDefinition, podman: &PodmanSpec, node
         set("entrypoint", json!(podman.command));
     }
     if !podman.mounts.is_empty() {
-        set("mounts", podman.mounts.iter().map(mount).collect());
+        set("mounts", podman.mounts.iter().map(mount_json).collect());
     }
     if !podman.ports.is_empty() {
-        set("portmappings", podman.ports.iter().map(port).collect());
+        set("portmappings", podman.ports.iter().map(port_json).collect());
     }
     match podman.network.as_deref() {
         None => {}
@@ -85,23 +84,23 @@ pub(super) fn create_body(service: &ServiceDefinition, podman: &PodmanSpec, node
     if let Some(directory) = &podman.working_directory {
         set("work_dir", json!(directory));
     }
-    let limits = limits(podman);
+    let limits = limits_json(podman);
     if !limits.is_empty() {
         set("resource_limits", Value::Object(limits));
     }
     if !podman.ulimits.is_empty() {
         set("r_limits", podman.ulimits.iter().filter_map(|(name, text)| ulimit(name, text)).collect());
     }
-    set("healthconfig", health(podman));
+    set("healthconfig", health_check_json(podman));
     Value::Object(body)
 }
 
-fn mount(mount: &Mount) -> Value {
+fn mount_json(mount: &Mount) -> Value {
     let access = if mount.read_only { "ro" } else { "rw" };
     json!({"type": "bind", "source": mount.source, "destination": mount.target, "options": ["rbind", access]})
 }
 
-fn port(port: &Port) -> Value {
+fn port_json(port: &Port) -> Value {
     let protocol = match port.protocol {
         Protocol::Tcp => "tcp",
         Protocol::Udp => "udp",
@@ -118,25 +117,25 @@ fn port(port: &Port) -> Value {
 ///
 /// The check has no interval, so podman does not run it with its own systemd timers. If the user defines no check, the
 /// image's own check is disabled.
-fn health(podman: &PodmanSpec) -> Value {
+fn health_check_json(podman: &PodmanSpec) -> Value {
     let Some(check) = &podman.health_check else { return json!({"Test": ["NONE"]}) };
-    let ns = |seconds: f64| {
+    let nanoseconds = |seconds: f64| {
         Duration::try_from_secs_f64(seconds)
             .map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     };
     let test: Vec<&str> = ["CMD"].into_iter().chain(check.command.iter().map(String::as_str)).collect();
-    json!({"Test": test, "Interval": 0, "Timeout": ns(check.timeout_seconds), "Retries": check.retries,
-        "StartPeriod": ns(check.start_period_seconds)})
+    json!({"Test": test, "Interval": 0, "Timeout": nanoseconds(check.timeout_seconds), "Retries": check.retries,
+        "StartPeriod": nanoseconds(check.start_period_seconds)})
 }
 
-fn limits(podman: &PodmanSpec) -> Map<String, Value> {
+fn limits_json(podman: &PodmanSpec) -> Map<String, Value> {
     let mut limits = Map::new();
     if let Some(cpu) = podman.limits.cpu {
-        let quota = whole(Quantity::from_milli(cpu.milli() * i128::from(CPU_PERIOD_US)));
+        let quota = whole_units_saturating(Quantity::from_milli(cpu.milli() * i128::from(CPU_PERIOD_US)));
         limits.insert("cpu".to_owned(), json!({"quota": quota, "period": CPU_PERIOD_US}));
     }
     if let Some(memory) = podman.limits.memory {
-        limits.insert("memory".to_owned(), json!({"limit": whole(memory)}));
+        limits.insert("memory".to_owned(), json!({"limit": whole_units_saturating(memory)}));
     }
     if let Some(tasks) = podman.limits.tasks {
         limits.insert("pids".to_owned(), json!({"limit": i64::try_from(tasks).unwrap_or(i64::MAX)}));
@@ -144,7 +143,7 @@ fn limits(podman: &PodmanSpec) -> Map<String, Value> {
     limits
 }
 
-fn whole(quantity: Quantity) -> i64 {
+fn whole_units_saturating(quantity: Quantity) -> i64 {
     i64::try_from(quantity.units()).unwrap_or(i64::MAX)
 }
 
@@ -182,22 +181,25 @@ pub(super) mod tests {
     fn check(field: &str, value: &Value, expected: &Value) {
         let mut podman = json!({"image": "i"});
         podman[field] = value.clone();
-        let mut made = body(&podman);
-        let plain = body(&json!({"image": "i"}));
-        let fields = made.as_object_mut().expect("an object");
+        let mut body_with_field = body(&podman);
+        let minimal_body = body(&json!({"image": "i"}));
+        let fields = body_with_field.as_object_mut().expect("an object");
         fields.remove("labels");
-        fields.retain(|name, value| plain.get(name) != Some(value));
-        assert_eq!(&made, expected, "{field}: {value}");
+        fields.retain(|name, value| minimal_body.get(name) != Some(value));
+        assert_eq!(&body_with_field, expected, "{field}: {value}");
     }
 
     #[test]
     fn every_field_reaches_podman() {
-        let plain = body(&json!({"image": "i"}));
-        assert_eq!(plain["name"], "hactl-web");
-        assert_eq!(plain["restart_policy"], "no");
-        assert_eq!(plain["env"], json!({"HA_RESOURCE": "web", "HA_RESOURCE_UID": "u1", "HA_NODE": "node1"}));
-        assert_eq!(plain["labels"][RESOURCE_LABEL], "web");
-        assert_eq!(plain["labels"][UID_LABEL], "u1");
+        let minimal_body = body(&json!({"image": "i"}));
+        assert_eq!(minimal_body["name"], "hactl-web");
+        assert_eq!(minimal_body["restart_policy"], "no");
+        assert_eq!(
+            minimal_body["env"],
+            json!({"HA_RESOURCE": "web", "HA_RESOURCE_UID": "u1", "HA_NODE": "node1"})
+        );
+        assert_eq!(minimal_body["labels"][RESOURCE_LABEL], "web");
+        assert_eq!(minimal_body["labels"][UID_LABEL], "u1");
         check("container", &json!("db"), &json!({"name": "db"}));
         check("image", &json!("r.io/x:1"), &json!({"image": "r.io/x:1"}));
         check("command", &json!(["a", "b"]), &json!({"entrypoint": ["a", "b"]}));
@@ -252,11 +254,11 @@ pub(super) mod tests {
     #[test]
     fn another_definition_has_another_digest() {
         let digest_of = |podman: Value| digest(&service(&podman).driver.podman.expect("podman"));
-        let plain = digest_of(json!({"image": "i"}));
+        let minimal_body = digest_of(json!({"image": "i"}));
         // The digest is stored in labels of containers that outlive the agent, so it must be the same in every
         // version.
-        assert_eq!(plain, "fe3ac8c8908c8db366b19b27a5ba7532");
-        assert_eq!(digest_of(json!({"image": "i", "mounts": []})), plain);
-        assert_ne!(digest_of(json!({"image": "i", "user": "www"})), plain);
+        assert_eq!(minimal_body, "fe3ac8c8908c8db366b19b27a5ba7532");
+        assert_eq!(digest_of(json!({"image": "i", "mounts": []})), minimal_body);
+        assert_ne!(digest_of(json!({"image": "i", "user": "www"})), minimal_body);
     }
 }

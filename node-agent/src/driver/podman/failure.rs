@@ -20,20 +20,20 @@ pub(super) fn start_failure(operation: &str, error: &ApiError) -> DriverFailure 
     let text = error.to_string();
     let message = format!("{operation}: {text}");
     let ApiError::Refused { cause, .. } = error else { return retry_here(Reason::StartFailed, message) };
-    let says = |part: &str| cause.contains(part) || text.contains(part);
-    if says("invalid reference format") {
+    let has_text = |part: &str| cause.contains(part) || text.contains(part);
+    if has_text("invalid reference format") {
         failure(FailureClass::ConfigurationWrong, Reason::BadConfiguration, message)
-    } else if says("image not known") || says("command that was not found") {
+    } else if has_text("image not known") || has_text("command that was not found") {
         failure(FailureClass::NeverHere, Reason::NotInstalled, message)
     // Two causes have the same message of the kernel: limits above podman's own, and programs that are not executable.
-    } else if ((says("OCI permission denied") || says("is a directory")) && says("exec:"))
-        || says("no matching entries in passwd file")
-        || says("no matching entries in group file")
-        || says("network not found")
-        || says("wrong rlimit value")
-        || (says("workdir") && says("does not exist on container"))
-        || says("that name is already in use")
-        || says("json: cannot unmarshal")
+    } else if ((has_text("OCI permission denied") || has_text("is a directory")) && has_text("exec:"))
+        || has_text("no matching entries in passwd file")
+        || has_text("no matching entries in group file")
+        || has_text("network not found")
+        || has_text("wrong rlimit value")
+        || (has_text("workdir") && has_text("does not exist on container"))
+        || has_text("that name is already in use")
+        || has_text("json: cannot unmarshal")
     {
         failure(FailureClass::NeverHere, Reason::BadConfiguration, message)
     } else {
@@ -47,14 +47,14 @@ pub(super) fn pull_failure(image: &str, error: &ApiError) -> DriverFailure {
     let ApiError::Refused { message: text, .. } = error else {
         return failure(FailureClass::TryElsewhere, Reason::StartFailed, message);
     };
-    let says = |part: &str| text.contains(part);
-    if says("invalid reference format") {
+    let has_text = |part: &str| text.contains(part);
+    if has_text("invalid reference format") {
         failure(FailureClass::ConfigurationWrong, Reason::BadConfiguration, message)
-    } else if says("manifest unknown")
-        || says("name unknown")
-        || says("not found: ")
-        || says("access to the resource is denied")
-        || says("short-name")
+    } else if has_text("manifest unknown")
+        || has_text("name unknown")
+        || has_text("not found: ")
+        || has_text("access to the resource is denied")
+        || has_text("short-name")
     {
         // Another node may have the image, or permission to pull it.
         failure(FailureClass::NeverHere, Reason::NotInstalled, message)

@@ -50,6 +50,6 @@ async fn end(client: &Client, name: &str) {
 }
 
 /// Runs the check at its interval. Returns when the service is unhealthy, with the reason as a clause.
-pub(super) async fn unhealthy(client: Client, container: String, check: HealthCheck) -> String {
-    health::unhealthy(&container, &check, || ask(&client, &container, &check)).await
+pub(super) async fn wait_until_unhealthy(client: Client, container: String, check: HealthCheck) -> String {
+    health::wait_until_unhealthy(&container, &check, || ask(&client, &container, &check)).await
 }

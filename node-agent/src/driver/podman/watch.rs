@@ -100,7 +100,8 @@ impl Watches {
         }
         let check = service.driver.podman.as_ref().and_then(|podman| podman.health_check.clone());
         let Some(check) = check else { return };
-        let health_failure = health::unhealthy(context.client.clone(), container.to_owned(), check);
+        let health_failure =
+            health::wait_until_unhealthy(context.client.clone(), container.to_owned(), check);
         let (driver, name) = (Arc::downgrade(context), service.name.clone());
         let task = tokio::spawn(async move {
             let message = health_failure.await;

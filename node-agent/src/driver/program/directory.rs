@@ -19,7 +19,6 @@ pub(in crate::driver) enum Lock {
     NotCreated,
 }
 
-/// The directory of one service.
 #[derive(Clone, Debug)]
 pub(in crate::driver) struct ServiceDirectory {
     path: PathBuf,
@@ -100,7 +99,7 @@ impl ServiceDirectory {
     }
 
     /// Removes the record and the ending; the log stays.
-    pub(in crate::driver) fn forget(&self) -> io::Result<()> {
+    pub(in crate::driver) fn remove_records(&self) -> io::Result<()> {
         ["process.json", "ending.json"].into_iter().try_for_each(|name| self.remove(name))
     }
 

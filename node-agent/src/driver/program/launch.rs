@@ -34,7 +34,7 @@ pub(in crate::driver) fn run() -> io::Result<()> {
 }
 
 /// Sends a launcher its order. Returns `None` once the program was executed.
-pub(in crate::driver) async fn give_order(
+pub(in crate::driver) async fn send_launch_request(
     channel: UnixStream,
     order: &LaunchOrder,
 ) -> io::Result<Option<LaunchFailure>> {

@@ -82,7 +82,7 @@ impl LaunchFailure {
     }
 
     /// Returns the failure of a launcher or supervisor that ended without an answer.
-    pub(in crate::driver) fn unexplained(message: String) -> LaunchFailure {
+    pub(in crate::driver) fn without_answer(message: String) -> LaunchFailure {
         LaunchFailure { step: LaunchStep::Prepare, errno: None, message }
     }
 

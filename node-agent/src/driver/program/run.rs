@@ -35,7 +35,7 @@ pub(in crate::driver) struct Run<'a> {
     /// Destination of the standard output.
     pub(in crate::driver) output: Output,
     /// `true` if the kernel kills the program when the agent ends, even by SIGKILL.
-    pub(in crate::driver) dies_with_agent: bool,
+    pub(in crate::driver) killed_with_agent: bool,
 }
 
 /// Destination of a program's standard output. The standard error always goes to the service's log.
@@ -125,8 +125,8 @@ impl Programs {
             .envs(run.environment)
             .stdin(OwnedFd::from(shim_socket))
             .kill_on_drop(true);
-        if !run.dies_with_agent {
-            // With `dies_with_agent`, the launcher creates a session, which is also a process group.
+        if !run.killed_with_agent {
+            // With `killed_with_agent`, the launcher creates a session, which is also a process group.
             command.process_group(0);
         }
         match run.output {
@@ -142,11 +142,11 @@ impl Programs {
             working_directory: run.working_directory,
             user: run.user,
             cgroup: run.cgroup.map(|cgroup| cgroup.path().to_owned()),
-            supervisor: run.dies_with_agent.then(|| std::process::id().cast_signed()),
+            supervisor: run.killed_with_agent.then(|| std::process::id().cast_signed()),
             input: run.input,
         };
         let output = group.child.stdout.take();
-        if let Some(failure) = launch::give_order(agent_socket, &order).await? {
+        if let Some(failure) = launch::send_launch_request(agent_socket, &order).await? {
             return Ok(Err(failure));
         }
         Ok(Ok(Running { group, output, directory, log_offset }))

@@ -51,12 +51,7 @@ pub(super) enum BusError {
     Unreachable(String),
     /// The manager returned an error.
     #[error("systemd rejected the request: {message}")]
-    Refused {
-        /// Bus name of the error.
-        name: String,
-        /// Message of the error.
-        message: String,
-    },
+    Refused { name: String, message: String },
 }
 
 impl BusError {

@@ -26,7 +26,7 @@ pub(in crate::driver) struct CgroupHierarchies {
 
 impl CgroupHierarchies {
     /// Returns the hierarchies among the mounts that this process sees.
-    pub(in crate::driver) fn mounted() -> io::Result<CgroupHierarchies> {
+    pub(in crate::driver) fn of_mounts() -> io::Result<CgroupHierarchies> {
         Ok(CgroupHierarchies::of(&fs::read_to_string("/proc/self/mountinfo")?))
     }
 

@@ -8,7 +8,7 @@ use super::verdict::{
     JobResult, RunState, never_here_failure, refusal, run_state, start_failure, unit_name_conflict,
 };
 use super::watch::{self, wait_for_change};
-use super::{Context, boot, bus_failure, order, transient};
+use super::{Context, boot, bus_failure, shutdown_order, transient};
 use crate::core::DriverFailure;
 use ha_api_types::driver::{SystemdDriver as SystemdSpec, is_essential_unit};
 use ha_api_types::reason::Reason;
@@ -56,7 +56,7 @@ async fn start_or_adopt(
     unit: &str,
 ) -> Result<(), DriverFailure> {
     let session = context.bus.session().await.map_err(|error| bus_failure(&error))?;
-    let agent_unit = order::own_unit(&session).await.map_err(|error| bus_failure(&error))?;
+    let agent_unit = shutdown_order::own_unit(&session).await.map_err(|error| bus_failure(&error))?;
     let agent_unit = agent_unit.as_ref().map(|agent_unit| agent_unit.id.as_str());
     let state = session.unit(unit).await.map_err(|error| bus_failure(&error))?;
     if is_essential_unit(&state.id) || agent_unit == Some(state.id.as_str()) {
@@ -97,7 +97,7 @@ async fn start_node_unit(
         if automatic_starts.is_empty()
             && let Some(agent) = agent_unit
         {
-            order::ensure(session, &state.id, state, agent).await?;
+            shutdown_order::ensure_ordered_before_agent(session, &state.id, state, agent).await?;
         }
         Ok(automatic_starts)
     };
@@ -170,7 +170,7 @@ async fn wait_until_active(
     let mut active_since = None;
     loop {
         let state = session.state(&path, unit).await.map_err(|error| bus_failure(&error))?;
-        context.remember_group(unit, &state.group);
+        context.cache_control_group(unit, &state.group);
         let now = Instant::now();
         let mut refreshed_state = now + Duration::from_secs(1);
         match run_state(&state) {

@@ -48,7 +48,6 @@ pub(super) enum MainEnd {
 pub(super) struct ServiceState {
     /// `Type=`.
     pub(super) kind: String,
-    /// `RemainAfterExit=`.
     pub(super) remain_after_exit: bool,
     /// Outcome of the last main process.
     pub(super) main_end: MainEnd,

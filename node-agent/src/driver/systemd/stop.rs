@@ -3,7 +3,7 @@
 use super::bus::{BusError, Session};
 use super::group::describe;
 use super::watch::{self, wait_for_change};
-use super::{Context, order};
+use super::{Context, shutdown_order};
 use crate::core::DriverFailure;
 use ha_api_types::driver::SystemdDriver as SystemdSpec;
 use ha_api_types::reason::Reason;
@@ -47,12 +47,12 @@ async fn request_stop(context: &Context, unit: &str) -> Result<(), BusError> {
     let mut stop_requested = false;
     loop {
         let state = session.state(&path, unit).await?;
-        context.remember_group(unit, &state.group);
+        context.cache_control_group(unit, &state.group);
         if state.has_ended() && state.job == 0 {
             return Ok(());
         }
         if !stop_requested {
-            let mode = order::stop_mode(&session).await?;
+            let mode = shutdown_order::stop_mode(&session).await?;
             session.stop(unit, mode).await?;
             stop_requested = true;
             continue;
@@ -106,7 +106,7 @@ async fn force_stop_once(
 ) -> Result<Option<String>, BusError> {
     let session = context.bus.session().await?;
     let state = session.unit(unit).await?;
-    context.remember_group(unit, &state.group);
+    context.cache_control_group(unit, &state.group);
     if state.has_ended() && state.job == 0 {
         let group = context.group_of(unit);
         return Ok(match context.groups.members(&group) {
@@ -117,7 +117,7 @@ async fn force_stop_once(
     }
     if !*stop_requested {
         // The stop is requested before the kill, so that systemd does not restart the unit.
-        let mode = order::stop_mode(&session).await?;
+        let mode = shutdown_order::stop_mode(&session).await?;
         session.stop(unit, mode).await?;
         *stop_requested = true;
     }
@@ -129,7 +129,7 @@ async fn force_stop_once(
 impl Context {
     /// Kills leftover processes of an earlier run, because a new run must not overlap with them.
     pub(super) async fn kill_group_leftovers(&self, unit: &str, group: &str) -> Result<(), DriverFailure> {
-        self.remember_group(unit, group);
+        self.cache_control_group(unit, group);
         let group = self.group_of(unit);
         let deadline = Instant::now() + KILL_TIMEOUT;
         loop {

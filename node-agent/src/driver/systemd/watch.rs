@@ -103,7 +103,7 @@ async fn watch_once(
             watch_state.is_job_observed |= check_for_new_job(&session, &mut signals, unit).await?;
         }
         let Some(context) = context.upgrade() else { return Ok(()) };
-        context.remember_group(unit, &state.group);
+        context.cache_control_group(unit, &state.group);
         if let Some(change) = watch_state.update(&state) {
             tracing::debug!(
                 resource = service.name.as_str(),

@@ -19,7 +19,7 @@ impl Core {
         match request {
             Request::Arm(arm) => self.arm(now, number, arm),
             Request::Deadline(deadline) => self.set_deadline(now, number, deadline),
-            Request::Stay => self.stay(now, number),
+            Request::PetWithoutDeadline => self.stay(now, number),
             Request::Release => self.release(now, number),
             Request::Query => self.reply(number, Outcome::Done),
         }

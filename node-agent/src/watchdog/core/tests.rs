@@ -18,7 +18,7 @@ struct World {
     /// Time at which the device resets the machine.
     fires_at: Option<Moment>,
     fired: bool,
-    number: u64,
+    message_number: u64,
     last_reply: Option<Reply>,
     notices: Vec<Notice>,
     saved: Option<SavedState>,
@@ -55,7 +55,7 @@ impl World {
             timeout_seconds: 0,
             fires_at: None,
             fired: false,
-            number: 0,
+            message_number: 0,
             last_reply: None,
             notices: Vec::new(),
             saved: None,
@@ -129,9 +129,9 @@ impl World {
         }
     }
 
-    fn ask(&mut self, request: Request) -> Outcome {
-        self.number += 1;
-        let number = self.number;
+    fn send_request(&mut self, request: Request) -> Outcome {
+        self.message_number += 1;
+        let number = self.message_number;
         self.input(Input::Message { number, request });
         let reply = self.last_reply.take().expect("every request is answered");
         assert_eq!(reply.answers, number);
@@ -184,7 +184,7 @@ impl World {
 fn sliding_watchdog_fires_just_before_deadline() {
     let mut world = World::new(facts(true, false));
     let deadline = world.in_ms(6000);
-    assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+    assert_eq!(world.send_request(world.arm(Some(deadline))), Outcome::Done);
     world.run_ms(20_000);
     assert!(world.fired);
     let early_ns = world.now.remaining_ns(deadline).expect("the device fires by the deadline");
@@ -195,7 +195,7 @@ fn sliding_watchdog_fires_just_before_deadline() {
 fn fixed_watchdog_fires_within_one_timeout() {
     let mut world = World::new(facts(false, false));
     let deadline = world.in_ms(6000);
-    assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+    assert_eq!(world.send_request(world.arm(Some(deadline))), Outcome::Done);
     world.run_ms(20_000);
     assert!(world.fired && world.now.remaining_ns(deadline).is_none());
     assert!(world.now.remaining_ns(deadline.plus_ms(5001)).is_some());
@@ -205,10 +205,10 @@ fn fixed_watchdog_fires_within_one_timeout() {
 #[test]
 fn renewed_deadlines_prevent_the_reset() {
     let mut world = World::new(facts(true, false));
-    assert_eq!(world.ask(world.arm(None)), Outcome::Done);
+    assert_eq!(world.send_request(world.arm(None)), Outcome::Done);
     for _ in 0..100 {
         let deadline = world.in_ms(6000);
-        assert_eq!(world.ask(Request::Deadline(deadline)), Outcome::Done);
+        assert_eq!(world.send_request(Request::Deadline(deadline)), Outcome::Done);
         assert_eq!(world.core.status().state, State::Armed { deadline });
         world.run_ms(1000);
     }
@@ -220,7 +220,7 @@ fn renewed_deadlines_prevent_the_reset() {
 #[test]
 fn worst_event_loop_lateness_is_recorded() {
     let mut world = World::new(facts(true, false));
-    assert_eq!(world.ask(world.arm(None)), Outcome::Done);
+    assert_eq!(world.send_request(world.arm(None)), Outcome::Done);
     for (wait_ms, worst_ms) in
         [(PET_INTERVAL_MS, 0), (PET_INTERVAL_MS + 150, 150), (PET_INTERVAL_MS + 20, 150)]
     {
@@ -229,19 +229,19 @@ fn worst_event_loop_lateness_is_recorded() {
         assert_eq!(world.core.status().worst_lateness_ms, Some(worst_ms));
     }
     // A new arming restarts the measurement.
-    assert_eq!(world.ask(Request::Release), Outcome::Done);
-    assert_eq!(world.ask(world.arm(None)), Outcome::Done);
+    assert_eq!(world.send_request(Request::Release), Outcome::Done);
+    assert_eq!(world.send_request(world.arm(None)), Outcome::Done);
     assert_eq!(world.core.status().worst_lateness_ms, None);
 }
 
 #[test]
 fn released_node_is_not_reset() {
-    for request in [Request::Stay, Request::Release] {
+    for request in [Request::PetWithoutDeadline, Request::Release] {
         let mut world = World::new(facts(true, false));
         let deadline = world.in_ms(6000);
-        assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+        assert_eq!(world.send_request(world.arm(Some(deadline))), Outcome::Done);
         world.run_ms(5500);
-        assert_eq!(world.ask(request), Outcome::Done);
+        assert_eq!(world.send_request(request), Outcome::Done);
         world.input(Input::Disconnected);
         world.run_ms(60_000);
         assert!(!world.fired, "{request:?}");
@@ -252,14 +252,14 @@ fn released_node_is_not_reset() {
 fn lost_agent_connection_does_not_change_deadline() {
     let mut world = World::new(facts(true, false));
     let deadline = world.in_ms(6000);
-    assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+    assert_eq!(world.send_request(world.arm(Some(deadline))), Outcome::Done);
     world.input(Input::Disconnected);
     world.run_ms(4000);
     assert!(!world.fired);
     world.input(Input::Connected);
-    world.number = 0;
+    world.message_number = 0;
     let later_deadline = world.in_ms(6000);
-    assert_eq!(world.ask(Request::Deadline(later_deadline)), Outcome::Done);
+    assert_eq!(world.send_request(Request::Deadline(later_deadline)), Outcome::Done);
     world.run_ms(4500);
     assert!(!world.fired);
     world.run_ms(5000);
@@ -271,13 +271,13 @@ fn late_deadline_is_accepted_if_still_ahead() {
     // Only a fixed timeout leaves time between the deadline and the reset.
     let mut world = World::new(facts(false, false));
     let deadline = world.in_ms(6000);
-    assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+    assert_eq!(world.send_request(world.arm(Some(deadline))), Outcome::Done);
     world.run_ms(7000);
     assert_eq!(world.core.status().state, State::Expired { deadline });
-    assert_eq!(world.ask(Request::Deadline(deadline)), Outcome::Refused(Refusal::DeadlinePassed));
+    assert_eq!(world.send_request(Request::Deadline(deadline)), Outcome::Refused(Refusal::DeadlinePassed));
     assert_eq!(world.core.status().state, State::Expired { deadline });
     let later_deadline = world.in_ms(5000);
-    assert_eq!(world.ask(Request::Deadline(later_deadline)), Outcome::Done);
+    assert_eq!(world.send_request(Request::Deadline(later_deadline)), Outcome::Done);
     world.run_ms(4900);
     assert!(!world.fired);
 }
@@ -285,41 +285,41 @@ fn late_deadline_is_accepted_if_still_ahead() {
 #[test]
 fn earlier_deadline_applies_immediately() {
     let mut world = World::new(facts(true, false));
-    assert_eq!(world.ask(world.arm(Some(world.in_ms(6000)))), Outcome::Done);
+    assert_eq!(world.send_request(world.arm(Some(world.in_ms(6000)))), Outcome::Done);
     let earlier = world.in_ms(2500);
-    assert_eq!(world.ask(Request::Deadline(earlier)), Outcome::Done);
+    assert_eq!(world.send_request(Request::Deadline(earlier)), Outcome::Done);
     assert!(world.fires_at.is_some_and(|at| !earlier.is_earlier_on_a_clock(at)));
     // The deadline is too near for a pet, so the daemon refuses it, but still applies it.
     let near = world.in_ms(500);
-    assert_eq!(world.ask(Request::Deadline(near)), Outcome::Refused(Refusal::DeadlinePassed));
+    assert_eq!(world.send_request(Request::Deadline(near)), Outcome::Refused(Refusal::DeadlinePassed));
     assert_eq!(world.core.status().state, State::Armed { deadline: near });
 }
 
 #[test]
 fn refused_requests_change_nothing() {
     let mut world = World::new(facts(true, false));
-    for request in [Request::Deadline(world.in_ms(3000)), Request::Stay] {
-        assert_eq!(world.ask(request), Outcome::Refused(Refusal::NotArmed));
+    for request in [Request::Deadline(world.in_ms(3000)), Request::PetWithoutDeadline] {
+        assert_eq!(world.send_request(request), Outcome::Refused(Refusal::NotArmed));
     }
     let far_deadline = world.in_ms(6001);
     assert_eq!(
-        world.ask(world.arm(Some(far_deadline))),
+        world.send_request(world.arm(Some(far_deadline))),
         Outcome::Refused(Refusal::DeadlineTooFar { ahead_ms: 6001, heartbeat_valid_ms: 6000 })
     );
     assert!(!world.open);
-    assert_eq!(world.ask(Request::Release), Outcome::Done);
+    assert_eq!(world.send_request(Request::Release), Outcome::Done);
     let deadline = world.in_ms(6000);
-    assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+    assert_eq!(world.send_request(world.arm(Some(deadline))), Outcome::Done);
     let far_deadline = world.in_ms(6500);
     assert!(matches!(
-        world.ask(Request::Deadline(far_deadline)),
+        world.send_request(Request::Deadline(far_deadline)),
         Outcome::Refused(Refusal::DeadlineTooFar { .. })
     ));
     assert_eq!(world.core.status().state, State::Armed { deadline });
-    world.input(Input::Message { number: 99, request: Request::Stay });
+    world.input(Input::Message { number: 99, request: Request::PetWithoutDeadline });
     assert_eq!(
         world.last_reply.map(|reply| reply.outcome),
-        Some(Outcome::Refused(Refusal::OutOfOrder { expected: world.number + 1 }))
+        Some(Outcome::Refused(Refusal::OutOfOrder { expected: world.message_number + 1 }))
     );
     assert_eq!(world.core.status().state, State::Armed { deadline });
 }
@@ -329,7 +329,7 @@ fn timeout_longer_than_w_allows_is_refused() {
     let check = |sliding, retained, timeout_seconds, bears| {
         let mut world = World::new(DeviceFacts { descriptor_retained: retained, ..facts(sliding, false) });
         let Request::Arm(arm) = world.arm(None) else { unreachable!() };
-        let outcome = world.ask(Request::Arm(Arm { timeout_seconds, ..arm }));
+        let outcome = world.send_request(Request::Arm(Arm { timeout_seconds, ..arm }));
         assert_eq!(outcome == Outcome::Done, bears, "{sliding} {retained} {timeout_seconds}: {outcome:?}");
         assert_eq!(world.open, bears, "a refused device is closed again");
     };
@@ -345,19 +345,19 @@ fn timeout_longer_than_w_allows_is_refused() {
 fn timing_can_change_on_armed_device() {
     let mut world = World::new(facts(true, false));
     let deadline = world.in_ms(6000);
-    assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+    assert_eq!(world.send_request(world.arm(Some(deadline))), Outcome::Done);
     let Request::Arm(arm) = world.arm(Some(deadline)) else { unreachable!() };
-    assert_eq!(world.ask(Request::Arm(Arm { timeout_seconds: 2, ..arm })), Outcome::Done);
+    assert_eq!(world.send_request(Request::Arm(Arm { timeout_seconds: 2, ..arm })), Outcome::Done);
     assert_eq!(world.timeout_seconds, 2);
     let reported = |world: &World| world.core.status().device.map(|device| device.timeout_seconds);
     assert_eq!(reported(&world), Some(2), "the agent commits the active values");
     assert_eq!(world.saved.and_then(|saved| saved.device).map(|device| device.timeout_seconds), Some(2));
     assert!(matches!(
-        world.ask(Request::Arm(Arm { timeout_seconds: 9, ..arm })),
+        world.send_request(Request::Arm(Arm { timeout_seconds: 9, ..arm })),
         Outcome::Refused(Refusal::TimeoutTooLong { .. })
     ));
     assert!(matches!(
-        world.ask(Request::Arm(Arm { timeout_seconds: 0, ..arm })),
+        world.send_request(Request::Arm(Arm { timeout_seconds: 0, ..arm })),
         Outcome::Refused(Refusal::TimeoutNotApplied { .. })
     ));
     assert_eq!(reported(&world), Some(2), "a refused change changes nothing");
@@ -368,14 +368,14 @@ fn timing_can_change_on_armed_device() {
 #[test]
 fn nowayout_device_is_petted_while_idle() {
     let mut world = World::new(facts(true, true));
-    assert_eq!(world.ask(world.arm(None)), Outcome::Done);
-    assert_eq!(world.ask(Request::Release), Outcome::Done);
+    assert_eq!(world.send_request(world.arm(None)), Outcome::Done);
+    assert_eq!(world.send_request(Request::Release), Outcome::Done);
     assert_eq!(world.core.status().state, State::Released);
     world.run_ms(60_000);
     assert!(world.open && !world.fired);
-    assert_eq!(world.ask(Request::Deadline(world.in_ms(3000))), Outcome::Refused(Refusal::NotArmed));
+    assert_eq!(world.send_request(Request::Deadline(world.in_ms(3000))), Outcome::Refused(Refusal::NotArmed));
     let deadline = world.in_ms(3000);
-    assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+    assert_eq!(world.send_request(world.arm(Some(deadline))), Outcome::Done);
     world.run_ms(10_000);
     assert!(world.fired);
 }
@@ -392,12 +392,16 @@ fn next_daemon_continues_from_saved_state() {
         world.run_ms(10_000);
         assert_eq!((world.fired, world.open), (fires, open));
     };
-    check(&|world| assert_eq!(world.ask(world.arm(Some(world.in_ms(6000)))), Outcome::Done), true, true);
-    check(&|world| assert_eq!(world.ask(world.arm(None)), Outcome::Done), false, true);
+    check(
+        &|world| assert_eq!(world.send_request(world.arm(Some(world.in_ms(6000)))), Outcome::Done),
+        true,
+        true,
+    );
+    check(&|world| assert_eq!(world.send_request(world.arm(None)), Outcome::Done), false, true);
     // The record is lost: an unknown deadline counts as passed.
     check(
         &|world| {
-            assert_eq!(world.ask(world.arm(None)), Outcome::Done);
+            assert_eq!(world.send_request(world.arm(None)), Outcome::Done);
             world.saved = None;
         },
         true,
@@ -406,7 +410,7 @@ fn next_daemon_continues_from_saved_state() {
     // The daemon ended between the decision to release and the close.
     check(
         &|world| {
-            assert_eq!(world.ask(world.arm(None)), Outcome::Done);
+            assert_eq!(world.send_request(world.arm(None)), Outcome::Done);
             world.saved = world.saved.map(|saved| SavedState { state: State::Released, ..saved });
         },
         false,
@@ -417,27 +421,27 @@ fn next_daemon_continues_from_saved_state() {
 #[test]
 fn arming_replaces_an_unknown_deadline() {
     let mut world = World::new(facts(true, false));
-    assert_eq!(world.ask(world.arm(None)), Outcome::Done);
+    assert_eq!(world.send_request(world.arm(None)), Outcome::Done);
     world.core = Core::new(Privileges::default());
     world.core.resume(world.now, world.facts, None);
     world.input(Input::Connected);
-    world.number = 0;
-    assert_eq!(world.ask(Request::Deadline(world.in_ms(6000))), Outcome::Refused(Refusal::NotArmed));
-    assert_eq!(world.ask(world.arm(Some(world.in_ms(6000)))), Outcome::Done);
+    world.message_number = 0;
+    assert_eq!(world.send_request(Request::Deadline(world.in_ms(6000))), Outcome::Refused(Refusal::NotArmed));
+    assert_eq!(world.send_request(world.arm(Some(world.in_ms(6000)))), Outcome::Done);
     world.run_ms(5500);
     assert!(!world.fired);
 }
 
 #[test]
 fn stay_or_release_ends_unknown_deadline() {
-    for request in [Request::Stay, Request::Release] {
+    for request in [Request::PetWithoutDeadline, Request::Release] {
         let mut world = World::new(facts(true, false));
-        assert_eq!(world.ask(world.arm(None)), Outcome::Done);
+        assert_eq!(world.send_request(world.arm(None)), Outcome::Done);
         world.core = Core::new(Privileges::default());
         world.core.resume(world.now, world.facts, None);
         world.input(Input::Connected);
-        world.number = 0;
-        assert_eq!(world.ask(request), Outcome::Done);
+        world.message_number = 0;
+        assert_eq!(world.send_request(request), Outcome::Done);
         world.run_ms(20_000);
         assert!(!world.fired, "{request:?}");
     }
@@ -446,8 +450,8 @@ fn stay_or_release_ends_unknown_deadline() {
 #[test]
 fn driver_that_rounds_timeouts_up_is_fixed() {
     let mut world = World::new(facts(true, false));
-    assert_eq!(world.ask(world.arm(None)), Outcome::Done);
-    assert_eq!(world.ask(Request::Deadline(world.in_ms(3000))), Outcome::Done);
+    assert_eq!(world.send_request(world.arm(None)), Outcome::Done);
+    assert_eq!(world.send_request(Request::Deadline(world.in_ms(3000))), Outcome::Done);
     world.core.handle(world.in_ms(250), Input::Tick);
     assert!(matches!(world.core.poll_effect(), Some(Effect::Pet { timeout_seconds: Some(2) })));
     world.core.handle(world.in_ms(250), Input::Petted(Ok(60)));
@@ -461,7 +465,7 @@ fn driver_that_rounds_timeouts_up_is_fixed() {
 #[test]
 fn failing_device_is_reported_once_and_retried() {
     let mut world = World::new(facts(true, false));
-    assert_eq!(world.ask(world.arm(None)), Outcome::Done);
+    assert_eq!(world.send_request(world.arm(None)), Outcome::Done);
     let mut notices = 0;
     for round in 1..4 {
         let now = world.in_ms(round * PET_INTERVAL_MS);
@@ -478,11 +482,11 @@ fn failing_device_is_reported_once_and_retried() {
 #[test]
 fn daemon_shutdown_closes_only_unused_device() {
     let mut world = World::new(facts(true, false));
-    assert_eq!(world.ask(world.arm(None)), Outcome::Done);
+    assert_eq!(world.send_request(world.arm(None)), Outcome::Done);
     world.input(Input::ShutDown);
     assert!(!world.open);
     let deadline = world.in_ms(6000);
-    assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+    assert_eq!(world.send_request(world.arm(Some(deadline))), Outcome::Done);
     world.input(Input::ShutDown);
     assert!(world.open && world.fires_at.is_some());
 }

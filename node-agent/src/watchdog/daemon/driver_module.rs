@@ -99,10 +99,10 @@ mod tests {
 
     impl Modules for Machine {
         fn exists(&self, location: &DeviceLocation) -> bool {
-            let DeviceLocation::Kernel(wanted) = location else { return false };
+            let DeviceLocation::Kernel(requested) = location else { return false };
             self.drivers.iter().any(|(module, path, identity)| {
                 let loaded = self.loaded.iter().any(|loaded| loaded == module);
-                loaded && (wanted == Path::new(path) || wanted == Path::new(identity))
+                loaded && (requested == Path::new(path) || requested == Path::new(identity))
             })
         }
 

@@ -54,7 +54,10 @@ mod tests {
     fn record_is_readable_through_inherited_descriptor() {
         let record = Record::new(None).unwrap();
         assert_eq!(record.read(), None);
-        let saved = SavedState { state: State::Armed { deadline: Moment::both(7) }, ..SavedState::default() };
+        let saved = SavedState {
+            state: State::Armed { deadline: Moment::on_both_clocks(7) },
+            ..SavedState::default()
+        };
         record.write(&saved);
         let next = Record::new(Some(record.descriptor.try_clone().unwrap())).unwrap();
         drop(record);

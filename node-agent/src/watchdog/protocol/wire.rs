@@ -37,7 +37,7 @@ pub fn encode_request(number: u64, request: &Request) -> [u8; MESSAGE_BYTES] {
     let (tag, arm, deadline) = match request {
         Request::Arm(arm) => (1, Some(arm), None),
         Request::Deadline(deadline) => (2, None, Some(deadline)),
-        Request::Stay => (3, None, None),
+        Request::PetWithoutDeadline => (3, None, None),
         Request::Release => (4, None, None),
         Request::Query => (5, None, None),
     };
@@ -66,7 +66,7 @@ pub fn decode_request(bytes: &[u8]) -> Result<(u64, Request), DecodeError> {
             deadline: input.option(Reader::moment)?,
         }),
         2 => Request::Deadline(input.moment()?),
-        3 => Request::Stay,
+        3 => Request::PetWithoutDeadline,
         4 => Request::Release,
         5 => Request::Query,
         _ => return Err(DecodeError::Malformed),

@@ -54,7 +54,7 @@ fn every_reply_round_trips() {
         .chain([Outcome::Done]);
     for outcome in outcomes {
         for state in every_state() {
-            for (device, last_pet) in [(None, None), (Some(a_device()), Some(Moment::both(77)))] {
+            for (device, last_pet) in [(None, None), (Some(a_device()), Some(Moment::on_both_clocks(77)))] {
                 let status = Status {
                     state,
                     device,
@@ -97,13 +97,13 @@ fn every_request_round_trips() {
             not_retained_seconds: 1,
         },
         heartbeat_valid_ms: 6000,
-        deadline: Some(Moment::both(123_456_789)),
+        deadline: Some(Moment::on_both_clocks(123_456_789)),
     };
     for request in [
         Request::Arm(arm),
         Request::Arm(Arm { deadline: None, ..arm }),
         Request::Deadline(Moment { monotonic_raw_ns: 5, boottime_ns: 6 }),
-        Request::Stay,
+        Request::PetWithoutDeadline,
         Request::Release,
         Request::Query,
     ] {

@@ -35,7 +35,7 @@ pub enum Command {
     /// `clear-error R`.
     ClearError { resource: ResourceName },
     /// `maintenance N enable|disable`.
-    Maintenance { node: NodeName, enable: bool },
+    Maintenance { node: NodeName, is_enabled: bool },
     /// `confirm-fenced N`: an operator confirms that the node is powered off.
     ConfirmFenced { node: NodeName },
     /// `test-watchdog N`: tests the watchdog by a reset of the machine.
@@ -45,7 +45,7 @@ pub enum Command {
     /// `unfence N`: reconnects the node that its fabric devices have isolated.
     Unfence { node: NodeName },
     /// `disarm freeze|ignore`.
-    Disarm { freeze: bool },
+    Disarm { keeps_services_frozen: bool },
     /// `arm`.
     Arm,
 }

@@ -1,7 +1,8 @@
 //! Parser of actions. An error states the defect, its position and the accepted forms.
 
 use super::{
-    Action, Command, FenceDeviceCondition, JournalCondition, LinkEnd, PetBehavior, ProcessVerb, bare,
+    Action, Command, FenceDeviceCondition, JournalCondition, LinkEnd, PetBehavior, ProcessVerb,
+    without_type_prefix,
 };
 use crate::duration::Duration;
 use crate::scenario::reader::suggested_names;
@@ -199,12 +200,12 @@ fn parse_machine_action(words: &[&str]) -> Result<Action, String> {
         }
         ["autostart", node, resource, word] => Ok(Action::Autostart {
             node: node_name(node),
-            resource: bare(resource),
+            resource: without_type_prefix(resource),
             on: parse_switch(word, "on", "off")?,
         }),
         ["driver", node, "slow", resource, word] => Ok(Action::SlowDriver {
             node: node_name(node),
-            resource: bare(resource),
+            resource: without_type_prefix(resource),
             duration_ms: duration_ms(word)?,
         }),
         ["driver", node, word] => {
@@ -242,7 +243,7 @@ fn parse_resource_command(words: &[&str]) -> Result<Command, String> {
             let (kind, name) = match resource.split_once('/') {
                 Some(("cluster", name)) => (Kind::Cluster, name.to_owned()),
                 Some(("node", name)) => (Kind::Node, name.to_owned()),
-                Some(_) | None => (Kind::Resource, bare(resource).to_string()),
+                Some(_) | None => (Kind::Resource, without_type_prefix(resource).to_string()),
             };
             let (in_place, fields) = match fields {
                 [fields @ .., "in-place"] if kind == Kind::Resource && !fields.is_empty() => (true, fields),
@@ -252,30 +253,37 @@ fn parse_resource_command(words: &[&str]) -> Result<Command, String> {
                 fields.iter().map(|field| field_assignment(kind, field)).collect::<Result<_, _>>()?;
             Ok(Command::Set { kind, name, fields, in_place })
         }
-        ["add", resource] => Ok(Command::Add { resource: bare(resource), node: None, running: false }),
-        ["add", resource, node] => {
-            Ok(Command::Add { resource: bare(resource), node: Some((*node).into()), running: false })
+        ["add", resource] => {
+            Ok(Command::Add { resource: without_type_prefix(resource), node: None, running: false })
         }
-        ["add", resource, node, "running"] => {
-            Ok(Command::Add { resource: bare(resource), node: Some((*node).into()), running: true })
-        }
-        ["delete", resource] => Ok(Command::Delete { resource: bare(resource) }),
+        ["add", resource, node] => Ok(Command::Add {
+            resource: without_type_prefix(resource),
+            node: Some((*node).into()),
+            running: false,
+        }),
+        ["add", resource, node, "running"] => Ok(Command::Add {
+            resource: without_type_prefix(resource),
+            node: Some((*node).into()),
+            running: true,
+        }),
+        ["delete", resource] => Ok(Command::Delete { resource: without_type_prefix(resource) }),
         ["migrate", resource, node] => {
-            Ok(Command::Migrate { resource: bare(resource), node: (*node).into() })
+            Ok(Command::Migrate { resource: without_type_prefix(resource), node: (*node).into() })
         }
         ["replace-secondary", resource, node] => {
-            Ok(Command::ReplaceSecondary { resource: bare(resource), node: (*node).into() })
+            Ok(Command::ReplaceSecondary { resource: without_type_prefix(resource), node: (*node).into() })
         }
         ["relocate", resource, node] => {
-            Ok(Command::Relocate { resource: bare(resource), node: (*node).into() })
+            Ok(Command::Relocate { resource: without_type_prefix(resource), node: (*node).into() })
         }
-        ["stop", resource] => Ok(Command::Stop { resource: bare(resource), timeout_ms: None }),
-        ["stop", resource, word] => {
-            Ok(Command::Stop { resource: bare(resource), timeout_ms: Some(duration_ms(word)?) })
-        }
-        ["start", resource] => Ok(Command::Start { resource: bare(resource) }),
-        ["restart", resource] => Ok(Command::Restart { resource: bare(resource) }),
-        ["clear-error", resource] => Ok(Command::ClearError { resource: bare(resource) }),
+        ["stop", resource] => Ok(Command::Stop { resource: without_type_prefix(resource), timeout_ms: None }),
+        ["stop", resource, word] => Ok(Command::Stop {
+            resource: without_type_prefix(resource),
+            timeout_ms: Some(duration_ms(word)?),
+        }),
+        ["start", resource] => Ok(Command::Start { resource: without_type_prefix(resource) }),
+        ["restart", resource] => Ok(Command::Restart { resource: without_type_prefix(resource) }),
+        ["clear-error", resource] => Ok(Command::ClearError { resource: without_type_prefix(resource) }),
         _ => Err(form_error(words)),
     }
 }
@@ -284,7 +292,7 @@ fn parse_cluster_command(words: &[&str]) -> Result<Command, String> {
     match words {
         ["maintenance", node, word] => Ok(Command::Maintenance {
             node: (*node).into(),
-            enable: parse_switch(word, "enable", "disable")?,
+            is_enabled: parse_switch(word, "enable", "disable")?,
         }),
         ["delete-node", node] => Ok(Command::DeleteNode { node: (*node).into() }),
         ["delete-controller", node] => Ok(Command::DeleteController { node: (*node).into() }),
@@ -292,7 +300,9 @@ fn parse_cluster_command(words: &[&str]) -> Result<Command, String> {
         ["test-watchdog", node] => Ok(Command::TestWatchdog { node: (*node).into() }),
         ["fence", node] => Ok(Command::Fence { node: (*node).into() }),
         ["unfence", node] => Ok(Command::Unfence { node: (*node).into() }),
-        ["disarm", word] => Ok(Command::Disarm { freeze: parse_switch(word, "freeze", "ignore")? }),
+        ["disarm", word] => {
+            Ok(Command::Disarm { keeps_services_frozen: parse_switch(word, "freeze", "ignore")? })
+        }
         ["arm"] => Ok(Command::Arm),
         _ => Err(form_error(words)),
     }
@@ -300,14 +310,14 @@ fn parse_cluster_command(words: &[&str]) -> Result<Command, String> {
 
 fn parse_service_action(words: &[&str]) -> Result<Action, String> {
     match words {
-        ["crash", resource] => Ok(Action::Crash { resource: bare(resource) }),
+        ["crash", resource] => Ok(Action::Crash { resource: without_type_prefix(resource) }),
         ["move-by-hand", resource, node] => {
-            Ok(Action::MoveByHand { resource: bare(resource), node: (*node).into() })
+            Ok(Action::MoveByHand { resource: without_type_prefix(resource), node: (*node).into() })
         }
         ["start-by-hand", resource, node] => {
-            Ok(Action::StartByHand { resource: bare(resource), node: (*node).into() })
+            Ok(Action::StartByHand { resource: without_type_prefix(resource), node: (*node).into() })
         }
-        ["stop-by-hand", resource] => Ok(Action::StopByHand { resource: bare(resource) }),
+        ["stop-by-hand", resource] => Ok(Action::StopByHand { resource: without_type_prefix(resource) }),
         ["load", resource, amounts @ ..] if !amounts.is_empty() => {
             let mut usage = Usage::default();
             for amount in amounts {
@@ -325,7 +335,7 @@ fn parse_service_action(words: &[&str]) -> Result<Action, String> {
                     }
                 }
             }
-            Ok(Action::Load { resource: bare(resource), usage })
+            Ok(Action::Load { resource: without_type_prefix(resource), usage })
         }
         _ => Err(form_error(words)),
     }

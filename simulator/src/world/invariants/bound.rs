@@ -86,7 +86,7 @@ impl World {
             } else {
                 continue;
             };
-            if machine.up && !machine.suspended && !machine.services.is_empty() {
+            if machine.is_up && !machine.is_suspended && !machine.services.is_empty() {
                 overruns.push((node.clone(), invariant));
             }
         }
@@ -122,7 +122,7 @@ impl World {
 
     /// Returns the next epoch of a node whose current epoch is closed; `None` if the current epoch is open.
     fn closed_epoch(&self, node: &NodeName) -> Option<Epoch> {
-        let fence: Fence = self.record(&self.keys.fence(node))?;
+        let fence: Fence = self.read_record(&self.keys.fence(node))?;
         match fence.state {
             FenceState::Open => None,
             FenceState::Fencing | FenceState::Fenced | FenceState::Closed => Some(fence.epoch),
@@ -154,7 +154,7 @@ impl World {
         });
         // The agent registers, and names the service as not stopped: the leader is about to set the service to Error.
         let is_reported_unstopped =
-            self.record::<NodeReport>(&self.keys.node_report(node)).is_some_and(|report| {
+            self.read_record::<NodeReport>(&self.keys.node_report(node)).is_some_and(|report| {
                 report.mode == Mode::Registering
                     && report.not_stopped.iter().any(|named| named.name == *name && named.uid == *uid)
             });

@@ -55,7 +55,7 @@ impl World {
         {
             return;
         }
-        let Some(resource) = self.typed::<Resource>(Kind::Resource, name) else { return };
+        let Some(resource) = self.read_object::<Resource>(Kind::Resource, name) else { return };
         let other_services: Vec<ResourceName> = self
             .resource_names()
             .into_iter()
@@ -68,7 +68,7 @@ impl World {
     }
 
     fn is_reported_running(&self, node: &NodeName, name: &ResourceName) -> bool {
-        let report: Option<ServiceReport> = self.record(&self.keys.service_report(node, name));
+        let report: Option<ServiceReport> = self.read_record(&self.keys.service_report(node, name));
         report.is_some_and(|report| matches!(report.phase, Phase::Running | Phase::ProbedRunning))
     }
 
@@ -82,7 +82,7 @@ impl World {
         status: &ResourceStatus,
         end_phases: &[Phase],
     ) -> bool {
-        let report: Option<ServiceReport> = self.record(&self.keys.service_report(node, name));
+        let report: Option<ServiceReport> = self.read_record(&self.keys.service_report(node, name));
         report.is_some_and(|report| {
             end_phases.contains(&report.phase)
                 && report.action_uid.is_some()

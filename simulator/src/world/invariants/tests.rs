@@ -3,7 +3,7 @@
 use super::super::World;
 use super::super::event::{Event, Sender};
 use super::super::link::{Purpose, Request};
-use super::super::machine::{Activity, Present};
+use super::super::machine::{Activity, ServiceCopy};
 use super::super::process::Client;
 use crate::scenario::Scenario;
 use crate::scenario::action::{PetBehavior, ProcessVerb};
@@ -36,8 +36,8 @@ fn healthy_world() -> World {
     let scenario = Scenario::parse("a test", &scenario.to_string(), Path::new(".")).expect("a scenario");
     let mut world = World::new(scenario).expect("a world");
     advance_until(&mut world, 60_000);
-    assert_eq!(world.running().get("a"), Some(&vec!["node1".into()]));
-    assert_eq!(world.running().get("b"), Some(&vec!["node2".into()]));
+    assert_eq!(world.running_nodes_by_service().get("a"), Some(&vec!["node1".into()]));
+    assert_eq!(world.running_nodes_by_service().get("b"), Some(&vec!["node2".into()]));
     world
 }
 
@@ -47,7 +47,7 @@ fn advance_until(world: &mut World, end_ms: u64) {
 }
 
 fn stored_record<T: DeserializeOwned>(world: &World, key: &str) -> T {
-    world.record(key).expect("the key exists and is readable")
+    world.read_record(key).expect("the key exists and is readable")
 }
 
 /// Overwrites a key. The transaction guards no other key.
@@ -76,9 +76,9 @@ fn leader_term(world: &World) -> (NodeName, Term) {
 fn second_copy_is_a_violation() {
     let mut world = healthy_world();
     let definition = world.machines["node1"].services["a"].definition.clone();
-    let copy = Present { definition, activity: Activity::Runs };
+    let copy = ServiceCopy { definition, activity: Activity::Runs };
     world.machines.get_mut("node3").expect("node3").services.insert("a".into(), copy);
-    world.check_never_two();
+    world.check_at_most_one_copy();
     assert_violated(&world, "never two");
 }
 

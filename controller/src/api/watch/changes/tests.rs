@@ -74,7 +74,7 @@ use EventType::{Added, Deleted, Modified};
 #[test]
 fn watch_combines_spec_and_status() {
     let mut view = view(vec![stored("a", "x", 3)], "", "", false);
-    check(&view.initial(), &[(Added, "a", "3", "")]);
+    check(&view.take_initial_events(), &[(Added, "a", "3", "")]);
     let mut changes = vec![
         status("a", "Starting", 5),
         spec("b", "x", 6, 6),
@@ -83,7 +83,7 @@ fn watch_combines_spec_and_status() {
     ];
     changes.extend(deleted("a", 9));
     check(
-        &view.changes(&changes),
+        &view.apply_changes(&changes),
         &[
             (Modified, "a", "5", "Starting"),
             (Added, "b", "6", ""),
@@ -96,9 +96,9 @@ fn watch_combines_spec_and_status() {
 #[test]
 fn watch_skips_changes_contained_in_list() {
     let mut view = view(vec![stored("a", "x", 5)], "", "", false);
-    view.initial();
+    view.take_initial_events();
     check(
-        &view.changes(&[spec("a", "x", 5, 5), status("a", "Queued", 6)]),
+        &view.apply_changes(&[spec("a", "x", 5, 5), status("a", "Queued", 6)]),
         &[(Modified, "a", "6", "Queued")],
     );
 }
@@ -111,7 +111,7 @@ fn resumed_watch_replays_missed_changes() {
     changes.extend(deleted("a", 9));
     changes.extend(deleted("old", 10));
     check(
-        &view.changes(&changes),
+        &view.apply_changes(&changes),
         &[
             (Added, "a", "6", ""),
             (Modified, "a", "7", ""),
@@ -125,9 +125,9 @@ fn resumed_watch_replays_missed_changes() {
 #[test]
 fn selectors_turn_changes_into_additions_and_deletions() {
     let mut view = view(vec![stored("a", "front", 3), stored("b", "back", 3)], "tier=front", "", false);
-    check(&view.initial(), &[(Added, "a", "3", "")]);
+    check(&view.take_initial_events(), &[(Added, "a", "3", "")]);
     check(
-        &view.changes(&[
+        &view.apply_changes(&[
             spec("b", "front", 3, 5),
             spec("a", "back", 3, 6),
             spec("a", "back", 3, 7),
@@ -140,7 +140,10 @@ fn selectors_turn_changes_into_additions_and_deletions() {
 #[test]
 fn watch_omits_other_names_and_kinds() {
     let mut view = view(vec![stored("a", "x", 3), stored("b", "x", 3)], "", "metadata.name=a", false);
-    check(&view.initial(), &[(Added, "a", "3", "")]);
+    check(&view.take_initial_events(), &[(Added, "a", "3", "")]);
     let other = put(Keys::new("c").spec(Kind::Node, "a"), &json!({}), 6, 6);
-    check(&view.changes(&[spec("b", "x", 3, 5), other, spec("a", "y", 3, 7)]), &[(Modified, "a", "7", "")]);
+    check(
+        &view.apply_changes(&[spec("b", "x", 3, 5), other, spec("a", "y", 3, 7)]),
+        &[(Modified, "a", "7", "")],
+    );
 }

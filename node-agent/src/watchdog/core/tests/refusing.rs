@@ -6,7 +6,7 @@ use super::*;
 fn refusing() -> (World, Moment) {
     let mut world = World::new(facts(true, false));
     let deadline = world.in_ms(6000);
-    assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+    assert_eq!(world.send_request(world.arm(Some(deadline))), Outcome::Done);
     world.refuses = true;
     world.fires_at = None;
     (world, deadline)
@@ -33,7 +33,7 @@ fn the_daemon_resets_the_machine_when_the_deadline_passes() {
 #[test]
 fn working_device_resets_the_machine_itself() {
     let mut world = World::new(facts(true, false));
-    assert_eq!(world.ask(world.arm(Some(world.in_ms(6000)))), Outcome::Done);
+    assert_eq!(world.send_request(world.arm(Some(world.in_ms(6000)))), Outcome::Done);
     world.run_ms(20_000);
     assert!(world.fired && world.resets == 0);
 }
@@ -43,7 +43,7 @@ fn the_daemon_resets_the_machine_if_the_device_does_not() {
     for is_sliding in [true, false] {
         let mut world = World::new(facts(is_sliding, false));
         let deadline = world.in_ms(6000);
-        assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+        assert_eq!(world.send_request(world.arm(Some(deadline))), Outcome::Done);
         // No pet follows before the deadline of a sliding device, so the daemon sees no refusal.
         world.run_ms(5_500);
         if is_sliding {
@@ -68,7 +68,7 @@ fn refused_pets_still_update_the_deadline() {
         world.run_ms(1_000);
         let deadline = world.in_ms(6000);
         assert_eq!(
-            world.ask(Request::Deadline(deadline)),
+            world.send_request(Request::Deadline(deadline)),
             Outcome::Refused(Refusal::DeviceFailed { errno: 19 })
         );
         assert_eq!(world.core.status().state, State::Armed { deadline });
@@ -82,7 +82,7 @@ fn refused_pets_still_update_the_deadline() {
 fn stay_request_prevents_the_software_reset() {
     let (mut world, _) = refusing();
     world.run_ms(5_000);
-    assert_eq!(world.ask(Request::Stay), Outcome::Done);
+    assert_eq!(world.send_request(Request::PetWithoutDeadline), Outcome::Done);
     world.run_ms(60_000);
     assert_eq!(world.resets, 0);
     assert!(world.core.status().refuses_pets);
@@ -95,13 +95,13 @@ fn device_counts_as_failed_until_rearmed() {
     world.refuses = false;
     let go_on = |world: &mut World, ms: u64| {
         for _ in 0..ms / 500 {
-            assert_eq!(world.ask(Request::Deadline(world.in_ms(6000))), Outcome::Done);
+            assert_eq!(world.send_request(Request::Deadline(world.in_ms(6000))), Outcome::Done);
             world.run_ms(500);
         }
     };
     go_on(&mut world, 20_000);
     assert!(world.core.status().refuses_pets, "pets alone do not make good for it");
-    assert_eq!(world.ask(world.arm(Some(world.in_ms(6000)))), Outcome::Done);
+    assert_eq!(world.send_request(world.arm(Some(world.in_ms(6000)))), Outcome::Done);
     go_on(&mut world, 4_500);
     assert!(world.core.status().refuses_pets, "not yet for the whole timeout");
     go_on(&mut world, 1_000);
@@ -110,7 +110,7 @@ fn device_counts_as_failed_until_rearmed() {
     let (mut world, _) = refusing();
     world.run_ms(500);
     world.refuses = false;
-    assert_eq!(world.ask(world.arm(Some(world.in_ms(6000)))), Outcome::Done);
+    assert_eq!(world.send_request(world.arm(Some(world.in_ms(6000)))), Outcome::Done);
     go_on(&mut world, 3_000);
     world.refuses = true;
     world.run_ms(300);
@@ -123,7 +123,7 @@ fn device_counts_as_failed_until_rearmed() {
 fn a_refused_arming_keeps_the_deadline_and_the_device() {
     let (mut world, deadline) = refusing();
     world.run_ms(1_000);
-    let refused = world.ask(world.arm(Some(world.in_ms(6000))));
+    let refused = world.send_request(world.arm(Some(world.in_ms(6000))));
     assert!(matches!(refused, Outcome::Refused(Refusal::NoDevice { .. })), "{refused:?}");
     assert_eq!(world.core.status().state, State::Armed { deadline });
     assert!(world.open);

@@ -82,8 +82,9 @@ fn agent(socket: &Path, armed: &mpsc::Sender<()>, enough: &AtomicBool) {
 #[test]
 fn armed_event_loop_allocates_no_memory() {
     let directory = tempfile::tempdir().unwrap();
-    let (stand_in, socket) = (directory.path().join("standin.sock"), directory.path().join("watchdogd.sock"));
-    let played = seqpacket::listen_at(&stand_in).unwrap();
+    let (simulated_watchdog, socket) =
+        (directory.path().join("standin.sock"), directory.path().join("watchdogd.sock"));
+    let played = seqpacket::listen_at(&simulated_watchdog).unwrap();
     thread::spawn(move || device(&played));
     let listener = seqpacket::listen_at(&socket).unwrap();
     let signals =
@@ -91,7 +92,7 @@ fn armed_event_loop_allocates_no_memory() {
     let mut event_loop = EventLoop::new(
         Core::new(Privileges::default()),
         None,
-        DeviceLocation::Simulated(stand_in),
+        DeviceLocation::Simulated(simulated_watchdog),
         listener,
         signals,
         Some(nix::unistd::geteuid().as_raw()),

@@ -3,8 +3,8 @@
 
 use super::World;
 use super::event::Event;
-use super::machine::{Activity, Present};
-use crate::scenario::{Place, Power};
+use super::machine::{Activity, ServiceCopy};
+use crate::scenario::{InitialPlacement, Power};
 use ha_api_types::id::{NodeName, ObjectUid, ResourceName};
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::record::{Fence, FenceState};
@@ -25,7 +25,7 @@ impl World {
         let objects = self.scenario.objects.clone();
         // Objects that describe the cluster are needed while it forms. Its services are created at time 0.
         let (cluster, services): (Vec<_>, Vec<_>) =
-            objects.iter().enumerate().partition(|(_, object)| is_of_the_cluster(object));
+            objects.iter().enumerate().partition(|(_, object)| is_cluster_configuration(object));
         self.apply_objects(&cluster)?;
         let is_on = |machine: &&crate::scenario::Machine| machine.power == Power::On;
         let running_nodes: Vec<NodeName> =
@@ -47,17 +47,17 @@ impl World {
             self.log(&leader, "controller", "leads");
         }
         self.apply_objects(&services)?;
-        for (name, place) in self.scenario.place.clone() {
+        for (name, initial_placement) in self.scenario.initial_placements.clone() {
             let object = objects
                 .iter()
                 .find(|object| {
                     object.pointer("/metadata/name").and_then(Value::as_str) == Some(name.as_str())
                 })
                 .ok_or_else(|| format!("place.{name}: object not found"))?;
-            if place.running {
-                self.place_running(object, &place.node)?;
+            if initial_placement.running {
+                self.add_running_copy(object, &initial_placement.node)?;
             }
-            self.store_placement(&name, place)?;
+            self.store_placement(&name, initial_placement)?;
         }
         self.record_failed_nodes()?;
         self.queue.push(self.now, Event::Step);
@@ -70,9 +70,14 @@ impl World {
         let off_nodes = self.scenario.nodes.iter().filter(|machine| machine.power == Power::Off);
         let off_nodes: Vec<NodeName> = off_nodes.map(|machine| machine.name.clone()).collect();
         for node in off_nodes {
-            let placed_services = self.scenario.place.iter().filter(|(_, place)| place.node == node);
-            let placed_services: Vec<(ResourceName, Place)> =
-                placed_services.map(|(name, place)| (name.clone(), place.clone())).collect();
+            let placed_services = self
+                .scenario
+                .initial_placements
+                .iter()
+                .filter(|(_, initial_placement)| initial_placement.node == node);
+            let placed_services: Vec<(ResourceName, InitialPlacement)> = placed_services
+                .map(|(name, initial_placement)| (name.clone(), initial_placement.clone()))
+                .collect();
             if !placed_services.is_empty() {
                 self.record_failed_node(&node, &placed_services)?;
             }
@@ -101,7 +106,7 @@ impl World {
 
     fn has_formed(&self, running_nodes: &[NodeName]) -> bool {
         let is_admitted = |node: &NodeName| {
-            let fence: Option<Fence> = self.record(&self.keys.fence(node));
+            let fence: Option<Fence> = self.read_record(&self.keys.fence(node));
             fence.is_some_and(|fence| fence.state == FenceState::Open)
                 && !self.store.get(&self.keys.alive(node)).entries.is_empty()
         };
@@ -109,16 +114,24 @@ impl World {
     }
 
     /// Stores a node in the status of a service that does not run.
-    pub(super) fn place_stopped(&mut self, name: &ResourceName, node: &NodeName) -> Result<(), String> {
-        self.store_placement(name, Place { node: node.to_owned(), ..Place::default() })
+    pub(super) fn store_stopped_placement(
+        &mut self,
+        name: &ResourceName,
+        node: &NodeName,
+    ) -> Result<(), String> {
+        self.store_placement(name, InitialPlacement { node: node.to_owned(), ..InitialPlacement::default() })
     }
 
-    fn store_placement(&mut self, name: &ResourceName, place: Place) -> Result<(), String> {
+    fn store_placement(
+        &mut self,
+        name: &ResourceName,
+        initial_placement: InitialPlacement,
+    ) -> Result<(), String> {
         let status = ResourceStatus {
             uid: self.uid_of(name),
-            state: place.state.unwrap_or(ServiceState::Queued),
-            node: Some(place.node),
-            target: place.target,
+            state: initial_placement.state.unwrap_or(ServiceState::Queued),
+            node: Some(initial_placement.node),
+            target: initial_placement.target,
             ..ResourceStatus::default()
         };
         let value = serde_json::to_vec(&status).map_err(|error| error.to_string())?;
@@ -130,12 +143,12 @@ impl World {
     }
 
     fn uid_of(&self, name: &ResourceName) -> ObjectUid {
-        let resource: Option<Resource> = self.record(&self.keys.spec(Kind::Resource, name));
+        let resource: Option<Resource> = self.read_record(&self.keys.spec(Kind::Resource, name));
         resource.map(|resource| resource.metadata.uid).unwrap_or_default()
     }
 
     /// Puts a running service on a machine although no agent has started it.
-    pub(super) fn place_running(&mut self, object: &Value, node: &NodeName) -> Result<(), String> {
+    pub(super) fn add_running_copy(&mut self, object: &Value, node: &NodeName) -> Result<(), String> {
         let mut object = object.clone();
         if object.get("metadata").is_none() {
             return Err("no metadata".to_owned());
@@ -144,17 +157,19 @@ impl World {
         let resource: Resource = serde_json::from_value(object).map_err(|error| error.to_string())?;
         let definition = ServiceDefinition::of(&resource);
         let machine = self.machines.get_mut(node).ok_or_else(|| format!("node {node:?} not found"))?;
-        if !machine.up {
+        if !machine.is_up {
             return Err(format!("no service can run on {node}, which is powered off"));
         }
-        machine.services.insert(definition.name.clone(), Present { definition, activity: Activity::Runs });
-        self.check_never_two();
+        machine
+            .services
+            .insert(definition.name.clone(), ServiceCopy { definition, activity: Activity::Runs });
+        self.check_at_most_one_copy();
         Ok(())
     }
 }
 
 /// Returns `true` if an object describes the cluster rather than its services.
-fn is_of_the_cluster(object: &Value) -> bool {
+fn is_cluster_configuration(object: &Value) -> bool {
     let kind = object.get("kind").and_then(Value::as_str).and_then(Kind::parse);
     matches!(kind, Some(Kind::Cluster | Kind::Node | Kind::NodeGroup | Kind::Group))
 }

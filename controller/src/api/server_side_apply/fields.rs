@@ -53,12 +53,12 @@ impl fmt::Display for Path {
 }
 
 /// Returns `true` if one path equals the other or is a prefix of it.
-pub(crate) fn overlap(one: &Path, other: &Path) -> bool {
+pub(crate) fn paths_overlap(one: &Path, other: &Path) -> bool {
     one.0.iter().zip(&other.0).all(|(a, b)| a == b)
 }
 
 /// Returns the paths of all fields that a manager can own: scalars, lists, and empty maps.
-pub(crate) fn leaves(object: &Value) -> BTreeSet<Path> {
+pub(crate) fn leaf_paths(object: &Value) -> BTreeSet<Path> {
     let mut paths = BTreeSet::new();
     collect(object, &mut Vec::new(), &mut paths);
     paths
@@ -125,11 +125,11 @@ impl Entry {
     }
 
     pub(crate) fn owns_overlapping(&self, path: &Path) -> bool {
-        self.fields.iter().any(|own| overlap(own, path))
+        self.fields.iter().any(|own| paths_overlap(own, path))
     }
 
     pub(crate) fn disown(&mut self, path: &Path) {
-        self.fields.retain(|own| !overlap(own, path));
+        self.fields.retain(|own| !paths_overlap(own, path));
     }
 
     /// Returns the entries of an object, except unreadable entries.

@@ -5,7 +5,7 @@
 //! those of the machine and of its services are of the same time and can be subtracted.
 
 use super::commits::Purpose;
-use super::effect::{CommitId, CommitUrgency, Effect, MeasureId};
+use super::effect::{CommitId, CommitUrgency, Effect, UsageReadId};
 use super::service::Presence;
 use super::usage::{History, RATE_WINDOW_MS, Sample, has_changed_enough};
 use super::{AgentCore, Now};
@@ -28,7 +28,7 @@ const MAX_WRITE_INTERVAL_MS: Millis = 600_000;
 
 /// State of the usage measurement.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Measuring {
+pub(super) struct UsageMeasurement {
     pending: Option<PendingReading>,
     requested_at: Option<MonotonicTime>,
     machine: History,
@@ -36,7 +36,7 @@ pub(super) struct Measuring {
     services: BTreeMap<ResourceName, (ObjectUid, History)>,
     /// Time of the first reading with the present set of running services.
     services_changed_at: Option<MonotonicTime>,
-    write: Option<CommitId>,
+    pending_write: Option<CommitId>,
     written_at: Option<MonotonicTime>,
     /// Time before which a write that was not applied is not tried again.
     write_not_before: Option<MonotonicTime>,
@@ -45,14 +45,14 @@ pub(super) struct Measuring {
 /// A reading in progress.
 #[derive(Clone, Debug)]
 struct PendingReading {
-    id: MeasureId,
+    id: UsageReadId,
     /// The uids that are read, by resource.
     uids: BTreeMap<ResourceName, ObjectUid>,
 }
 
 /// The readings of one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Measured {
+pub struct UsageReadings {
     /// The machine's reading; `None` if it could not be read.
     pub machine: Option<Sample>,
     /// Readings by resource, of the services that could be read.
@@ -61,83 +61,95 @@ pub struct Measured {
 
 impl AgentCore {
     /// Applies a reading. Returns `true` if it leads to a write.
-    pub(super) fn record_measurement(&mut self, now: &Now, id: MeasureId, measured: Measured) -> bool {
-        let Some(pending) = self.measuring.pending.take_if(|pending| pending.id == id) else { return false };
+    pub(super) fn record_measurement(&mut self, now: &Now, id: UsageReadId, measured: UsageReadings) -> bool {
+        let Some(pending) = self.usage_measurement.pending.take_if(|pending| pending.id == id) else {
+            return false;
+        };
         match measured.machine {
-            Some(sample) => self.measuring.machine.push(sample),
-            None => self.measuring.machine = History::default(),
+            Some(sample) => self.usage_measurement.machine.push(sample),
+            None => self.usage_measurement.machine = History::default(),
         }
-        let known_uids = self.measuring.services.iter().map(|(name, (uid, _))| (name, uid));
+        let known_uids = self.usage_measurement.services.iter().map(|(name, (uid, _))| (name, uid));
         if !known_uids.eq(&pending.uids) {
-            self.measuring.services_changed_at = Some(now.monotonic_raw);
+            self.usage_measurement.services_changed_at = Some(now.monotonic_raw);
         }
-        let mut previous_services = std::mem::take(&mut self.measuring.services);
+        let mut previous_services = std::mem::take(&mut self.usage_measurement.services);
         let mut samples = measured.services;
         for (name, uid) in pending.uids {
-            let known = previous_services.remove(&name).filter(|(known, _)| *known == uid);
+            let previous = previous_services.remove(&name).filter(|(previous_uid, _)| *previous_uid == uid);
             // The history of a service that could not be read is empty.
             let mut history = History::default();
             if let Some(sample) = samples.remove(&name) {
-                history = known.map(|(_, known)| known).unwrap_or_default();
+                history = previous.map(|(_, previous_history)| previous_history).unwrap_or_default();
                 history.push(sample);
             }
-            self.measuring.services.insert(name, (uid, history));
+            self.usage_measurement.services.insert(name, (uid, history));
         }
         self.due_usage_report(now).is_some()
     }
 
     /// Requests the next reading when it is due, and writes significant changes. This step has no deadline of its own:
     /// an active node runs every step at each heartbeat.
-    pub(super) fn measuring_step(&mut self, now: &Now) {
-        let Some((_, created)) = self.active() else { return };
-        if self.measuring.requested_at.is_none_or(|at| now.monotonic_raw.since(at) >= READ_INTERVAL_MS) {
-            self.measure(now);
+    pub(super) fn advance_usage_measurement(&mut self, now: &Now) {
+        let Some((_, created)) = self.active_registration() else { return };
+        if self
+            .usage_measurement
+            .requested_at
+            .is_none_or(|at| now.monotonic_raw.since(at) >= READ_INTERVAL_MS)
+        {
+            self.request_reading(now);
         }
-        let under_way = self.measuring.write.is_some_and(|id| self.commits.contains_key(&id));
-        let Some(report) = self.due_usage_report(now).filter(|_| !under_way) else { return };
+        let is_write_in_progress =
+            self.usage_measurement.pending_write.is_some_and(|id| self.commits.contains_key(&id));
+        let Some(report) = self.due_usage_report(now).filter(|_| !is_write_in_progress) else { return };
         let Ok(value) = serde_json::to_vec(&report) else { return };
         let (keys, node) = (&self.config.keys, &self.config.node);
         let transaction = Transaction::new()
             .put(keys.usage_report(node), self.view.usage_reports.guard(node), value)
             .guard(keys.alive(node), Guard::Created(created))
             .guard(keys.fence(node), self.fence_guard());
-        self.measuring.written_at = Some(now.monotonic_raw);
-        self.measuring.write =
+        self.usage_measurement.written_at = Some(now.monotonic_raw);
+        self.usage_measurement.pending_write =
             Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::Usage { report }));
     }
 
-    fn measure(&mut self, now: &Now) {
-        if self.measuring.pending.is_some() {
-            if self.measuring.requested_at.is_some_and(|at| now.monotonic_raw.since(at) < READ_TIMEOUT_MS) {
+    fn request_reading(&mut self, now: &Now) {
+        if self.usage_measurement.pending.is_some() {
+            if self
+                .usage_measurement
+                .requested_at
+                .is_some_and(|at| now.monotonic_raw.since(at) < READ_TIMEOUT_MS)
+            {
                 return;
             }
             // The reader hangs, so its earlier readings are out of date.
-            self.measuring.machine = History::default();
-            self.measuring.services.clear();
+            self.usage_measurement.machine = History::default();
+            self.usage_measurement.services.clear();
         }
-        let runs = self.services.values().filter(|service| service.presence == Presence::Running);
-        let services: Vec<ServiceDefinition> = runs.map(|service| service.definition.clone()).collect();
+        let running_services = self.services.values().filter(|service| service.presence == Presence::Running);
+        let services: Vec<ServiceDefinition> =
+            running_services.map(|service| service.definition.clone()).collect();
         let uids = services.iter().map(|service| (service.name.clone(), service.uid.clone())).collect();
-        let id = MeasureId(self.next_id());
-        self.measuring.pending = Some(PendingReading { id, uids });
-        self.measuring.requested_at = Some(now.monotonic_raw);
-        self.effects.push_back(Effect::Measure { id, services });
+        let id = UsageReadId(self.next_id());
+        self.usage_measurement.pending = Some(PendingReading { id, uids });
+        self.usage_measurement.requested_at = Some(now.monotonic_raw);
+        self.effects.push_back(Effect::ReadUsage { id, services });
     }
 
     /// Returns the report to write, if a write is worthwhile now.
     fn due_usage_report(&self, now: &Now) -> Option<UsageReport> {
-        let (epoch, _) = self.active()?;
-        if self.measuring.write_not_before.is_some_and(|at| now.monotonic_raw < at) {
+        let (epoch, _) = self.active_registration()?;
+        if self.usage_measurement.write_not_before.is_some_and(|at| now.monotonic_raw < at) {
             return None;
         }
         let empty = UsageReport { epoch, boot_id: self.config.boot_id.clone(), ..UsageReport::default() };
         let stored = self.view.usage_reports.value(&self.config.node);
-        let of_this_registration = stored.filter(|stored_report| {
+        let current_report = stored.filter(|stored_report| {
             stored_report.epoch == epoch && stored_report.boot_id == self.config.boot_id
         });
-        let reported = of_this_registration.unwrap_or(&empty);
-        let node = self.measuring.machine.usage();
-        let of_service = |(name, (uid, history)): (&ResourceName, &(ObjectUid, History))| {
+        let reported = current_report.unwrap_or(&empty);
+        let node = self.usage_measurement.machine.usage();
+        let service_usage = |(name, (uid, history)): (&ResourceName, &(ObjectUid, History))| {
             // The machine's figures include every running service, so the leader must know their names.
             let usage = history.usage();
             (!usage.is_empty() || !node.is_empty())
@@ -145,18 +157,19 @@ impl AgentCore {
         };
         let measured = UsageReport {
             node,
-            services: self.measuring.services.iter().filter_map(of_service).collect(),
+            services: self.usage_measurement.services.iter().filter_map(service_usage).collect(),
             at: reported.at.clone(),
             ..empty.clone()
         };
         if measured == *reported {
             return None;
         }
-        let since_write_ms = self.measuring.written_at.map(|at| now.monotonic_raw.since(at));
+        let since_write_ms = self.usage_measurement.written_at.map(|at| now.monotonic_raw.since(at));
         let written_recently =
             since_write_ms.is_some_and(|since_write_ms| since_write_ms < MIN_WRITE_INTERVAL_MS);
         // The machine's rates include a service that has ended, until their window begins after its end.
-        let max_age_ms = match (self.measuring.written_at, self.measuring.services_changed_at) {
+        let max_age_ms = match (self.usage_measurement.written_at, self.usage_measurement.services_changed_at)
+        {
             (Some(written), Some(changed)) if written.since(changed) < RATE_WINDOW_MS => RATE_WINDOW_MS,
             _ => MAX_WRITE_INTERVAL_MS,
         };
@@ -168,11 +181,11 @@ impl AgentCore {
 
     /// Handles the outcome of a write. A write that was not applied is repeated with a later reading, against etcd's
     /// state then.
-    pub(super) fn on_usage_answered(&mut self, now: &Now, report: UsageReport, outcome: &Outcome) {
+    pub(super) fn on_usage_committed(&mut self, now: &Now, report: UsageReport, outcome: &Outcome) {
         if let Some(revision) = outcome.applied() {
             self.view.usage_reports.record_write(self.config.node.clone(), report, revision);
         } else {
-            self.measuring.write_not_before = Some(now.monotonic_raw + READ_INTERVAL_MS);
+            self.usage_measurement.write_not_before = Some(now.monotonic_raw + READ_INTERVAL_MS);
         }
         self.log_outcome("report of usage", outcome);
     }

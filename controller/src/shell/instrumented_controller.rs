@@ -31,7 +31,6 @@ impl Durations {
         })
     }
 
-    /// Records a plan with its start and its duration.
     fn record_plan(&mut self, start_time: Instant, duration: Duration) {
         let is_longest = self
             .longest
@@ -44,17 +43,17 @@ impl Durations {
 }
 
 /// A core that other tasks can read between two of its steps.
-pub(super) struct MeasuredController {
+pub(super) struct InstrumentedController {
     core: Arc<Mutex<Controller>>,
     durations: Durations,
 }
 
-impl MeasuredController {
+impl InstrumentedController {
     pub(super) fn new(
         core: Arc<Mutex<Controller>>,
         metrics: &Metrics,
-    ) -> prometheus::Result<MeasuredController> {
-        Ok(MeasuredController { core, durations: Durations::new(metrics)? })
+    ) -> prometheus::Result<InstrumentedController> {
+        Ok(InstrumentedController { core, durations: Durations::new(metrics)? })
     }
 
     fn core(&self) -> MutexGuard<'_, Controller> {
@@ -62,7 +61,7 @@ impl MeasuredController {
     }
 }
 
-impl Core for MeasuredController {
+impl Core for InstrumentedController {
     type Input = Input;
     type Effect = Effect;
 

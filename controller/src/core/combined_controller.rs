@@ -1,7 +1,7 @@
 //! A complete controller for the simulator and for tests: the election and the planner, connected as by the shell.
 
 use super::Controller;
-use super::candidacy::{Candidacy, FIRST_ID};
+use super::candidacy::{Candidacy, FIRST_ELECTION_ID};
 use super::interface::FullReadId;
 use super::interface::{Config, Effect, Input};
 use ha_api_types::time::{MonotonicTime, Now};
@@ -18,10 +18,10 @@ struct PlanInProgress {
 
 /// Both cores of one controller. Accessors return the planner's state.
 #[derive(Debug)]
-pub struct Replica {
+pub struct CombinedController {
     planner: Controller,
     candidacy: Candidacy,
-    keys: [String; 3],
+    election_keys: [String; 3],
     now: Now,
     effects: VecDeque<Effect>,
     plans_slowly: bool,
@@ -30,23 +30,23 @@ pub struct Replica {
 
 /// Returns `true` if the election requested this refresh. The ids of the election are above all ids of the planner, and
 /// each of the two cores counts its own ids.
-pub fn is_election_refresh(id: FullReadId) -> bool {
-    id.0 >= FIRST_ID
+pub fn is_election_read(id: FullReadId) -> bool {
+    id.0 >= FIRST_ELECTION_ID
 }
 
-impl Deref for Replica {
+impl Deref for CombinedController {
     type Target = Controller;
     fn deref(&self) -> &Controller {
         &self.planner
     }
 }
 
-impl Replica {
+impl CombinedController {
     /// Creates a controller without any observation.
-    pub fn new(config: Config) -> Replica {
-        Replica {
+    pub fn new(config: Config) -> CombinedController {
+        CombinedController {
             candidacy: Candidacy::new(&config),
-            keys: Candidacy::keys(&config),
+            election_keys: Candidacy::keys(&config),
             planner: Controller::new(config),
             now: Now::default(),
             effects: VecDeque::new(),
@@ -60,27 +60,31 @@ impl Replica {
         self.now = now.clone();
         match input {
             Input::Synced { entries, revision, answers } => {
-                let seen = entries.iter().filter(|entry| self.keys.contains(&entry.key)).cloned().collect();
-                let (planners, election_refresh) = if is_election_refresh(answers) {
+                let election_entries =
+                    entries.iter().filter(|entry| self.election_keys.contains(&entry.key)).cloned().collect();
+                let (planner_read, election_read) = if is_election_read(answers) {
                     (FullReadId::default(), answers)
                 } else {
                     (answers, FullReadId::default())
                 };
-                self.candidacy
-                    .handle(now, Input::Synced { entries: seen, revision, answers: election_refresh });
-                self.pass_to_planner(Input::Synced { entries, revision, answers: planners });
+                self.candidacy.handle(
+                    now,
+                    Input::Synced { entries: election_entries, revision, answers: election_read },
+                );
+                self.pass_to_planner(Input::Synced { entries, revision, answers: planner_read });
             }
             Input::Changed { changes, revision } => {
-                let is_seen = |change: &&Change| self.keys.iter().any(|key| key == change.key());
-                let seen = changes.iter().filter(is_seen).cloned().collect();
-                self.candidacy.handle(now, Input::Changed { changes: seen, revision });
+                let is_election_change =
+                    |change: &&Change| self.election_keys.iter().any(|key| key == change.key());
+                let election_entries = changes.iter().filter(is_election_change).cloned().collect();
+                self.candidacy.handle(now, Input::Changed { changes: election_entries, revision });
                 self.pass_to_planner(Input::Changed { changes, revision });
             }
             Input::Progress(_) | Input::Tick => {
                 self.candidacy.handle(now, input.clone());
                 self.pass_to_planner(input);
             }
-            Input::Committed { id, .. } if id.0 >= FIRST_ID => self.candidacy.handle(now, input),
+            Input::Committed { id, .. } if id.0 >= FIRST_ELECTION_ID => self.candidacy.handle(now, input),
             Input::LeaseGranted { .. }
             | Input::LeaseKept { .. }
             | Input::Shutdown
@@ -114,7 +118,7 @@ impl Replica {
                 });
                 continue;
             }
-            self.take_from_planner(effect?);
+            self.route_planner_effect(effect?);
         }
     }
 
@@ -124,9 +128,9 @@ impl Replica {
         self.candidacy.deadline().into_iter().chain(planner).min()
     }
 
-    /// Sets whether each plan stays in progress until [`Replica::finish_plan`].
-    pub fn plan_slowly(&mut self, slowly: bool) {
-        self.plans_slowly = slowly;
+    /// Sets whether each plan stays in progress until [`CombinedController::finish_plan`].
+    pub fn set_plans_slowly(&mut self, is_slow: bool) {
+        self.plans_slowly = is_slow;
     }
 
     /// Returns `true` if a plan is in progress.
@@ -139,7 +143,7 @@ impl Replica {
         self.now = now.clone();
         let Some(planning) = self.planning.take() else { return };
         for effect in planning.effects {
-            self.take_from_planner(effect);
+            self.route_planner_effect(effect);
         }
         for input in planning.inputs {
             self.planner.handle(now, input);
@@ -153,7 +157,7 @@ impl Replica {
         }
     }
 
-    fn take_from_planner(&mut self, effect: Effect) {
+    fn route_planner_effect(&mut self, effect: Effect) {
         if let Effect::UpdateElection(election_inputs) = effect {
             self.candidacy.handle(&self.now, Input::ElectionInputs(election_inputs));
             self.poll_candidacy();

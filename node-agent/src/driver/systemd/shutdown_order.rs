@@ -30,27 +30,28 @@ pub(super) async fn own_unit(session: &Session) -> Result<Option<UnitState>, Bus
 /// Returns the mode for a stop: without regard to the order if systemd is stopping the agent.
 pub(super) async fn stop_mode(session: &Session) -> Result<Mode, BusError> {
     let job = own_unit(session).await?.map_or(0, |unit| unit.job);
-    let ends = job != 0 && matches!(session.job_type(job).await.as_deref(), Some("stop" | "restart"));
-    Ok(if ends { Mode::IgnoreDependencies } else { Mode::Replace })
+    let is_agent_stopping =
+        job != 0 && matches!(session.job_type(job).await.as_deref(), Some("stop" | "restart"));
+    Ok(if is_agent_stopping { Mode::IgnoreDependencies } else { Mode::Replace })
 }
 
 /// Returns `true` if a unit needs an order before the agent. A unit that is already ordered after the agent cannot also
 /// be ordered before it.
-fn is_missing(unit: &UnitState, agent: &str) -> bool {
+fn needs_order(unit: &UnitState, agent: &str) -> bool {
     !unit.before.iter().chain(&unit.after).any(|ordered_unit| ordered_unit == agent)
 }
 
 /// Orders a unit of the node before the agent, unless this order already exists.
-pub(super) async fn ensure(
+pub(super) async fn ensure_ordered_before_agent(
     session: &Session,
     name: &str,
     unit: &UnitState,
     agent: &str,
 ) -> Result<(), BusError> {
-    if !is_missing(unit, agent) {
+    if !needs_order(unit, agent) {
         return Ok(());
     }
-    if let Err(error) = write(Path::new(RUNTIME_UNIT_DIRECTORY), name, agent) {
+    if let Err(error) = write_drop_in(Path::new(RUNTIME_UNIT_DIRECTORY), name, agent) {
         // Not an error: only the order at a shutdown is affected.
         tracing::warn!(unit = name, %error, "cannot order the unit before the agent, so a shutdown may stop the unit first");
         return Ok(());
@@ -58,7 +59,7 @@ pub(super) async fn ensure(
     session.reload().await
 }
 
-fn write(directory: &Path, unit: &str, agent: &str) -> io::Result<()> {
+fn write_drop_in(directory: &Path, unit: &str, agent: &str) -> io::Result<()> {
     let directory = directory.join(format!("{unit}.d"));
     fs::create_dir_all(&directory)?;
     let text = format!(
@@ -78,12 +79,12 @@ mod tests {
     #[test]
     fn units_are_ordered_once() {
         let agent = "ha-node-agent.service";
-        assert!(is_missing(&unit(&[("Before", Value::from(vec!["shutdown.target"]))]), agent));
-        assert!(!is_missing(&unit(&[("Before", Value::from(vec!["shutdown.target", agent]))]), agent));
+        assert!(needs_order(&unit(&[("Before", Value::from(vec!["shutdown.target"]))]), agent));
+        assert!(!needs_order(&unit(&[("Before", Value::from(vec!["shutdown.target", agent]))]), agent));
         // Another order would create a cycle.
-        assert!(!is_missing(&unit(&[("After", Value::from(vec![agent]))]), agent));
+        assert!(!needs_order(&unit(&[("After", Value::from(vec![agent]))]), agent));
         let directory = tempfile::tempdir().unwrap();
-        write(directory.path(), "web@1.service", agent).unwrap();
+        write_drop_in(directory.path(), "web@1.service", agent).unwrap();
         let text = fs::read_to_string(directory.path().join("web@1.service.d/50-hactl.conf")).unwrap();
         assert!(text.ends_with("[Unit]\nBefore=ha-node-agent.service\n"), "{text}");
     }

@@ -16,7 +16,7 @@ impl World {
         self.commits.iter().filter(|(transaction, _)| transaction.writes().contains_key(&key)).count()
     }
 
-    pub(super) fn measure(&mut self, id: MeasureId, services: &[ServiceDefinition]) {
+    pub(super) fn measure(&mut self, id: UsageReadId, services: &[ServiceDefinition]) {
         if self.measuring_hangs {
             return;
         }
@@ -32,11 +32,11 @@ impl World {
         let load_of_services: BTreeMap<ResourceName, (u64, u64)> = services.iter().filter_map(read).collect();
         let total_load =
             load_of_services.values().copied().reduce(|one, other| (one.0 + other.0, one.1 + other.1));
-        let measured = Measured {
+        let measured = UsageReadings {
             machine: total_load.map(sample),
             services: load_of_services.into_iter().map(|(name, load)| (name, sample(load))).collect(),
         };
-        self.input(Input::Measured { id, measured });
+        self.input(Input::UsageReadings { id, measured });
     }
 
     /// Sets the usage that is read from now on: milli-cores and MiB of memory.
@@ -161,7 +161,7 @@ fn new_epoch_starts_new_usage_measurement() {
     world.restart_agent("boot-2");
     world.copies.clear();
     world.advance(500);
-    world.open();
+    world.open_epoch();
     world.advance(20_000);
     let written = world.usage().expect("of the epoch before, or of this one");
     assert_eq!(
@@ -185,10 +185,10 @@ fn failed_usage_writes_are_retried_later() {
     }
     world.advance(14_000);
     world.load("web", 2000, 4096);
-    world.net = Net::Down;
+    world.network = NetworkFault::Down;
     world.advance(2_000);
     assert_eq!((world.readings, world.writes()), (readings_before + 2, 1));
-    world.net = Net::Up;
+    world.network = NetworkFault::Up;
     world.deliver();
     world.advance(16_000);
     assert_eq!((world.cpu_of("web"), world.writes()), (Some(2000), 2));
@@ -198,8 +198,8 @@ fn failed_usage_writes_are_retried_later() {
 fn usage_measurement_delays_no_due_work() {
     let mut world = World::running();
     let due = loop {
-        let (at, why) = world.core.deadline().expect("heartbeats are due again and again");
-        if why.contains("heartbeat") {
+        let (at, wake_reason) = world.core.deadline().expect("heartbeats are due again and again");
+        if wake_reason.contains("heartbeat") {
             break at;
         }
         world.now_ms = at.0;
@@ -207,6 +207,6 @@ fn usage_measurement_delays_no_due_work() {
     };
     world.now_ms = due.0 + 1;
     let commits = world.commits.len();
-    world.input(Input::Measured { id: MeasureId(0), measured: Measured::default() });
+    world.input(Input::UsageReadings { id: UsageReadId(0), measured: UsageReadings::default() });
     assert_eq!(world.commits.len(), commits + 1, "the heartbeat");
 }

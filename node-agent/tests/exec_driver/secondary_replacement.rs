@@ -71,7 +71,7 @@ async fn failed_replacement_command_explains_why() {
 }
 
 /// Returns a running service with a canceled replacement, one of whose processes remains.
-async fn cancelled(supervised: bool) -> (Node, ServiceDefinition, Vec<i32>) {
+async fn canceled(supervised: bool) -> (Node, ServiceDefinition, Vec<i32>) {
     let node = Node::new(true);
     let service = service(&node, supervised, COPY_SCRIPT);
     node.driver.start(&service).await.unwrap();
@@ -92,7 +92,7 @@ async fn cancelled(supervised: bool) -> (Node, ServiceDefinition, Vec<i32>) {
 #[tokio::test]
 async fn next_agent_ends_leftover_replacement_command() {
     for supervised in [true, false] {
-        let (node, service, before) = cancelled(supervised).await;
+        let (node, service, before) = canceled(supervised).await;
         let node = node.restart_agent();
         assert_eq!(node.driver.probe(&service).await, Observed::Running);
         node.driver.end_replacement(&service).await.unwrap();
@@ -107,7 +107,7 @@ async fn next_agent_ends_leftover_replacement_command() {
 #[tokio::test]
 async fn leftover_replacement_command_is_not_the_service() {
     for (supervised, kills) in [(true, true), (false, true), (true, false), (false, false)] {
-        let (node, service, before) = cancelled(supervised).await;
+        let (node, service, before) = canceled(supervised).await;
         for pid in &before {
             nix::sys::signal::kill(nix::unistd::Pid::from_raw(*pid), nix::sys::signal::Signal::SIGKILL)
                 .unwrap();

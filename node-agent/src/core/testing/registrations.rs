@@ -31,14 +31,14 @@ fn new_node_registers_only_without_existing_keys() {
     world.advance(3_000);
     assert_eq!(world.alive(), None);
 
-    world.open();
+    world.open_epoch();
     assert_eq!(world.alive().map(|alive| alive.instance), Some("i1".into()));
     assert_eq!((world.report().mode, world.report().epoch), (Mode::Active, Epoch(2)));
     let (transaction, _) = world
         .commits
         .iter()
         .rev()
-        .find(|(t, _)| t.writes_key(&world.keys.alive(&own_node())))
+        .find(|(transaction, _)| transaction.writes_key(&world.keys.alive(&own_node())))
         .expect("created")
         .clone();
     assert_eq!(transaction.guards()[&world.keys.node_report(&own_node())], Guard::Unchanged(request));
@@ -78,7 +78,7 @@ fn registration_is_repeated_if_epoch_was_closed() {
     world.advance(3_000);
     assert!(request(&world) > first_request, "the leader admits no request twice");
     assert_eq!(world.report().mode, Mode::Registering);
-    world.open();
+    world.open_epoch();
     assert_eq!(world.alive().map(|alive| alive.instance), Some("i1".into()));
 }
 
@@ -94,7 +94,7 @@ fn another_boot_stops_services_before_registering() {
     world.advance(10);
     assert!(!world.copies["web"].running);
     assert_eq!((world.report().mode, world.report().boot_id.as_str()), (Mode::Registering, "boot-2"));
-    world.open();
+    world.open_epoch();
     world.advance(3_000);
     // R3.20: the heartbeat of the earlier boot is deleted in a transaction of its own.
     let alive = world.keys.alive(&own_node());
@@ -118,7 +118,7 @@ fn idle_node_registers_with_unstopped_services() {
     world.advance(60_000);
     assert_eq!(world.report().mode, Mode::Registering);
     assert_eq!(world.report().not_stopped.len(), 1);
-    world.open();
+    world.open_epoch();
     world.advance(3_000);
     assert_eq!(world.service("web").phase, Phase::StopFailed);
     assert!(world.report().armed, "an error after a failed stop is active");
@@ -128,17 +128,17 @@ fn idle_node_registers_with_unstopped_services() {
 fn unverified_armed_node_is_reset() {
     let mut world = World::running();
     world.copies.get_mut("web").expect("there").kill_fails = true;
-    world.close();
+    world.close_epoch();
     world.advance(20_000);
     assert_eq!(world.report().mode, Mode::Active, "the agent did not request an epoch");
-    assert!(world.reset);
+    assert!(world.was_reset);
 }
 
 #[test]
 fn resource_created_during_clearing_is_probed() {
     let mut world = World::running();
     world.commands_to_hold.insert("kill");
-    world.close();
+    world.close_epoch();
     world.advance(500);
     world.resource("late");
     world.advance(500);
@@ -146,26 +146,26 @@ fn resource_created_during_clearing_is_probed() {
     world.finish_held_commands();
     world.advance(2_000);
     assert!(world.count("late", "probe") > 0);
-    assert_eq!(world.report().mode, Mode::Registering, "{:?}", world.core.waiting(&world.now()));
+    assert_eq!(world.report().mode, Mode::Registering, "{:?}", world.core.wait_texts(&world.now()));
 }
 
 #[test]
 fn registration_with_unknown_outcome_is_adopted() {
     let mut world = World::new();
-    world.open();
+    world.open_epoch();
     world.advance(1_000);
-    world.close();
-    world.net = Net::AnswersLost;
+    world.close_epoch();
+    world.network = NetworkFault::AnswersLost;
     let entry = world.state.get(&world.keys.fence(&own_node())).entries[0].clone();
     let revision = entry.mod_revision;
     world.input(Input::Changed { changes: vec![Change::Put(entry)], revision });
     let stored_revision = world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision;
     assert_eq!(world.report().mode, Mode::Registering, "applied, and the answer is lost");
-    world.net = Net::Up;
+    world.network = NetworkFault::Up;
     world.advance(8_000);
     let entry = world.state.get(&world.keys.node_report(&own_node())).entries[0].clone();
     assert_eq!(entry.mod_revision, stored_revision, "and not asked again");
-    world.open();
+    world.open_epoch();
     world.advance(1_000);
     assert_eq!(world.report().mode, Mode::Active);
 }
@@ -177,14 +177,14 @@ fn closed_epoch_stops_exclusive_services_before_registration() {
     world.assign("copy", Action::Start);
     world.advance(1_000);
     assert!(world.copies["copy"].running);
-    world.close();
+    world.close_epoch();
     world.advance(2_000);
     assert!(!world.copies["web"].running);
     assert!(world.copies["copy"].running, "a service with exclusive: false is not stopped");
     assert_eq!((world.report().mode, world.report().armed), (Mode::Registering, false));
     assert!(world.fires_at_ms.is_none(), "released once armed: false is committed");
     world.advance(60_000);
-    assert!(!world.reset);
+    assert!(!world.was_reset);
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn registration_stops_copies_of_every_known_definition() {
         }
     });
     world.copies.entry("other".into()).or_default().running = true;
-    world.close();
+    world.close_epoch();
     world.advance(5_000);
     assert!(!world.copies["web"].running && !world.copies["other"].running, "{:#?}", world.logs);
     assert_eq!(world.report().mode, Mode::Registering);
@@ -235,10 +235,10 @@ fn another_machine_with_same_name_waits() {
                 | Effect::WriteJournal { .. }
                 | Effect::Cancel(_)
                 | Effect::Watchdog { .. }
-                | Effect::Measure { .. }
+                | Effect::ReadUsage { .. }
                 | Effect::Event(_)
                 | Effect::Log { .. }
-                | Effect::AskHold { .. }
+                | Effect::RequestHold { .. }
                 | Effect::Exit(_) => {}
             }
         }
@@ -271,7 +271,7 @@ fn closed_registration_is_requested_again() {
 #[test]
 fn overwritten_registration_is_repeated_after_probing() {
     let mut world = World::running();
-    world.close();
+    world.close_epoch();
     world.advance(1_000);
     assert_eq!(world.report().mode, Mode::Registering);
     // Another process of this machine, unknown to this one, starts the service and reports that.

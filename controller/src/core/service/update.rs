@@ -1,7 +1,7 @@
 //! The draft: changes to one service, collected step by step and written in one transaction.
 
 use super::{Service, external_change, record_guard};
-use crate::core::plan::{event, stored};
+use crate::core::plan::{event, serialized};
 use crate::core::plan_input::PlanInput;
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::id::{NodeName, Revision};
@@ -27,7 +27,7 @@ pub(super) enum AssignmentChange {
 
 /// Changes to a service in this plan.
 #[derive(Clone, Debug)]
-pub(super) struct ServiceDraft {
+pub(super) struct ServiceUpdate {
     pub(super) status: ResourceStatus,
     pub(super) assignment_change: AssignmentChange,
     /// Guards of facts on which the decision depends, in addition to the written keys.
@@ -41,7 +41,7 @@ pub(super) struct ServiceDraft {
     pub(super) waiting: Vec<(Reason, String)>,
     pub(super) wake: Option<(MonotonicTime, &'static str)>,
     /// Nodes that could not be probed for the service.
-    pub(super) not_probed: Vec<String>,
+    pub(super) unprobed_texts: Vec<String>,
     /// New status of the operation on this service; `None` if it has not changed.
     pub(super) operation: Option<OperationStatus>,
     /// Tombstones that end or shrink in the same transaction, by key: the revision as read, and the remaining
@@ -58,9 +58,9 @@ pub(super) struct ServiceDraft {
     pub(super) reserved_node: Option<NodeName>,
 }
 
-impl ServiceDraft {
+impl ServiceUpdate {
     /// Creates a draft without changes. The status of an earlier object with this name is ignored.
-    pub(super) fn of(service: &Service<'_>) -> ServiceDraft {
+    pub(super) fn of(service: &Service<'_>) -> ServiceUpdate {
         let uid = service.uid();
         let mut status = service
             .status
@@ -71,7 +71,7 @@ impl ServiceDraft {
             // The changed spec may be able to run where the previous one could not.
             status.incompatible_nodes.clear();
         }
-        ServiceDraft {
+        ServiceUpdate {
             status,
             assignment_change: AssignmentChange::Keep,
             guards: BTreeMap::new(),
@@ -81,7 +81,7 @@ impl ServiceDraft {
             message: String::new(),
             waiting: Vec::new(),
             wake: None,
-            not_probed: Vec::new(),
+            unprobed_texts: Vec::new(),
             operation: None,
             tombstones: BTreeMap::new(),
             requested_state: None,
@@ -166,16 +166,20 @@ impl ServiceDraft {
         }
     }
 
-    /// Emits an event.
     pub(super) fn emit_event(&mut self, event_type: EventType, reason: Reason, message: impl Into<String>) {
         self.events.push((event_type, reason, message.into()));
     }
 
     /// Sets a wake-up at `since` plus a duration.
-    pub(super) fn wake_after(&mut self, since: MonotonicTime, duration_ms: Millis, why: &'static str) {
+    pub(super) fn wake_after(
+        &mut self,
+        since: MonotonicTime,
+        duration_ms: Millis,
+        wake_reason: &'static str,
+    ) {
         let at = since + duration_ms;
         if self.wake.is_none_or(|(known, _)| at < known) {
-            self.wake = Some((at, why));
+            self.wake = Some((at, wake_reason));
         }
     }
 
@@ -208,14 +212,14 @@ impl ServiceDraft {
         let is_unreadable = input.cluster_view.unreadable.contains_key(&status_key);
         if is_unreadable || service.status.map(|status| &status.value) != Some(&self.status) {
             let guard = record_guard(service.status);
-            transaction = transaction.put(status_key, guard, stored(&self.status));
+            transaction = transaction.put(status_key, guard, serialized(&self.status));
             has_writes = true;
         }
         let guard = record_guard(service.assignment);
         match &self.assignment_change {
             AssignmentChange::Keep => {}
             AssignmentChange::Put(assignment) => {
-                transaction = transaction.put(keys.assignment(name), guard, stored(assignment.as_ref()));
+                transaction = transaction.put(keys.assignment(name), guard, serialized(assignment.as_ref()));
                 has_writes = true;
             }
             AssignmentChange::Delete => {
@@ -225,10 +229,10 @@ impl ServiceDraft {
                 }
             }
         }
-        for (key, (revision, left)) in &self.tombstones {
+        for (key, (revision, remaining)) in &self.tombstones {
             let guard = Guard::Unchanged(*revision);
-            transaction = match left {
-                Some(left) => transaction.put(key, guard, stored(left)),
+            transaction = match remaining {
+                Some(remaining) => transaction.put(key, guard, serialized(remaining)),
                 None => transaction.delete(key, guard),
             };
             has_writes = true;
@@ -237,7 +241,7 @@ impl ServiceDraft {
             && request.status.map(|known| &known.value) != Some(status)
         {
             let key = keys.status(Kind::Operation, request.name);
-            transaction = transaction.put(key, record_guard(request.status), stored(status));
+            transaction = transaction.put(key, record_guard(request.status), serialized(status));
             has_writes = true;
         }
         if !has_writes {
@@ -250,17 +254,17 @@ impl ServiceDraft {
             transaction = transaction.guard(key, guard);
         }
         for (key, (guard, fence)) in &self.fences {
-            transaction = transaction.put(key, *guard, stored(fence));
+            transaction = transaction.put(key, *guard, serialized(fence));
         }
         let spec_key = keys.spec(Kind::Resource, name);
-        let spec = Guard::Unchanged(service.resource.modified);
+        let spec_guard = Guard::Unchanged(service.resource.modified);
         let requested = self.requested_state.and_then(|state| {
             let stored = input.cluster_view.entry(&spec_key)?;
             external_change::with_requested_state(&stored.value, state)
         });
         transaction = match requested {
-            Some(changed) => transaction.put(spec_key, spec, changed),
-            None => transaction.guard(spec_key, spec),
+            Some(changed) => transaction.put(spec_key, spec_guard, changed),
+            None => transaction.guard(spec_key, spec_guard),
         };
         let action_uid = match &self.assignment_change {
             AssignmentChange::Put(assignment) => Some(assignment.action_uid.clone()),

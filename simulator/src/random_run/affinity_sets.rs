@@ -40,7 +40,7 @@ impl World {
 
     /// Returns a member if it runs as desired and its driver can stop it.
     fn settled_member(&self, name: &ResourceName) -> Option<(ResourceName, Resource)> {
-        let resource: Resource = self.typed(Kind::Resource, name)?;
+        let resource: Resource = self.read_object(Kind::Resource, name)?;
         let status: ResourceStatus = self.status_of(Kind::Resource, name)?;
         (resource.spec.state == RequestedState::Started
             && status.state == ServiceState::Started
@@ -142,7 +142,7 @@ mod tests {
             json!({"resourceAffinity": {"resources": ["a", "b"], "affinity": "Positive", "strict": true}}),
         );
         let rules = [serde_json::from_value(rule).expect("a rule")];
-        world.separation_problems(&rules, &world.running())
+        world.separation_problems(&rules, &world.running_nodes_by_service())
     }
 
     #[test]

@@ -3,15 +3,16 @@
 use crate::bounds::{Bounds, Device};
 use crate::write::{Change, Key, Proof, Write};
 use ha_api_types::id::{ActionUid, NodeName, ResourceName};
-use ha_api_types::keys::{Key as Stored, Keys};
+use ha_api_types::keys::{Key as StoredKey, Keys};
 use ha_api_types::record::{
-    Action as Ordered, Assignment, Fence, FenceState, Mode, NodeReport, Phase, Proof as Proven, ServiceReport,
+    Action as AssignmentAction, Assignment, Fence, FenceState, Mode, NodeReport, Phase, Proof as RecordProof,
+    ServiceReport,
 };
 use ha_api_types::timing::{Timings, WatchdogBounds, fencing_delay_ms};
 use ha_simulator::scenario::Scenario;
 use ha_simulator::world::World;
 use ha_simulator::world::recorded::Step;
-use ha_store::{Guard, Transaction, Write as Written};
+use ha_store::{Guard, Transaction, Write as StoreWrite};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -66,8 +67,8 @@ const SCENARIOS: [&str; 11] = [
 /// the model, the transaction may guard only those of [`optional_guards`].
 #[test]
 fn model_guards_equal_code_guards() {
-    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut wrong = BTreeSet::new();
+    let mut counts_by_write: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut differences = BTreeSet::new();
     for name in SCENARIOS {
         let path = Path::new("scenarios").join(format!("{name}.yaml"));
         let text = std::fs::read_to_string(&path).expect("a scenario");
@@ -80,21 +81,22 @@ fn model_guards_equal_code_guards() {
         for recorded in world.recorded_steps() {
             let Step::Committed(transaction) = &recorded.step else { continue };
             for intended in reader.read(transaction) {
-                *seen.entry(title(intended.write)).or_default() += 1;
+                *counts_by_write.entry(write_name(intended.write)).or_default() += 1;
                 if let Some(difference) = reader.difference(transaction, &intended) {
-                    wrong.insert(difference);
+                    differences.insert(difference);
                 }
             }
             reader.apply(transaction);
         }
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
-    let missing: Vec<&str> = TITLES.into_iter().filter(|title| !seen.contains_key(title)).collect();
-    assert!(missing.is_empty(), "no scenario commits {missing:?}: {seen:?}");
+    assert!(differences.is_empty(), "{differences:#?}");
+    let missing: Vec<&str> =
+        WRITE_NAMES.into_iter().filter(|write_name| !counts_by_write.contains_key(write_name)).collect();
+    assert!(missing.is_empty(), "no scenario commits {missing:?}: {counts_by_write:?}");
 }
 
 /// Every write of the model that the scenarios must contain.
-const TITLES: [&str; 16] = [
+const WRITE_NAMES: [&str; 16] = [
     "heartbeat",
     "heartbeat that arms",
     "heartbeat that creates",
@@ -113,7 +115,7 @@ const TITLES: [&str; 16] = [
     "assign",
 ];
 
-fn title(write: Write) -> &'static str {
+fn write_name(write: Write) -> &'static str {
     match write {
         Write::Heartbeat(_, Change::Keep | Change::Name) => "heartbeat",
         Write::Heartbeat(_, Change::Arm | Change::Disarm) => "heartbeat that arms",
@@ -143,11 +145,11 @@ fn optional_guards(write: Write) -> u16 {
         // observer's candidate.
         Write::Close { .. } => &[Key::Alive(0), Key::Candidate],
         // The assignment may be based on a report that the service does not run here.
-        Write::Assign { .. } => &[Key::Answer(0), Key::Answer(1), Key::Fence(0), Key::Fence(1)],
+        Write::Assign { .. } => &[Key::ServiceReport(0), Key::ServiceReport(1), Key::Fence(0), Key::Fence(1)],
         // A clean leave deletes `alive` at its revision; a registration creates `alive` under Absent.
         Write::Leave(_) | Write::Heartbeat(_, Change::Create) => &[Key::Alive(0)],
         // A start permit also guards the node's own report.
-        Write::Release(..) | Write::Permit(_) | Write::HandOver(_) => &[Key::Member(0)],
+        Write::Release(..) | Write::Permit(_) | Write::HandOver(_) => &[Key::NodeReport(0)],
         Write::Heartbeat(..)
         | Write::Stopped { .. }
         | Write::Running { .. }
@@ -175,27 +177,27 @@ impl IntendedWrite {
 struct Reader {
     keys: Keys,
     values: BTreeMap<String, Vec<u8>>,
-    permitted: BTreeSet<(ActionUid, String)>,
+    permitted_phases: BTreeSet<(ActionUid, String)>,
 }
 
-fn parsed<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
+fn parse<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
     serde_json::from_slice(value).ok()
 }
 
 impl Reader {
     fn new(keys: Keys) -> Reader {
-        Reader { keys, values: BTreeMap::new(), permitted: BTreeSet::new() }
+        Reader { keys, values: BTreeMap::new(), permitted_phases: BTreeSet::new() }
     }
 
     fn previous_value<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        parsed(self.values.get(key)?)
+        parse(self.values.get(key)?)
     }
 
     fn apply(&mut self, transaction: &Transaction) {
         for (key, write) in transaction.writes() {
             match write {
-                Written::Put { value, .. } => self.values.insert(key.clone(), value.to_vec()),
-                Written::Delete => self.values.remove(key),
+                StoreWrite::Put { value, .. } => self.values.insert(key.clone(), value.to_vec()),
+                StoreWrite::Delete => self.values.remove(key),
             };
         }
     }
@@ -204,13 +206,15 @@ impl Reader {
     fn read(&mut self, transaction: &Transaction) -> Vec<IntendedWrite> {
         let mut intended_writes = Vec::new();
         for (key, write) in transaction.writes() {
-            let Written::Put { value, .. } = write else { continue };
+            let StoreWrite::Put { value, .. } = write else { continue };
             let intended = match self.keys.clone().parse(key) {
-                Some(Stored::Alive(node)) => Some(self.heartbeat(transaction, key, &node)),
-                Some(Stored::NodeReport(node)) => node_report(value, &node),
-                Some(Stored::ServiceReport(node, resource)) => self.service_report(value, &node, &resource),
-                Some(Stored::Fence(node)) => self.fence(key, value, &node),
-                Some(Stored::Assignment(resource)) => self.assignment(key, value, &resource),
+                Some(StoredKey::Alive(node)) => Some(self.heartbeat(transaction, key, &node)),
+                Some(StoredKey::NodeReport(node)) => node_report(value, &node),
+                Some(StoredKey::ServiceReport(node, resource)) => {
+                    self.service_report(value, &node, &resource)
+                }
+                Some(StoredKey::Fence(node)) => self.fence(key, value, &node),
+                Some(StoredKey::Assignment(resource)) => self.assignment(key, value, &resource),
                 Some(_) | None => None,
             };
             intended_writes.extend(intended);
@@ -223,8 +227,8 @@ impl Reader {
         let reports_armed = |report: Option<NodeReport>| report.is_some_and(|report| report.armed);
         let change = match transaction.writes().get(&report_key) {
             _ if transaction.guards().get(key) == Some(&Guard::Absent) => Change::Create,
-            Some(Written::Put { value, .. })
-                if reports_armed(parsed(value)) != reports_armed(self.previous_value(&report_key)) =>
+            Some(StoreWrite::Put { value, .. })
+                if reports_armed(parse(value)) != reports_armed(self.previous_value(&report_key)) =>
             {
                 Change::Arm
             }
@@ -234,9 +238,9 @@ impl Reader {
     }
 
     fn service_report(&mut self, value: &[u8], node: &str, resource: &ResourceName) -> Option<IntendedWrite> {
-        let report: ServiceReport = parsed(value)?;
+        let report: ServiceReport = parse(value)?;
         let uid = report.action_uid.clone()?;
-        let is_first = self.permitted.insert((uid, format!("{:?}", report.phase)));
+        let is_first = self.permitted_phases.insert((uid, format!("{:?}", report.phase)));
         let write = match report.phase {
             Phase::Starting | Phase::Receiving if is_first => Write::Permit(0),
             Phase::HandingOver if is_first => Write::HandOver(0),
@@ -253,26 +257,26 @@ impl Reader {
         };
         let assignment: Option<Assignment> = self.previous_value(&self.keys.assignment(resource));
         let peer = assignment.and_then(|assignment| match assignment.action {
-            Ordered::Migrate { target, .. } if write == Write::HandOver(0) => Some(target),
-            Ordered::Migrate { .. }
-            | Ordered::Start
-            | Ordered::Restart
-            | Ordered::Stop { .. }
-            | Ordered::Leave => None,
+            AssignmentAction::Migrate { target, .. } if write == Write::HandOver(0) => Some(target),
+            AssignmentAction::Migrate { .. }
+            | AssignmentAction::Start
+            | AssignmentAction::Restart
+            | AssignmentAction::Stop { .. }
+            | AssignmentAction::Leave => None,
         });
         Some(IntendedWrite { peer, resource: Some(resource.clone()), ..IntendedWrite::new(write, node) })
     }
 
     fn fence(&self, key: &str, value: &[u8], node: &str) -> Option<IntendedWrite> {
-        let fence: Fence = parsed(value)?;
+        let fence: Fence = parse(value)?;
         let before: Option<Fence> = self.previous_value(key);
         let proof = match &fence.proof {
-            Some(Proven::Silence { .. }) => Some(Proof::Silence),
-            Some(Proven::Device { .. }) => Some(Proof::Device),
-            Some(Proven::NewBoot { .. } | Proven::Reregistered) => Some(Proof::Registration),
-            Some(Proven::CleanLeave { .. }) => Some(Proof::Leave),
-            Some(Proven::NothingActive) => Some(Proof::Inactive),
-            Some(Proven::Operator { .. }) | None => None,
+            Some(RecordProof::Silence { .. }) => Some(Proof::Silence),
+            Some(RecordProof::Device { .. }) => Some(Proof::Device),
+            Some(RecordProof::NewBoot { .. } | RecordProof::Reregistered) => Some(Proof::Registration),
+            Some(RecordProof::CleanLeave { .. }) => Some(Proof::Leave),
+            Some(RecordProof::NothingActive) => Some(Proof::Inactive),
+            Some(RecordProof::Operator { .. }) | None => None,
         };
         // The recording does not contain the initial state of a run: all epochs are open.
         let before = before.map_or(FenceState::Open, |before| before.state);
@@ -291,7 +295,7 @@ impl Reader {
 
     /// Interprets an assignment. Its basis follows from the service's previous node: FENCING R6.14, R6.16.
     fn assignment(&self, key: &str, value: &[u8], resource: &ResourceName) -> Option<IntendedWrite> {
-        let assignment: Assignment = parsed(value)?;
+        let assignment: Assignment = parse(value)?;
         let before: Option<Assignment> = self.previous_value(key);
         let node = assignment.node.as_str();
         let source = before.as_ref().filter(|before| before.node != node);
@@ -325,7 +329,13 @@ impl Reader {
         let extra = found & !expected & !optional_guards(intended.write) & !implied_guards;
         let listed = |set: u16| {
             let keys = [0, 1].into_iter().flat_map(|node| {
-                [Key::Fence(node), Key::Member(node), Key::Created(node), Key::Alive(node), Key::Answer(node)]
+                [
+                    Key::Fence(node),
+                    Key::NodeReport(node),
+                    Key::Created(node),
+                    Key::Alive(node),
+                    Key::ServiceReport(node),
+                ]
             });
             let keys = keys.chain([Key::Leader, Key::Assignment, Key::Candidate]);
             keys.filter(|key| set & key.bit() != 0).collect::<Vec<Key>>()
@@ -333,7 +343,7 @@ impl Reader {
         (missing != 0 || extra != 0).then(|| {
             format!(
                 "{}: the code does not guard {:?}, and guards {:?} besides",
-                title(intended.write),
+                write_name(intended.write),
                 listed(missing),
                 listed(extra)
             )
@@ -354,25 +364,27 @@ impl Reader {
         let mut guard_bits = 0;
         for (key, guard) in transaction.guards() {
             let keys: Vec<Key> = match self.keys.parse(key) {
-                Some(Stored::Leader) => vec![Key::Leader],
-                Some(Stored::Assignment(name))
+                Some(StoredKey::Leader) => vec![Key::Leader],
+                Some(StoredKey::Assignment(name))
                     if intended.resource.as_ref().is_none_or(|service| *service == name) =>
                 {
                     vec![Key::Assignment]
                 }
-                Some(Stored::Fence(node)) => node_index(&node).map(Key::Fence).into_iter().collect(),
-                Some(Stored::NodeReport(node)) => node_index(&node).map(Key::Member).into_iter().collect(),
+                Some(StoredKey::Fence(node)) => node_index(&node).map(Key::Fence).into_iter().collect(),
+                Some(StoredKey::NodeReport(node)) => {
+                    node_index(&node).map(Key::NodeReport).into_iter().collect()
+                }
                 // A key at a given revision was not deleted and created again.
-                Some(Stored::Alive(node)) => match (guard, node_index(&node)) {
+                Some(StoredKey::Alive(node)) => match (guard, node_index(&node)) {
                     (Guard::Created(_), Some(node)) => vec![Key::Created(node)],
                     (Guard::Unchanged(_), Some(node)) => vec![Key::Created(node), Key::Alive(node)],
                     (Guard::Absent, Some(node)) => vec![Key::Alive(node)],
                     (_, None) => Vec::new(),
                 },
-                Some(Stored::ServiceReport(node, name)) if intended.resource.as_ref() == Some(&name) => {
-                    node_index(&node).map(Key::Answer).into_iter().collect()
+                Some(StoredKey::ServiceReport(node, name)) if intended.resource.as_ref() == Some(&name) => {
+                    node_index(&node).map(Key::ServiceReport).into_iter().collect()
                 }
-                Some(Stored::Candidate(_)) => vec![Key::Candidate],
+                Some(StoredKey::Candidate(_)) => vec![Key::Candidate],
                 Some(_) | None => Vec::new(),
             };
             guard_bits = keys.iter().fold(guard_bits, |guard_bits, key| guard_bits | key.bit());
@@ -383,7 +395,7 @@ impl Reader {
 
 /// Interprets a node report without a heartbeat: the node registers or leaves.
 fn node_report(value: &[u8], node: &str) -> Option<IntendedWrite> {
-    let report: NodeReport = parsed(value)?;
+    let report: NodeReport = parse(value)?;
     match report.mode {
         Mode::Registering => Some(IntendedWrite::new(Write::Register(0), node)),
         Mode::Left(_) => Some(IntendedWrite::new(Write::Leave(0), node)),

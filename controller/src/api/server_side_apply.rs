@@ -4,7 +4,7 @@
 
 mod fields;
 
-use fields::{Entry, Path, leaves, overlap};
+use fields::{Entry, Path, leaf_paths, paths_overlap};
 
 use ha_api_types::time::Timestamp;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ pub(crate) fn apply(
 ) -> Result<Value, Vec<Conflict>> {
     let empty = json!({});
     let before = live.unwrap_or(&empty);
-    let applied = leaves(configuration);
+    let applied = leaf_paths(configuration);
     let mut entries = Entry::read(before);
     let changed: BTreeSet<&Path> =
         applied.iter().filter(|path| path.get(before) != path.get(configuration)).collect();
@@ -55,9 +55,10 @@ pub(crate) fn apply(
         .filter(|entry| entry.is_apply_of(manager))
         .flat_map(|entry| entry.fields.clone())
         .collect();
-    for path in previous.iter().filter(|path| !applied.iter().any(|own| overlap(own, path))) {
-        let shared = entries.iter().any(|entry| !entry.is_apply_of(manager) && entry.owns_overlapping(path));
-        if !shared {
+    for path in previous.iter().filter(|path| !applied.iter().any(|own| paths_overlap(own, path))) {
+        let is_shared =
+            entries.iter().any(|entry| !entry.is_apply_of(manager) && entry.owns_overlapping(path));
+        if !is_shared {
             path.remove(&mut after);
         }
     }
@@ -89,17 +90,17 @@ pub(crate) fn record_update(before: Option<&Value>, after: &mut Value, manager: 
     let before = before.unwrap_or(&empty);
     // A client that sends managedFields replaces them (kubectl does when it migrates an object to server-side
     // apply).
-    let sent = after
+    let has_sent_managed_fields = after
         .pointer("/metadata/managedFields")
         .and_then(Value::as_array)
         .is_some_and(|list| !list.is_empty());
-    let mut entries = if sent { Entry::read(after) } else { Entry::read(before) };
-    let (old, new) = (leaves(before), leaves(after));
+    let mut entries = if has_sent_managed_fields { Entry::read(after) } else { Entry::read(before) };
+    let (old_paths, new_paths) = (leaf_paths(before), leaf_paths(after));
     let changed: BTreeSet<Path> =
-        new.iter().filter(|path| path.get(before) != path.get(after)).cloned().collect();
+        new_paths.iter().filter(|path| path.get(before) != path.get(after)).cloned().collect();
     let removed: BTreeSet<Path> =
-        old.into_iter().filter(|path| !new.iter().any(|own| overlap(own, path))).collect();
-    let mut own = BTreeSet::new();
+        old_paths.into_iter().filter(|path| !new_paths.iter().any(|own| paths_overlap(own, path))).collect();
+    let mut own_paths = BTreeSet::new();
     for entry in &mut entries {
         for path in changed.iter().chain(&removed) {
             entry.disown(path);
@@ -108,12 +109,12 @@ pub(crate) fn record_update(before: Option<&Value>, after: &mut Value, manager: 
     entries.retain(|entry| {
         let is_own = entry.manager == manager && entry.operation == "Update" && entry.subresource.is_empty();
         if is_own {
-            own.extend(entry.fields.iter().cloned());
+            own_paths.extend(entry.fields.iter().cloned());
         }
         !is_own
     });
-    own.extend(changed);
-    entries.push(Entry::new(manager, "Update", own, now));
+    own_paths.extend(changed);
+    entries.push(Entry::new(manager, "Update", own_paths, now));
     Entry::write(after, before, entries);
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// Order to the supervisor, read from its standard input, which is the locked order file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct SupervisorOrder {
+pub(super) struct SupervisorRequest {
     /// Resource name, for the journal.
     pub(super) resource: ResourceName,
     /// Uid of the resource.
@@ -16,11 +16,13 @@ pub(super) struct SupervisorOrder {
     /// Boot id of the node.
     pub(super) boot_id: BootId,
     /// Directory of the service.
-    pub(super) folder: PathBuf,
+    #[serde(rename = "folder")]
+    pub(super) directory: PathBuf,
     /// Size in bytes above which the log is rotated.
     pub(super) log_bytes_max: u64,
     /// `true` if the output is also sent to the systemd journal.
-    pub(super) journal: bool,
+    #[serde(rename = "journal")]
+    pub(super) logs_to_journal: bool,
     /// Environment of the service: names and values.
     pub(super) environment: Vec<(String, String)>,
     /// Order to launch the main process.
