@@ -66,7 +66,6 @@ mod tests {
         write(true).unwrap();
     }
 
-    /// Returns the names of metrics in a text.
     fn metric_names(text: &str) -> BTreeSet<&str> {
         let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
         words.filter(|word| word.starts_with("hactl_")).collect()

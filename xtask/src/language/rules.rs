@@ -73,6 +73,9 @@ impl Glossary {
     }
 }
 
+/// Maximum number of words between `another` and `than` in one comparison.
+const MAX_COMPARED_WORDS: usize = 3;
+
 /// Maximum number of columns of a Markdown line (rule 14). Tables, and lines with a longer link, cannot be wrapped.
 const MAX_LINE_COLUMNS: usize = 120;
 /// Maximum number of characters of an alert's summary.
@@ -90,7 +93,7 @@ const PRONOUNS: [&str; 6] = ["it", "its", "they", "their", "them", "there"];
 /// Words with which a doc comment must not begin, because a clause without a main noun follows (rule 3).
 const HEADLESS_PRONOUNS: [&str; 6] = ["what", "who", "how", "when", "where", "which"];
 
-/// Verbs with an ending that otherwise marks another form than the imperative.
+/// Imperatives with an ending that otherwise marks another form of a verb.
 const IMPERATIVES: [&str; 11] =
     ["need", "feed", "seed", "embed", "proceed", "speed", "exceed", "bring", "string", "focus", "alias"];
 
@@ -113,8 +116,9 @@ pub(super) fn violations(text: &Text, glossary: &Glossary) -> Vec<String> {
     let opening = matches!(text.kind, Kind::Message | Kind::Log).then(|| opening_violation(&words)).flatten();
     let is_comment =
         matches!(text.kind, Kind::Comment | Kind::FirstComment | Kind::FunctionDoc | Kind::ItemDoc);
+    let sentence_violations = [person_violation(&words), comparison_violation(&words)];
     let mut found: Vec<String> =
-        [kind_violation, opening, person_violation(&words)].into_iter().flatten().collect();
+        [kind_violation, opening].into_iter().chain(sentence_violations).flatten().collect();
     found.extend(glossary.violations(&words, !is_comment));
     found
 }
@@ -143,6 +147,13 @@ fn person_violation(words: &[String]) -> Option<String> {
     Some(format!("\"{word}\": services, nodes and programs are not persons"))
 }
 
+/// Returns a violation if a comparison is made with `another … than`.
+fn comparison_violation(words: &[String]) -> Option<String> {
+    let at = words.iter().position(|word| word == "another")?;
+    let compared = words[at + 1..].iter().take(MAX_COMPARED_WORDS + 1).skip(1).any(|word| word == "than");
+    compared.then(|| "\"another … than\": write \"a … other than\"".to_owned())
+}
+
 fn question_violation(doc: &str) -> Option<String> {
     let is_question = words(doc).first().is_some_and(|first| first == "whether");
     is_question.then(|| "the doc of a function opens with \"Returns `true` if\"".to_owned())
@@ -169,6 +180,12 @@ fn too_many_words(sentence: &str) -> Option<String> {
 }
 
 fn help_violation(text: &str) -> Option<String> {
+    if words(text).first().is_some_and(|first| first == "whether") {
+        return Some("a short help is a noun phrase or an imperative".to_owned());
+    }
+    if text.ends_with('.') {
+        return Some("a short help ends without a full stop".to_owned());
+    }
     let length = text.chars().count();
     let limit = if text.starts_with("WARNING: ") { MAX_WARNING_CHARACTERS } else { MAX_HELP_CHARACTERS };
     (length > limit).then(|| format!("a short help of {length} characters, at most {limit} fit"))
@@ -272,6 +289,13 @@ mod tests {
         check(Kind::Help, &format!("WARNING: {}", "x".repeat(100)), None);
         check(Kind::Help, &format!("WARNING: {}", "x".repeat(110)), Some("119 characters"));
         check(Kind::Help, "Show events", None);
+        check(Kind::Help, "Show events.", Some("full stop"));
+        check(Kind::Help, "Whether the machine can sleep", Some("noun phrase"));
+        check(Kind::Comment, "Runs on another node than before.", Some("other than"));
+        check(Kind::Comment, "Another controller has a newer key than this one.", None);
+        check(Kind::Comment, "The search tries whether the service fits.", Some("check whether"));
+        check(Kind::Prose, "The limit prevents that etcd is full.", Some("prevent … from"));
+        check(Kind::Message, "the licence file is missing", Some("license"));
         check(Kind::Commit, "agent: stop logging missing drivers", None);
         check(Kind::Commit, "docs, agent: embed the picture", None);
         check(Kind::Commit, "Revert \"agent: add a key\"", None);
