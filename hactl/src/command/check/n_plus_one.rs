@@ -18,8 +18,8 @@ pub(crate) struct NPlusOne {
     /// Number of simultaneous node failures; 2 checks every pair
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
     failures: u32,
-    /// Failure domain: node, nodegroup, or a node label
-    #[arg(long, value_name = "node|nodegroup|LABEL", default_value = "node")]
+    /// Failure domain: node, group (node group), or a node label
+    #[arg(long, value_name = "node|group|LABEL", default_value = "node")]
     by: String,
     /// Show the node on which each service would run
     #[arg(long)]
@@ -34,7 +34,7 @@ impl NPlusOne {
         }
         let proof = self.show_placement || format.is_some();
         let report = session.client()?.reservation(self.failures, &self.by, proof).await?;
-        if report.checked == 0 && !["node", "nodegroup", "group"].contains(&self.by.as_str()) {
+        if report.checked == 0 && !["node", "group"].contains(&self.by.as_str()) {
             return Err(Failure::refused(format!("no registered node has the label {}", self.by))
                 .help("run \"hactl get nodes --show-labels\""));
         }
