@@ -164,7 +164,7 @@ function Header({ user, fresh, open }: { user: User; fresh: Freshness; open: (ov
       <span class="space" />
       <button type="button" class="search" onClick={() => open('palette')} aria-keyshortcuts="/ Control+K">
         <Icon name="search" />
-        <span>Search and act</span>
+        <span>Search views and actions</span>
         <kbd>/</kbd>
       </button>
       <button type="button" class="plain" onClick={() => open('keys')} aria-label="Keys">

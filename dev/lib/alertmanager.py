@@ -46,7 +46,7 @@ def wait_for(what, seconds, condition):
 def adapted(config, replaced):
     """Returns the example with other addresses and files. Fails if the example lacks one of those to replace."""
     for known, new in replaced:
-        expect(known in config, f"{known} is not in the example any more: change dev/lib/alertmanager.py")
+        expect(known in config, f"{known} is no longer in the example: change dev/lib/alertmanager.py")
         config = config.replace(known, new)
     return config
 

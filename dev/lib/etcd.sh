@@ -32,7 +32,7 @@ find_etcd() {
     version=$(etcd_version_of "$ETCD" || true)
     etcd_new_enough "$version" || die "no etcd 3.5.30 (or 3.6.11) or newer found; Debian sid has ${version:-none}" \
       "get an official release: https://github.com/etcd-io/etcd/releases" \
-      "then set ETCD=/path/to/etcd (with etcdctl beside it) and run this again"
+      "then set ETCD=/path/to/etcd (with etcdctl in the same directory) and run this again"
   fi
   ETCDCTL=${ETCDCTL:-$(dirname "$ETCD")/etcdctl}
   [ -x "$ETCDCTL" ] || ETCDCTL=$(command -v etcdctl || true)

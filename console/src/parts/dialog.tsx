@@ -1,4 +1,4 @@
-// A modal dialog of the browser: the browser keeps the focus inside, and returns it afterwards.
+// A modal dialog of the browser: the browser keeps the focus inside, and returns it afterward.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 

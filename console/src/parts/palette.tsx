@@ -82,7 +82,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
     }
   };
   return (
-    <Dialog title="Search and act" onClose={onClose}>
+    <Dialog title="Search views and actions" onClose={onClose}>
       <div class="palette">
         <input
           type="text"

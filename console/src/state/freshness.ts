@@ -35,7 +35,7 @@ export function freshness(contact: Contact, staleSince: number | undefined): Fre
   const [first] = interrupted;
   if (first !== undefined && staleSince !== undefined && now - staleSince > STALE_AFTER_MILLISECONDS) {
     const staleSeconds = Math.floor((now - staleSince) / 1000);
-    return { staleSeconds, cause: `changes of ${first.plural} do not arrive: ${first.message}`, otherController };
+    return { staleSeconds, cause: `no updates of ${first.plural}: ${first.message}`, otherController };
   }
   return { staleSeconds: undefined, cause: '', otherController };
 }

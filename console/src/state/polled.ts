@@ -1,4 +1,4 @@
-// An answer of the API that is no object: read again at an interval while it has readers, and soon after a change.
+// An answer of the API that is not an object: read again at an interval while it has readers, and soon after a change.
 import { ApiError, type Client } from '../api/client';
 import { Signal } from './signal';
 

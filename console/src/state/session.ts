@@ -84,10 +84,10 @@ export function isAllowed(user: User, permission: Permission): boolean {
   );
 }
 
-/** Returns the reason why the user may not do something; undefined if it is permitted. */
+/** Returns the reason why the user may not perform an action; undefined if the action is permitted. */
 export function refusal(permission: Permission): string | undefined {
   const state = session.value;
   if (state.phase !== 'signedIn') return 'Not signed in';
   if (isAllowed(state.user, permission)) return undefined;
-  return `User ${state.user.name} may not ${permission.verb} ${permission.resource}`;
+  return `User ${state.user.name} cannot ${permission.verb} ${permission.resource}`;
 }

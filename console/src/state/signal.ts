@@ -17,7 +17,7 @@ export class Signal<T> {
     this.notify();
   }
 
-  /** Tells the subscribers that the value changed inside. */
+  /** Notifies the subscribers of a change inside the value. */
   notify(): void {
     for (const listener of [...this.listeners]) listener();
   }

@@ -27,7 +27,7 @@ export function CapacityView() {
         </State>
       </PageTitle>
       {value.message !== undefined && value.message !== '' && <p class="lead">{value.message}</p>}
-      <Card title="What if one node fails" wide aside={<CommandLine command="hactl check n+1 --show-placement" />}>
+      <Card title="Failure of one node" wide aside={<CommandLine command="hactl check n+1 --show-placement" />}>
         <p class="quiet">
           Amounts: {value.basis}. {value.countStopped ? 'Stopped services count as if they ran.' : 'Stopped services do not count.'}{' '}
           {value.checked} failures simulated.
@@ -46,7 +46,7 @@ export function CapacityView() {
       </Card>
       <Card title="Balance" wide>
         <p class="quiet">
-          Rebalancing moves services so that the load of the nodes differs less. <code>hactl balance</code> shows the planned
+          Rebalancing moves services to reduce the load imbalance of the nodes. <code>hactl balance</code> shows the planned
           moves first. Operations shows the progress, and deleting the operation cancels it.
         </p>
         <ActionButton actions={[balance()]} />

@@ -55,7 +55,7 @@ export function ClusterView() {
       </Card>
       <Card title="etcd" wide aside={<State tone={value.store.quorum ? 'ok' : 'bad'}>{value.store.quorum ? 'Quorum' : 'No quorum'}</State>}>
         <Table
-          label="Members of etcd"
+          label="etcd members"
           rows={value.store.members}
           keyOf={(member) => member.url}
           columns={[
@@ -93,7 +93,7 @@ export function ClusterView() {
       </Card>
       <Card title="Checks" wide>
         <Table
-          label="Checks of the cluster"
+          label="Cluster checks"
           rows={value.checks}
           keyOf={(check) => check.name}
           columns={[

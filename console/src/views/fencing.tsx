@@ -73,7 +73,7 @@ export function FencingView() {
           />
         )}
       </Card>
-      <Card title="Events of nodes" wide>
+      <Card title="Node events" wide>
         <Timeline
           events={(events ?? []).filter((event) => event.involvedObject.kind === 'Node')}
           limit={20}

@@ -175,7 +175,7 @@ function Amounts({ node }: { node: Node }) {
 function Recovery({ node }: { node: Node }) {
   return (
     <Card title="Manual recovery">
-      <p class="quiet">For a node that does not return on its own. Each action can lose data, and asks for confirmation.</p>
+      <p class="quiet">For a node that does not return automatically. Each action can cause data loss, and requires confirmation.</p>
       <div class="buttons left">
         <ActionButton actions={[confirmFenced(node)]} />
         <ActionButton actions={[unfence(node)]} />

@@ -155,7 +155,7 @@ function FailureText({ node, item, otherMoves }: { node: string; item: Failure |
           </p>
         ))}
         <MoveList title="Moves" moves={item.moves ?? []} />
-        <MoveList title="Other services, placed as for a maintenance" moves={otherMoves} />
+        <MoveList title="Other services, scheduled as for maintenance" moves={otherMoves} />
       </div>
     </div>
   );

@@ -1,4 +1,4 @@
-// The list of resources: filter, saved filters, and actions on several resources at once.
+// The list of resources: filter, saved filters, and actions on several resources at the same time.
 import { useState } from 'preact/hooks';
 import { ActionButton } from '../actions/run';
 import { clearError, start, stop } from '../actions/services';

@@ -13,7 +13,7 @@ test('a viewer reads everything and changes nothing', async ({ page }) => {
   await signIn(page, 'viewer', 'resources/web1');
   const stop = page.getByRole('button', { name: /^Stop/ });
   await expect(stop).toHaveAttribute('aria-disabled', 'true');
-  await expect(stop).toHaveAttribute('title', 'User test-viewer may not create operations/Stop');
+  await expect(stop).toHaveAttribute('title', 'User test-viewer cannot create operations/Stop');
   await stop.click({ force: true });
   await expect(page.locator('dialog[open]')).toHaveCount(0);
   await expect(page.getByLabel('YAML of the Resource')).toHaveAttribute('readonly', '');

@@ -1,4 +1,4 @@
-// Starts the cluster of all tests, and removes it afterwards.
+// Starts the cluster of all tests, and removes it afterward.
 import { fileURLToPath } from 'node:url';
 import { createTokens, hactl, isOwn, removeSandbox, startSandbox } from './sandbox';
 

@@ -93,7 +93,7 @@ it('reports stale data with its age and cause', () => {
   expect(freshness(silent, undefined)).toMatchObject({ staleSeconds: 20, cause: 'controller does not answer' });
   const interrupted = { ...contact, interrupted: [{ plural: 'nodes', message: 'too many watches' }] };
   expect(freshness(interrupted, 99_500).staleSeconds).toBeUndefined();
-  expect(freshness(interrupted, 90_000)).toMatchObject({ staleSeconds: 10, cause: 'changes of nodes do not arrive: too many watches' });
+  expect(freshness(interrupted, 90_000)).toMatchObject({ staleSeconds: 10, cause: 'no updates of nodes: too many watches' });
 });
 
 it('permits what a rule of the API covers', () => {

@@ -2,7 +2,7 @@
 
 from .parts import GREEN, ORANGE, RED, RESERVATION, YELLOW, bars_panel, coded, graph, happened, of, page, row, rows, stat_panel, states, timeline
 
-KINDS = {"Cpu": ("cpu_cores", "none"), "Memory": ("memory_bytes", "bytes"), "Disk": ("disk_bytes", "bytes")}
+KINDS = {"CPU": ("cpu_cores", "none"), "Memory": ("memory_bytes", "bytes"), "Disk": ("disk_bytes", "bytes")}
 LOAD = (GREEN, (0.8, YELLOW), (1, RED))
 
 
@@ -15,7 +15,7 @@ def share(kind):
 def make():
     made = page("hactl-capacity", "hactl / Capacity and balance", "Failover capacity, headroom, and load of the nodes.")
     slack = [
-        stat_panel(f"Headroom: {kind.lower()}", "Headroom for services after the worst node failure. Below zero, some services cannot be scheduled:"
+        stat_panel(f"{kind} headroom", "Headroom for services after the worst node failure. Below zero, some services cannot be scheduled:"
                    " add a node, or lower requests.",
                    f'max({of("hactl_slack_" + suffix)})', unit=unit, decimals=1, colors=(RED, (0, GREEN)), width=4,
                    alerts=["HactlReservationFailed"])
@@ -44,13 +44,13 @@ def make():
                      share(kind), "{{node}}", width=8, height=6, unit="percentunit", decimals=1, colors=LOAD, maximum=1) for kind in KINDS],
         rows("Nodes", "Capacity and requests of each node.",
              {"Services": f'max by (node) ({of("hactl_node_services")})',
-              "Cpus": f'max by (node) ({of("hactl_node_capacity_cpu_cores")})',
-              "Cpu requests": f'max by (node) ({of("hactl_node_allocated_cpu_cores")})',
+              "CPUs": f'max by (node) ({of("hactl_node_capacity_cpu_cores")})',
+              "CPU requests": f'max by (node) ({of("hactl_node_allocated_cpu_cores")})',
               "Memory": f'max by (node) ({of("hactl_node_capacity_memory_bytes")})',
               "Memory requests": f'max by (node) ({of("hactl_node_allocated_memory_bytes")})',
               "Disk": f'max by (node) ({of("hactl_node_capacity_disk_bytes")})',
               "Disk requests": f'max by (node) ({of("hactl_node_allocated_disk_bytes")})'},
-             names={"node": "Node"}, units={"Cpu requests": ("none", 2), **{name: ("bytes", 1) for name in
+             names={"node": "Node"}, units={"CPU requests": ("none", 2), **{name: ("bytes", 1) for name in
                     ("Memory", "Memory requests", "Disk", "Disk requests")}}, order=("Node", False), width=24, height=7),
     )
     row(

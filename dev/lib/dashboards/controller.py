@@ -25,7 +25,7 @@ def make():
                    f'max({of("hactl_unreadable_keys")})'),
         stat_panel("Reconcile queue length", "Number of unprocessed events of the busiest controller. If it stays high, the controller lacks CPU time.",
                    f'max({of("hactl_reconcile_queue_length")})', colors=(GREEN, (10, YELLOW), (100, RED)), decimals=0),
-        stat_panel("Revision lag", "Number of revisions by which the view of a controller is behind etcd. Normally 0, except for moments.",
+        stat_panel("Revision lag", "Number of revisions by which the view of a controller is behind etcd. Usually 0; higher values last only a moment.",
                    f'max({of("hactl_store_revision_lag")})', colors=(GREEN, (20, YELLOW), (200, RED)), decimals=0),
         stat_panel("Next certificate expiry", "Time until the first certificate of controllers and agents expires. Below zero: expired or not readable.",
                    f'min({of("hactl_certificate_not_after_timestamp_seconds")} - time())', unit="s", decimals=1,
@@ -33,7 +33,7 @@ def make():
     )
     row(
         made, "Leadership",
-        timeline("Leader over time", "Leader over time. There is exactly one, except for seconds after a failure.", of("hactl_leader"), "{{instance}}",
+        timeline("Leader over time", "Leader over time. Exactly one controller is leader, except for a few seconds after a failure.", of("hactl_leader"), "{{instance}}",
                  texts={1: ("leader", GREEN), 0: ("follower", "#30363d")}, width=16, height=6, alerts=["HactlNoLeader"]),
         graph("Leader changes", "Leadership gains (became) and losses (lost). Frequent changes: etcd or the network is slow.",
               f'sum by (transition) (increase({of("hactl_leader_transitions_total")}[$__rate_interval]))', "{{transition}}", width=8, height=6,

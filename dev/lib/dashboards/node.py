@@ -64,14 +64,14 @@ def make():
     )
     row(
         made, "Agent",
-        graph("Workers", "Commands in progress, and services whose next command waits for a worker. If services wait for long, commands hang.",
+        graph("Workers", "Commands in progress, and services whose next command waits for a worker. If services wait for a long time, commands hang.",
               {"in progress": f'max({of("hactl_agent_workers", **ME)})', "waiting": f'max({of("hactl_agent_worker_queue_length", **ME)})'},
               width=6, decimals=0),
         graph("Writes", "Heartbeats, other commits to etcd, and journal writes, per second.",
               {"heartbeats": f'sum(rate({of("hactl_agent_heartbeats_total", **ME)}[$__rate_interval]))',
                "commits": f'sum(rate({of("hactl_agent_commits_total", **ME)}[$__rate_interval]))',
                "journal": f'sum(rate({of("hactl_agent_journal_writes_total", **ME)}[$__rate_interval]))'}, width=6, unit="ops"),
-        graph("Registration number", "Number of the registration, which grows after fencing, a boot, or a clean shutdown.",
+        graph("Registration number", "Number of the registration, which increases after fencing, a boot, or a clean shutdown.",
               f'max({of("hactl_agent_epoch", **ME)})', "registration", width=6, decimals=0, minimum=None),
         rows("Process", "Version and uptime of the agent, and time until its first certificate expires.",
              {"Up": f'max by (version) (time() - {of("hactl_process_start_time_seconds", **ME)} + on (instance) group_left (version)'

@@ -28,7 +28,7 @@ def make():
                    alerts=["HactlResourceNotRunning"]),
         stat_panel("State", "State of the service, as seen by the leader (docs/services.md).",
                    f'max by (state) ({of("hactl_resource_state", **ME)})', "{{state}}", name=True, colors=NEUTRAL),
-        stat_panel("Requested", "Requested state, as set by hactl start, stop, disable.",
+        stat_panel("Requested", "Requested state, as set by hactl start, hactl stop or spec.state.",
                    f'max by (state) ({of("hactl_resource_desired_state", **ME)})', "{{state}}", name=True, colors=NEUTRAL),
         stat_panel("Node", "Node on which the service runs or is being started.", f'max by (node) ({of("hactl_resource_node", **ME)})', "{{node}}", name=True,
                    colors=NEUTRAL),

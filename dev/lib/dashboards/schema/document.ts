@@ -12,7 +12,7 @@ type Plain<T> = T extends string ? `${T}` : T extends number ? T : T extends (in
 // What need not be said; in JSON there is no undefined.
 type Part<T> = T extends unknown[] ? T : T extends object ? { [K in keyof T]?: Part<T[K]> } : T;
 
-// The query of the data source for Prometheus, which is no part of @grafana/schema.
+// The query of the data source for Prometheus, which is not part of @grafana/schema.
 interface Query {
   refId: string;
   expr: string;
