@@ -21,10 +21,10 @@ use clap::{ArgAction, Args, FromArgMatches, Parser};
     max_term_width = 110
 )]
 pub(crate) struct Arguments {
-    /// Flags that every command takes.
+    /// Flags that every command takes
     #[command(flatten)]
     pub(crate) global: GlobalFlags,
-    /// The command.
+    /// Command to run
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
 /// Flags that every command takes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct GlobalFlags {
-    /// The cluster and its connection.
+    /// The cluster and its connection
     #[command(flatten)]
     pub(crate) connection: ConnectionFlags,
     /// Output format

@@ -74,7 +74,7 @@ impl Failure {
         Failure::new(Exit::Refused, message)
     }
 
-    /// Creates a failure of wrong usage or bad input.
+    /// Creates a failure for invalid usage or input.
     pub(crate) fn usage(message: impl Into<String>) -> Failure {
         Failure::new(Exit::Usage, message)
     }

@@ -25,7 +25,6 @@ impl<'a> Field<'a> {
         Some(members.iter().map(|(name, member)| (name.as_str(), Field(member))))
     }
 
-    /// Returns the field with this name.
     pub(crate) fn member(self, name: &str) -> Option<Field<'a>> {
         self.0["properties"].get(name).map(Field)
     }

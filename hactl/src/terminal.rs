@@ -10,12 +10,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Use of colors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ColorChoice {
-    /// On terminals, unless NO_COLOR is set.
+    /// On terminals, unless NO_COLOR is set
     #[default]
     Auto,
-    /// Always.
+    /// Even if the output is not a terminal
     Always,
-    /// Never.
+    /// No colors
     Never,
 }
 

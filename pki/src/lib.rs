@@ -35,7 +35,7 @@ pub enum PkiError {
     /// A name cannot be used in a certificate of this kind.
     #[error("{0}")]
     Name(String),
-    /// The request asks for something else than the caller permits.
+    /// The request differs from the profile that the caller permits.
     #[error("{0}")]
     Request(String),
     /// The certificate library failed.

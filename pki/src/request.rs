@@ -61,31 +61,31 @@ impl CertificateRequest {
         let key = &parsed.certification_request_info.subject_pki;
         let curve = key.algorithm.parameters.as_ref().and_then(|parameters| parameters.as_oid().ok());
         if key.algorithm.algorithm != OID_KEY_TYPE_EC_PUBLIC_KEY || curve != Some(OID_EC_P256) {
-            return Err(refused("has another type of key than ECDSA P-256"));
+            return Err(refused("has a key of another type: use ECDSA P-256"));
         }
         // The parser verifies the signature, so no client gets a certificate for the key of another.
         let request =
             CertificateSigningRequestParams::from_der(&pem.contents.as_slice().into()).map_err(|error| {
                 if error == rcgen::Error::UnsupportedExtension {
-                    refused("asks for extensions")
+                    refused("contains extensions")
                 } else {
                     wrong(error.to_string())
                 }
             })?;
         if request.public_key.subject_public_key_info() != key.raw || !rest.is_empty() {
-            return Err(refused("is encoded in an unusual way"));
+            return Err(refused("has an unsupported encoding"));
         }
         let mut expected = CertificateParams::default();
         expected.distinguished_name = profile.subject();
         if request.params.distinguished_name != expected.distinguished_name {
             return Err(refused(&format!(
-                "has another subject than the common name {}{}",
+                "has another subject: the common name must be {}{}",
                 profile.common_name(),
-                profile.group().map_or_else(String::new, |group| format!(" and the organization {group}"))
+                profile.group().map_or_else(String::new, |group| format!(", and the organization {group}"))
             )));
         }
         if request.params != expected {
-            return Err(refused("asks for further names or usages"));
+            return Err(refused("contains additional names or usages"));
         }
         Ok(CertificateRequest { public_key: request.public_key })
     }

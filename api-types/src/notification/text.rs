@@ -39,7 +39,7 @@ impl Notification {
             (NotificationKind::ReservationRecovered, _) => {
                 "failover capacity is sufficient again for the failure of any one node".to_owned()
             }
-            (NotificationKind::Test, _) => "test notification of hactl".to_owned(),
+            (NotificationKind::Test, _) => "test notification from hactl".to_owned(),
         }
     }
 

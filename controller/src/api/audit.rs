@@ -165,7 +165,7 @@ impl AuditLog {
 
     /// Returns `true` if the file has the record.
     fn write_to_file(&self, path: &Path, line: &str) -> bool {
-        // The file is opened for each line, so that a rotated file is replaced at once. Writes are rare.
+        // The file is opened for each line, so that a rotated file is replaced immediately. Writes are rare.
         let written = open(path).and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
         match &written {
             Ok(()) => {

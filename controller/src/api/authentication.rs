@@ -120,7 +120,7 @@ impl User {
     }
 }
 
-/// Returns the name of a local user, or its number if the machine does not know it.
+/// Returns the name of a local user, or its number if the machine has no user with that number.
 fn local_name(uid: u32) -> String {
     let known = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok().flatten();
     known.map_or_else(|| format!("uid:{uid}"), |user| user.name)

@@ -17,7 +17,7 @@ use ha_api_types::error_reason::ErrorReason;
 use ha_api_types::role::Role;
 use roles::rules_permit;
 
-/// Decides whether a user may do something, for a review of its access.
+/// Decides whether a user may perform an action, for a review of its access.
 ///
 /// Guarantees: the decision depends only on the arguments.
 /// Errors: the reason for the refusal.

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 /// Lifetime of the certificates that controllers issue.
 const LIFETIME: Duration = Duration::from_secs(30 * 86_400);
-/// Maximum number of certificates of a node that have not expired. It prevents that a stolen key fills etcd.
+/// Maximum number of certificates of a node that have not expired. The limit prevents a stolen key from filling etcd.
 const VALID_CERTIFICATES_MAX: usize = 8;
 
 /// Authority with which a controller issues certificates to nodes.
@@ -58,7 +58,8 @@ impl JoinOptions {
         self.directory.join(format!("{}.{extension}", kind.file_stem()))
     }
 
-    /// Reads the authority of the clients. It is read for each certificate, so that a replaced one is used at once.
+    /// Reads the authority of the clients. The authority is read for each certificate, so that a replaced one is used
+    /// immediately.
     fn authority(&self) -> Result<Authority, String> {
         let certificate = self.file(AuthorityKind::Clients, "pem");
         let key = self.file(AuthorityKind::Clients, "key");
@@ -130,7 +131,11 @@ pub(crate) async fn create_token<S: Store>(
     match commit(state.store(), transaction, &key, Some(&value)).await? {
         Written::Applied(_) => {}
         Written::Conflict => {
-            return Err(ApiError::conflict(Kind::Node, &node, "another join token was just created or used"));
+            return Err(ApiError::conflict(
+                Kind::Node,
+                &node,
+                "another join token was just created or used; try again",
+            ));
         }
     }
     Ok(Json(JoinTokenAnswer { token: token.to_string(), expires }).into_response())
@@ -150,7 +155,7 @@ pub(crate) async fn join<S: Store>(
 ) -> Result<Response, ApiError> {
     let options = state.join_options()?;
     let body = read_body(request.into_body()).await?;
-    // Taken after the body has arrived, so that slow clients keep no others out.
+    // Taken after the body has arrived, so that slow clients do not block others.
     let _permit = state.join_permit()?;
     let JoinRequest { token, request } = parse(&body, "join request")?;
     let node = NodeName::from(name.as_str());
@@ -206,7 +211,7 @@ pub(crate) async fn renew<S: Store>(
     let issued = issue(&state, options, &node, &request).await?;
     if commit(state.store(), issued.transaction, &issued.key, Some(&issued.value)).await? == Written::Conflict
     {
-        return Err(ApiError::conflict(Kind::Node, &node, "another certificate was just issued"));
+        return Err(ApiError::conflict(Kind::Node, &node, "another certificate was just issued; try again"));
     }
     tracing::info!(node = %node, serial = issued.serial, "renewed the certificate of a node");
     Ok(Json(RenewalAnswer { certificate: issued.certificate }).into_response())

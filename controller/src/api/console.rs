@@ -32,7 +32,7 @@ const NOT_BUILT: &str = include_str!("console/not_built.html");
 /// Path of the first page.
 const START: &str = "/console/";
 
-/// Headers of every response, besides the content security policy.
+/// Headers of every response, in addition to the content security policy.
 const HEADERS: [(HeaderName, &str); 4] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),

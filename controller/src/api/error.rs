@@ -158,12 +158,12 @@ impl ApiError {
     }
 
     pub(crate) fn too_many_logs() -> ApiError {
-        let message = "too many requests for logs are in progress: try again later";
+        let message = "too many log requests are in progress: try again later";
         ApiError::new(ErrorReason::TooManyRequests, message).retry_after(1)
     }
 
     pub(crate) fn too_many_joins() -> ApiError {
-        let message = "too many requests for requests to join are in progress: try again later";
+        let message = "too many join requests are in progress: try again later";
         ApiError::new(ErrorReason::TooManyRequests, message).retry_after(1)
     }
 

@@ -153,7 +153,7 @@ fn send(input: &PlanInput<'_>, targets: Vec<Target>, plan: &mut Plan) {
         let Some(queued) = queued.filter(|_| !input.deliveries.is_busy(&key)) else { continue };
         let begins_at = input.deliveries.retry_at(&key, &queued.notification.id);
         if begins_at.is_some_and(|at| input.now.monotonic_raw < at) {
-            plan.wake_at(input, begins_at.unwrap_or_default(), "retry of a notification");
+            plan.wake_at(input, begins_at.unwrap_or_default(), "a notification is retried");
             continue;
         }
         let notification = queued.notification.clone();

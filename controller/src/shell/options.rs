@@ -22,7 +22,7 @@ pub struct Options {
     /// Name of the cluster
     #[arg(long, default_value = "default", value_name = "NAME")]
     pub cluster: String,
-    /// Id of this controller, which must not change; the host name by default
+    /// Id of this controller, which must not change; default: host name
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
     /// Directory with the lock of this controller; not shared by controllers
@@ -61,7 +61,7 @@ pub struct Options {
     /// Directory with the CA for certificates of nodes (joinAuthority)
     #[arg(long, value_name = "DIR", requires = "tls_cert", help_heading = "HTTP")]
     pub join_authority: Option<PathBuf>,
-    /// Audit log: a line for each write and each refusal; default: the log
+    /// File for the audit log of writes and refusals; default: the log
     #[arg(long, value_name = "FILE", help_heading = "HTTP")]
     pub audit_log: Option<PathBuf>,
     /// Give every certificate all permissions, or select roles by its groups

@@ -85,7 +85,7 @@ impl Call {
         self
     }
 
-    /// Sets the minimum time limit for the answer of each controller, for a request whose handling takes long.
+    /// Sets the minimum time limit for the answer of each controller, for a request whose handling takes a long time.
     pub(crate) fn min_timeout(mut self, min_timeout: Duration) -> Call {
         self.min_timeout = min_timeout;
         self

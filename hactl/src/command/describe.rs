@@ -99,7 +99,7 @@ fn text(session: &Session, kind: Kind, object: &Value, event_list: &List) -> Res
 }
 
 /// Returns labels, annotations, spec and status of an object of any kind as YAML. The object is untyped, because every
-/// field is shown as received, even if this version does not know the field.
+/// field is shown as received, even if this version does not support the field.
 fn sections(session: &Session, object: &Value) -> Result<String, Failure> {
     let is_filled = |value: &Value| value.as_object().is_some_and(|map| !map.is_empty());
     let mut text = String::new();

@@ -223,7 +223,7 @@ impl Get {
         Ok((found, failed))
     }
 
-    /// Keeps a failure for the end of the command, and shows an earlier one now. A missing object is no failure with
+    /// Keeps a failure for the end of the command, and shows an earlier one now. A missing object is not a failure with
     /// `--ignore-not-found`.
     fn defer_failure(&self, session: &Session, failed: &mut Option<Failure>, failure: Failure) {
         if self.ignore_not_found && failure.is_not_found() {

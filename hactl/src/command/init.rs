@@ -100,9 +100,9 @@ pub(crate) struct Init {
 /// Role of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Role {
-    /// Schedules services, and serves the API.
+    /// Schedule services, and serve the API
     Controller,
-    /// Runs services.
+    /// Run services
     Node,
 }
 

@@ -42,7 +42,6 @@ pub(crate) struct Patch {
     dry_run: DryRunFlag,
 }
 
-/// The type of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PatchType {
     /// Fields to merge into the object (RFC 7396)

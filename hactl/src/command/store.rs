@@ -86,7 +86,7 @@ impl EtcdFlags {
         })
     }
 
-    /// Refuses a certificate of another user than root.
+    /// Refuses a certificate of a user other than root.
     fn require_root(&self) -> Result<(), Failure> {
         let user = self.user()?;
         if user == ROOT {

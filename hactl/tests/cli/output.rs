@@ -56,7 +56,7 @@ node1
 
 "]],
         );
-    // Every command with JSON has the expressions, too.
+    // Every command with JSON also has the expressions.
     hactl(&server, &["set", "web", "priority=10", "-o", "jsonpath={.spec.priority}"]).expect_stdout(0, "10");
 }
 

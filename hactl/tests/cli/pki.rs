@@ -45,7 +45,7 @@ fn authorities_are_created_once() {
     let before = read(&directory, "ca.pem");
     pki(&directory, &["init"]).expect_stdout_parts(0, &["/ca.pem already exists"]);
     assert_eq!(read(&directory, "ca.pem"), before);
-    // Neither a lost key nor a foreign authority is replaced.
+    // Neither a lost key nor the authority of another program is replaced.
     std::fs::remove_file(directory.join("ca.key")).expect("removed");
     pki(&directory, &["init"]).expect_stderr(1, "ca.key is missing");
     std::fs::copy(directory.join("client-ca.pem"), directory.join("ca.pem")).expect("copied");
@@ -82,10 +82,10 @@ fn certificates_are_issued_renewed_and_revoked() {
         (&["node"], "no NAME specified"),
         (&["node", "c9", "--group", "admin"], "--group is for users only"),
         (&["node", "c9", "--address", "c9"], "--address is for servers only"),
-        (&["user", "ada"], "a user needs a role"),
+        (&["user", "ada"], "no role specified for the user"),
         (&["user", "controller-c1", "--group", "admin"], "reserved"),
-        (&["root", "ada"], "has the name root"),
-        (&["etcd-server", "c1", "c2", "--address", "10.0.0.1"], "--address belongs to one machine"),
+        (&["root", "ada"], "must have the name root"),
+        (&["etcd-server", "c1", "c2", "--address", "10.0.0.1"], "--address is valid for a single machine"),
     ] {
         pki(directory, &[&["issue"], arguments].concat()).expect_stderr(2, part);
     }

@@ -154,7 +154,6 @@ impl Server {
         self.requests().iter().filter(|request| request.method != "GET").map(Request::line).collect()
     }
 
-    /// Waits for a matching request.
     pub(crate) fn wait_for(&self, matches: impl Fn(&Request) -> bool) {
         self.wait_until(|requests| requests.iter().any(&matches));
     }

@@ -61,19 +61,19 @@ pub struct Options {
     /// Address of /metrics, /livez, /readyz and /state; loopback only
     #[arg(long, default_value = "127.0.0.1:7444", value_name = "ADDRESS")]
     pub admin_listen: SocketAddr,
-    /// Whether this machine is virtual
+    /// Type of this machine: virtual or physical
     ///
     /// The watchdog of a virtual machine does not confirm fencing, because a hypervisor can pause the machine together
     /// with its clock. Configure a fence device.
     #[arg(long = "virtual", value_enum, default_value_t = Virtual::Auto, value_name = "MODE")]
     pub virtual_machine: Virtual,
-    /// Whether this machine can sleep; if so, the agent prevents sleep
+    /// Prevent sleep, unless this machine cannot sleep
     #[arg(long, value_enum, default_value_t = Sleeps::Auto, value_name = "MODE")]
     pub sleeps: Sleeps,
     /// Services that this node runs, such as `{mounts: [/srv]}`
     ///
-    /// In the configuration file: a map. See docs/concepts/security.md for its keys. Default: every service, so that users who may
-    /// edit resources are root on this node.
+    /// In the configuration file: a map. See docs/concepts/security.md for its keys. Default: every service, so that
+    /// users who may edit resources are root on this node.
     #[arg(long, value_name = "YAML", value_parser = NodePolicy::parse)]
     pub policy: Option<NodePolicy>,
     /// Logging

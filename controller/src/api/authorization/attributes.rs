@@ -8,7 +8,7 @@ use axum::http::request::Parts;
 use ha_api_types::kind::{GROUP, Kind};
 use ha_api_types::operation::OperationAction;
 
-/// Resources of this API that are no kinds, with the only verb of each.
+/// Resources of this API that are not kinds, with the only verb of each.
 const RESOURCES_WITH_ONE_VERB: [(&str, &str); 7] = [
     ("controllers", "delete"),
     ("placement", "get"),

@@ -12,7 +12,7 @@ const WRITE_VERBS: [&str; 5] = ["create", "delete", "deletecollection", "patch",
 const HEALTH_PATHS: [&str; 5] = ["/livez", "/livez/*", "/readyz", "/readyz/*", "/healthz"];
 const DISCOVERY_PATHS: [&str; 6] = ["/version", "/api", "/api/*", "/apis", "/apis/*", "/openapi/*"];
 
-/// A permission: some verbs on some resources, or on some paths that are no resources.
+/// A permission: some verbs on some resources, or on some paths that are not resources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(crate) verbs: Vec<&'static str>,

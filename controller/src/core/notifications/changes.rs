@@ -195,7 +195,7 @@ fn add_unconfirmed_nodes(
             continue;
         }
         if input.now.monotonic_raw < late_at {
-            plan.wake_at(input, late_at, "the confirmation of fencing is late enough to be reported");
+            plan.wake_at(input, late_at, "fencing has been unconfirmed long enough for a notification");
             continue;
         }
         next.unconfirmed.insert(name.clone(), epoch);

@@ -26,14 +26,14 @@ pub(super) fn move_if_better(
     let paused = planner.view.services.get(service.name).is_some_and(|facts| facts.paused);
     // Services with a positive affinity also wait for the end of the pause.
     if paused && let Some((since, duration_ms)) = pause::pause_of(&planner.input, service.name) {
-        update.wake_after(since, duration_ms, "retry of a failed move");
+        update.wake_after(since, duration_ms, "a failed move is retried");
     }
     let reasons_to_leave: Vec<Reason> = match placement.verdicts.get(&node) {
         Some(Verdict::Refused(refusals)) => {
             refusals.iter().filter(|refusal| refusal.evicts_running).map(|refusal| refusal.reason).collect()
         }
         Some(Verdict::Allowed(_)) => Vec::new(),
-        // The deletion of a Node object is no reason to move a service.
+        // The deletion of a Node object is not a reason to move a service.
         None => return,
     };
     // A reason that only keeps new services away from a node does not move running services.

@@ -78,7 +78,7 @@ fn plan_load_moves(planner: &mut Planner<'_>, mut services: BTreeSet<&ResourceNa
     }
     let sides = loads.nodes_by_side().map(|(node, above)| (node.to_owned(), above)).collect();
     let imbalanced =
-        imbalanced_long_enough(planner, ImbalanceKind::Load, sides, "load imbalance has lasted long enough");
+        imbalanced_long_enough(planner, ImbalanceKind::Load, sides, "load imbalance has lasted for holdSeconds");
     if imbalanced.is_empty() {
         return;
     }
@@ -118,7 +118,7 @@ fn plan_service_count_move(planner: &mut Planner<'_>, services: &BTreeSet<&Resou
         planner,
         ImbalanceKind::Services,
         sides,
-        "a node has had too many services for long enough",
+        "a node has had too many services for holdSeconds",
     );
     if imbalanced.is_empty() || !planner.rebalances.is_empty() {
         return;

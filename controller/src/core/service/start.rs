@@ -300,7 +300,7 @@ fn clear_failures_if_stable(
     }
     let stable_ms = service.resource.value.spec.timeouts.stable_ms();
     if now < since + stable_ms {
-        update.wake_after(since, stable_ms, "a start after failures has been stable long enough");
+        update.wake_after(since, stable_ms, "a start after failures has been stable for stableSeconds");
     } else {
         update.clear_failures();
     }

@@ -215,7 +215,6 @@ fn new_job<'a>(source: &Source, group_plan: &'a GroupPlan, step: &'a Step) -> Jo
     }
 }
 
-/// Returns the services that a set moves.
 fn moved_services<'a>(source: &'a Source, jobs: &[Job<'a>]) -> Vec<&'a str> {
     let services = jobs.iter().map(|job| &job.group_plan.problem.services[job.step.service]);
     services

@@ -153,7 +153,6 @@ pub(crate) fn time_limit(
     TimeLimit::new(move || (started_at.elapsed().as_secs_f64() - begin) / (end - begin).max(1e-9))
 }
 
-/// Message for a search that ended at its time limit.
 pub(crate) const TIME_LIMIT_MESSAGE: &str = "The search ended at the time limit. The plan may differ between runs; \
                                            a longer --budget may lower the score.";
 

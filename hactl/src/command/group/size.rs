@@ -111,7 +111,6 @@ pub(crate) fn parse_template(text: &str) -> Result<Template, String> {
         .ok_or_else(|| format!("`{text}` is not a valid template; valid templates: {}", names.join(", ")))
 }
 
-/// Returns a size as text.
 pub(crate) fn size_text(size: &NewService) -> String {
     let is_live = size.nodes.is_some();
     let vcpus = cpus(size.vcpus, is_live);

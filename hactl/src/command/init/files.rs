@@ -20,15 +20,16 @@ const CONTROLLER_FILE: &str = "controller.yaml";
 
 /// The policy of a new controller: objects name no file outside of one directory.
 const DEFAULT_CONTROLLER_POLICY: &str = "\
-# Limits for objects: the files that they may name. Further keys: docs/concepts/security.md.
-# WARNING: without policy, administrators of the API can make this controller read any of its files.
+# Limits for objects: the files that they may name. More keys: docs/concepts/security.md. WARNING: without policy,
+# administrators of the API can make this controller read any of its files.
 policy:
   secretsDirectory: /etc/hactl/secrets
 ";
 
 /// The policy of a new node. No content of a resource acts as root: it chooses neither programs nor files of the node.
 const DEFAULT_POLICY: &str = "\
-# Services that this node runs, whatever the API contains. Existing units, containers and virtual machines are allowed.
+# Limits for the services of this node, which no object can change. Existing units, containers and virtual machines are
+# allowed.
 # WARNING: without policy, users who may edit resources are root on this node. Keys: docs/concepts/security.md.
 policy:
   allowRoot: false

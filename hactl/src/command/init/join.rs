@@ -162,7 +162,7 @@ async fn request(target: &JoinTarget, request: &str) -> Result<JoinAnswer, Failu
             target.host
         ))
         .help(
-            "check the host; if it is right, run \"hactl pki join-token\" again on a machine that you trust",
+            "check the host; if the host is correct, run \"hactl pki join-token\" again on a machine that you trust",
         )
     })?;
     let certificate = Certificate::from_der(&pinned).map_err(|error| unreachable(target, &error))?;

@@ -1,6 +1,6 @@
 //! The lines of a log that are new in the next reading, found by the overlap with the lines that were printed last.
 
-/// Number of printed lines that are remembered.
+/// Number of printed lines that are kept for the comparison with the next read.
 const MAX_REMEMBERED_LINES: usize = 10_000;
 
 /// A log that is read repeatedly, with overlapping periods.

@@ -83,7 +83,7 @@ impl PkiDirectory {
     /// Reports whether an authority exists.
     ///
     /// # Errors
-    /// Fails if one of its files is missing, or belongs to something else.
+    /// Fails if one of its files is missing, or belongs to another authority.
     pub(super) fn presence(&self, kind: AuthorityKind) -> Result<Presence, Failure> {
         let [certificate, key] = self.authority_files(kind);
         match (certificate.exists(), key.exists()) {

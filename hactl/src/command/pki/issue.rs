@@ -52,7 +52,7 @@ impl Init {
         drop(lock);
         if !self.dry_run {
             terminal
-                .hint("the keys of the authorities open every machine: keep the directory on one machine");
+                .hint("the keys of the authorities give full access to the cluster: keep the directory on one machine");
         }
         Ok(Exit::Done)
     }
@@ -122,7 +122,7 @@ pub(super) struct Issue {
     /// Names of machines, nodes or users
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Further names and IP addresses of a server
+    /// Additional names and IP addresses of a server
     #[arg(long = "address", value_delimiter = ',', value_name = "ADDRESS")]
     addresses: Vec<String>,
     /// Role of a user
@@ -169,11 +169,11 @@ impl Issue {
             return Err(Failure::usage("--address is for servers only: clients have no addresses"));
         }
         if !self.addresses.is_empty() && self.names.len() > 1 {
-            return Err(Failure::usage("--address belongs to one machine").help("specify one NAME"));
+            return Err(Failure::usage("--address is valid for a single machine").help("specify one NAME"));
         }
         let group = match (self.kind, self.group) {
             (KindName::User, None) => {
-                return Err(Failure::usage("a user needs a role")
+                return Err(Failure::usage("no role specified for the user")
                     .help("add --group viewer, operator, editor, admin or metrics"));
             }
             (KindName::User, group) => group,
@@ -182,7 +182,9 @@ impl Issue {
         };
         if self.kind == KindName::Root {
             if self.names.iter().any(|name| name != "root") {
-                return Err(Failure::usage("the administrator of etcd has the name root").help("omit NAME"));
+                return Err(
+                    Failure::usage("the etcd administrator must have the name root").help("omit NAME")
+                );
             }
             return Ok(vec![Profile::root()]);
         }

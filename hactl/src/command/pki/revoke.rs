@@ -75,8 +75,7 @@ impl Revoke {
         if self.dry_run {
             return Ok(Exit::Done);
         }
-        let question =
-            "Clients and members with these certificates lose their access, indefinitely. Revoke them?";
+        let question = "Clients and members with these certificates lose their access permanently. Revoke the certificates?";
         if !self.yes && !Terminal::confirm(question)? {
             return Err(Failure::refused("not confirmed: nothing was changed"));
         }

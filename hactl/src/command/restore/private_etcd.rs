@@ -32,7 +32,6 @@ struct Status {
 }
 
 impl Programs {
-    /// Finds the programs in a directory, or in PATH.
     pub(super) fn find(directory: Option<&Path>) -> Result<Programs, Failure> {
         let find = |name: &str| find_program(name, directory);
         Ok(Programs { etcd: find("etcd")?, etcdctl: find("etcdctl")?, etcdutl: find("etcdutl")? })

@@ -62,12 +62,10 @@ impl fmt::Display for Step {
     }
 }
 
-/// Returns the role of the controllers of a cluster.
 pub(super) fn controller_role(cluster: &str) -> String {
     format!("hactl-{cluster}-controller")
 }
 
-/// Returns the role of a node of a cluster.
 pub(super) fn node_role(cluster: &str, node: &str) -> String {
     format!("hactl-{cluster}-node-{node}")
 }
