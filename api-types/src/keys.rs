@@ -76,7 +76,7 @@ pub const ALL_CLUSTERS: &str = "/hactl/";
 /// Separator between the name of a cluster and the keys of this version.
 const VERSION: &str = "/v1/";
 
-/// Returns the cluster of a key; `None` for keys of later versions and foreign keys.
+/// Returns the cluster of a key; `None` for keys of later versions and of other programs.
 pub fn cluster_of(key: &str) -> Option<&str> {
     let (cluster, rest) = key.strip_prefix(ALL_CLUSTERS)?.split_once('/')?;
     rest.starts_with(VERSION.trim_start_matches('/')).then_some(cluster)

@@ -9,8 +9,8 @@
 //! - [`reason::Reason`] is the vocabulary of conditions, events and `hactl why`.
 //! - [`timing::fencing_delay_ms`] computes W, the time after which an unreachable node with an armed watchdog counts as fenced.
 //!
-//! Rule: this crate does no I/O, reads no clock and depends on no other crate of the project. A stored word that a
-//! build does not know must stay readable ([`lenient`], [`protocol`]).
+//! Rule: this crate does no I/O, reads no clock and depends on no other crate of the project. A stored word that is
+//! unknown to a build must stay readable ([`lenient`], [`protocol`]).
 
 pub mod availability;
 pub mod check;

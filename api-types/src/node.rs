@@ -121,7 +121,7 @@ pub struct FenceDevice {
     pub covers_storage: bool,
     /// Maximum duration of one attempt, in seconds.
     pub timeout_seconds: u32,
-    /// Number of further attempts after the first one fails.
+    /// Number of additional attempts after the first one fails.
     pub retries: u32,
     /// Runs of fence agents, all of which must succeed, such as one for each of two power supplies.
     pub parts: Vec<FencePart>,
@@ -182,7 +182,7 @@ pub struct FencePart {
     pub agent: String,
     /// Attributes that the agent reads from standard input.
     pub attributes: BTreeMap<String, String>,
-    /// File with further attributes, for secrets: its name in the secrets directory of the controllers.
+    /// File with additional attributes, for secrets: its name in the secrets directory of the controllers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attributes_file: Option<String>,
 }

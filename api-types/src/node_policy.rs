@@ -1,4 +1,4 @@
-//! The policy of a node: the services that its administrator allows there, whatever the API contains.
+//! The policy of a node: the services that its administrator allows there, regardless of the objects in the API.
 
 use crate::driver::{DriverSpec, ExecDriver, LibvirtDriver, PodmanDriver, SystemdDriver};
 use crate::yaml;

@@ -69,7 +69,7 @@ pub struct Notification {
     pub source: String,
     /// Events.
     pub items: Vec<NotificationItem>,
-    /// Number of further events that are not listed.
+    /// Number of additional events that are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     pub more: u32,
 }

@@ -2,8 +2,8 @@
 //! scenarios and stored objects.
 //!
 //! The API, its schemas and hactl use the current names and paths. The specs and statuses in etcd and the assignments
-//! keep the earlier names and paths. Agents and controllers of the previous version know only these, and ignore other
-//! fields. They can thus read every field during a rolling upgrade and after a downgrade.
+//! keep the earlier names and paths. Agents and controllers of the previous version support only these, and ignore
+//! other fields. They can thus read every field during a rolling upgrade and after a downgrade.
 
 use crate::kind::Kind;
 use crate::problem::{Problem, ProblemKind};

@@ -31,10 +31,10 @@ pub struct ResourceSpec {
     /// Name of the Group whose nodes are preferred. Default: none, any node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Number of further attempts to start the service on a node after the first one fails.
+    /// Number of additional attempts to start the service on a node after the first one fails.
     #[schemars(range(max = 100))]
     pub max_restart: u32,
-    /// Number of further nodes on which the start is attempted.
+    /// Number of additional nodes on which the start is attempted.
     #[schemars(range(max = 100))]
     pub max_relocate: u32,
     /// Whether the service returns to a preferred node that becomes available again.
@@ -54,9 +54,8 @@ pub struct ResourceSpec {
     /// powered off. If false, the service relocates instead.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub allow_ungated: bool,
-    /// Resources that this one depends on, on any node. This service starts once they run, and stops before
-    /// they are stopped or moved by an operator. While one of them is requested Stopped, this service is
-    /// stopped, too.
+    /// Resources that this one depends on, on any node. This service starts once they run, and stops before they are
+    /// stopped or moved by an operator. While one of them is requested Stopped, this service is also stopped.
     #[serde(rename = "after", alias = "dependsOn", skip_serializing_if = "Vec::is_empty")]
     #[schemars(rename = "dependsOn")]
     pub depends_on: Vec<String>,
@@ -425,7 +424,7 @@ pub struct ServiceDefinition {
     pub driver: DriverSpec,
     /// Maximum durations of driver commands, and the time after which a start counts as stable.
     pub timeouts: TimeoutsSpec,
-    /// Number of further attempts to start the service on the node.
+    /// Number of additional attempts to start the service on the node.
     pub max_restart: u32,
     /// Priority in the worker queue. Services with a higher number are processed first.
     pub priority: i32,

@@ -6,7 +6,7 @@ use std::fmt;
 /// Prefix of the groups that select a role.
 const GROUP_PREFIX: &str = "hactl:";
 
-/// A set of permissions in the API. The controller knows the permissions of each.
+/// A set of permissions in the API. The controller defines the permissions of each role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {

@@ -47,7 +47,7 @@ pub fn document(kind: Kind) -> Value {
     document
 }
 
-/// Returns the schemas of the answers that are no objects, with their names. A field that every answer contains is
+/// Returns the schemas of the answers that are not objects, with their names. A field that every answer contains is
 /// `required`.
 pub fn views() -> &'static [(&'static str, Value)] {
     static VIEWS: OnceLock<Vec<(&'static str, Value)>> = OnceLock::new();

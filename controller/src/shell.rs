@@ -159,7 +159,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     api_options.read_state = Some(Arc::clone(&read_state));
     api_options.request_hold = Some(hold_requests.request_function(inputs.clone()));
     let api = ApiState::new(Arc::new(store.clone()), keys.clone(), api_options);
-    // The observer watches as long as the process lives.
+    // The observer watches until the process exits.
     tokio::spawn({
         let api = api.clone();
         async move { api.observe().await }

@@ -36,8 +36,8 @@ impl Bmc {
     /// Fails if the simulator (package openipmi) cannot be started or does not respond.
     pub fn start(directory: &Path, address: Ipv4Addr, supply: &PowerSupply, machine: &str) -> Result<Self> {
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-        // The simulator binds this address later. No other process takes the address meanwhile, because the address
-        // belongs to this run.
+        // The simulator binds this address later. No other process takes the address in the meantime, because the
+        // address belongs to this run.
         let address = UdpSocket::bind((address, 0))?.local_addr()?;
         let chassis = write(directory, "chassis", &chassis_script(supply, machine)?)?;
         fs::set_permissions(&chassis, Permissions::from_mode(0o755))?;

@@ -22,8 +22,8 @@ fn services_per_node(scenario: &Scenario) -> Result<BTreeMap<String, usize>> {
     Ok(counts)
 }
 
-/// Runs hactl, and powers the leader off during the first job set. The command may succeed, or fail with exit status 1. Every
-/// service must run on exactly one node afterwards. Returns the services on each node.
+/// Runs hactl, and powers the leader off during the first job set. The command may succeed, or fail with exit status 1.
+/// Every service must run on exactly one node afterward. Returns the services on each node.
 fn interrupt(scenario: &mut Scenario, arguments: &[&str]) -> Result<BTreeMap<String, usize>> {
     let command = scenario.hactl_until(arguments, "job set 1 of ")?;
     let leader = scenario.cluster.leader()?;

@@ -366,7 +366,8 @@ fn a_node_joins_renews_its_certificate_and_is_revoked() -> Result<()> {
     let stolen = cluster.directory.join("stolen.pem");
     fs::copy(&pem, &stolen)?;
 
-    // Revocation includes the certificates that controllers issued. They renew no more, and etcd refuses them.
+    // Revocation includes the certificates that controllers issued. Controllers do not renew them any longer, and etcd
+    // refuses them.
     check_output(&cluster.as_root(&["node", "remove", NODE, "--yes"])?, 1, &["registration is active"])?;
     agent.stop()?;
     let planned = cluster.pki(&["revoke", NODE, "--renewed", "--dry-run"])?;

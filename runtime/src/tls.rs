@@ -192,7 +192,7 @@ impl ReloadingTls {
             if let Err(error) = settings.verify(certificates) {
                 return error;
             }
-            // Both outcomes lead to the next check. The sender lives as long as this object.
+            // Both outcomes lead to the next check. The sender exists as long as this object.
             let _ = timeout(EXPIRY_CHECK_INTERVAL, changes.changed()).await;
         }
     }

@@ -44,8 +44,8 @@ pub enum MoveStep {
 /// - a strict Negative rule connects them, directly or through other services;
 /// - one prefers the node of another, and the other would also prefer to leave.
 ///
-/// In such a set, one unit moves at a time. The other units stay meanwhile, because an independent move of one unit
-/// could undo a move that was made for another unit.
+/// In such a set, one unit moves at a time. The other units stay in the meantime, because an independent move of one
+/// unit could undo a move that was made for another unit.
 ///
 /// Guarantees: the result depends only on the view. The caller calls the function again after every move. A set in
 /// which every service is on a suitable node is not returned.

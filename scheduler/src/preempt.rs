@@ -32,10 +32,10 @@ pub struct PreemptionRequest<'a> {
     pub leaving: &'a BTreeSet<ResourceName>,
 }
 
-/// The services that are to stop, and their node.
+/// The services that must stop, and their node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preemption {
-    /// The node on which the service is to start.
+    /// The node on which the service will start.
     pub node: NodeName,
     /// Services that have to leave the node, by name. Empty if the service fits once the services in
     /// [`PreemptionRequest::leaving`] are removed.
@@ -194,7 +194,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Tries whether the service fits when these units and all undecided units leave, and counts the check.
+    /// Checks whether the service fits when these units and all undecided units leave, and counts the check.
     fn try_fit_without(&mut self, chosen_units: &[usize], undecided: usize) -> bool {
         self.checks += 1;
         let leaving_units =

@@ -56,7 +56,7 @@ fn settings_of(view: &View) -> View {
 pub(crate) struct StartTrial<'a> {
     view: View,
     node: &'a NodeName,
-    /// Services that are to start on the node, in this order.
+    /// Services that will start on the node, in this order.
     starting: Vec<(ResourceName, ServiceFacts)>,
 }
 
@@ -91,7 +91,7 @@ impl<'a> StartTrial<'a> {
         StartTrial { view, node, starting }
     }
 
-    /// Tries whether all services that are to start fit once the services in `removed_services` have left, and restores
+    /// Checks whether all services that will start fit once the services in `removed_services` have left, and restores
     /// the view.
     pub(crate) fn try_fit_without<'n>(
         &mut self,

@@ -199,7 +199,7 @@ impl Reader {
 
     /// Waits until the cache is complete up to a revision.
     pub async fn wait_for(&self, revision: Revision) {
-        // The sender lives as long as this reader, so the wait cannot fail.
+        // The sender exists as long as this reader, so the wait cannot fail.
         let _ = self.shared.revision.subscribe().wait_for(|complete| *complete >= revision).await;
     }
 

@@ -79,7 +79,7 @@ enum LeaderState {
         keep_due: MonotonicTime,
         keeping: bool,
     },
-    /// The leader key is to be released, without an end of the process.
+    /// The leader key must be released, and the process continues.
     Yielding {
         lease: LeaseId,
         term: Term,

@@ -29,7 +29,7 @@ struct State {
 /// Decision of a process on the data that it has read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The process follows the data, and remembers this incarnation; `None` if the data has none yet.
+    /// The process follows the data, and stores this incarnation; `None` if the data has none yet.
     Follows(Option<String>),
     /// The process follows the data because an operator has ordered it, as if it remembered no incarnation.
     AllowedByOperator(String),
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(followed.accept(7), Ok(()));
         assert!(followed.accept(8).is_err());
         assert_eq!(followed.unverified_cluster_key().as_deref(), Some("incarnation"));
-        // Foreign data is refused, and the followed cluster stays.
+        // Data of another cluster is refused, and the followed cluster stays the same.
         followed.resolve_other_cluster(8, Some(&of("x")));
         assert!(followed.accept(8).is_err());
         assert_eq!(followed.accept(7), Ok(()));
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(followed.judge(Some(&ordered)), Verdict::AllowedByOperator("x".to_owned()));
         assert_eq!(followed.judge(Some(&of("x"))), Verdict::Follows(Some("x".to_owned())));
         assert_eq!(followed.refused(), None);
-        // A process that remembers no incarnation follows any data, including data without one.
+        // A process without a stored incarnation follows any data, including data without one.
         let new = following(None);
         assert_eq!(new.judge(None), Verdict::Follows(None));
         assert_eq!(new.judge(Some(&of("x"))), Verdict::Follows(Some("x".to_owned())));

@@ -142,7 +142,7 @@ pub trait Store: Send + Sync + 'static {
     /// otherwise unknown.
     fn commit(&self, transaction: Transaction) -> impl Future<Output = Outcome> + Send;
 
-    /// Grants a lease.
+    /// Grants a lease, which expires `ttl_seconds` after its last keep-alive.
     fn grant_lease(&self, ttl_seconds: i64) -> impl Future<Output = Result<LeaseId, StoreError>> + Send;
 
     /// Extends a lease for another period, and returns the time to live in seconds. A lease is not proof (FENCING,

@@ -456,8 +456,8 @@ async fn start_pausable_proxy(to: String, open: Arc<AtomicBool>) -> String {
     format!("http://{address}")
 }
 
-/// A transaction that creates a key is sent once, because a delayed copy could restore a key that was deleted
-/// meanwhile.
+/// A transaction that creates a key is sent once, because a delayed copy could restore a key that was deleted in the
+/// meantime.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn key_creations_are_sent_once() {
     let cluster = Cluster::start(1, &Flags::default());

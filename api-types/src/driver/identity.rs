@@ -42,7 +42,8 @@ impl DriverSpec {
     /// Returns the identity of the unit, container or machine that this driver runs for a resource.
     ///
     /// `None` unless exactly one driver is set, or if a definition that contains the name cannot be read. A spec with a
-    /// driver that this build does not know has no driver set. An unknown identity differs from every other identity.
+    /// driver that this build does not support has no driver set. An unknown identity differs from every other
+    /// identity.
     pub fn identity(&self, resource: &ResourceName) -> Option<Identity> {
         let kind = self.kind()?;
         let item = match kind {

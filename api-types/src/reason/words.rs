@@ -18,7 +18,7 @@ reasons! {
         /// A copy of the service was authorized to start on a node that has not confirmed that the copy has stopped.
         CopyRemains => "A node may still run a copy of the service",
             "wait until the node is reachable again, or power it off and run hactl node confirm-fenced NODE",
-        /// A copy runs under a definition with another identity, or another `exclusive`, than the spec.
+        /// A copy runs under a definition whose identity or `exclusive` differs from the spec.
         DefinitionDiffers => "The running copy differs from the service in the spec",
             "stop the resource and start it again: hactl stop RESOURCE, then hactl start RESOURCE",
         /// The service is being started on its assigned node.
@@ -274,7 +274,7 @@ reasons! {
         /// The watchdog cannot be armed, or cannot be renewed.
         WatchdogFailed => "Watchdog cannot be armed or cannot be renewed",
             "hactl doctor NODE, and journalctl -u ha-watchdogd",
-        /// The machine can sleep, and nothing prevents that.
+        /// The machine can sleep, and has no protection from sleep.
         SleepUnprotected => "Machine can sleep, so missed heartbeats do not confirm fencing",
             "run systemctl mask sleep.target suspend.target hibernate.target hybrid-sleep.target suspend-then-hibernate.target \
                 on the node, or configure a fence device",

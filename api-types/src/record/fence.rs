@@ -71,7 +71,7 @@ pub struct Fence {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub switched_off: Vec<String>,
     /// Digest of the definition of each refuted device, by name: the device had confirmed a boot off, and the same boot
-    /// registered again. A confirmation of such a device is no proof until its definition changes (FENCING, R5.47).
+    /// registered again. A confirmation of such a device is not proof until its definition changes (FENCING, R5.47).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub refuted_devices: BTreeMap<String, String>,
     /// `true` if resources counted this node as empty while it was unreachable. Its agent commits no permit until the
@@ -84,7 +84,7 @@ pub struct Fence {
 
 impl Fence {
     /// Returns the revision at which the proof was stored, given the revision of this fence. Only evidence up to that
-    /// revision is covered: a later write of the fence is no new proof.
+    /// revision is covered: a later write of the fence is not new proof.
     pub fn proven_at(&self, modified: Revision) -> Revision {
         self.proof_revision.unwrap_or(modified)
     }

@@ -17,7 +17,8 @@ pub struct Incarnation {
     /// version without incarnations.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub continues_any: bool,
-    /// Nodes that an operator allowed to follow this data, regardless of the incarnation that they remember (`hactl node follow-store`).
+    /// Nodes that an operator allowed to follow this data, regardless of the incarnation that they have stored (`hactl
+    /// node follow-store`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub followers: Vec<NodeName>,
 }

@@ -204,7 +204,7 @@ pub enum Health {
 }
 
 impl Overview {
-    /// Returns the health from the worst problem. Missing quorum or a missing leader is a failure, whatever the
+    /// Returns the health from the worst problem. Missing quorum or a missing leader is a failure, regardless of the
     /// problems.
     pub fn health(&self) -> Health {
         if !self.store.quorum || self.leader.is_none() {

@@ -91,7 +91,7 @@ pub struct UnplacedService {
     pub node: NodeName,
     /// Unmet requirements on other nodes, the node nearest to eligible first.
     pub lacks: Vec<ReservationLack>,
-    /// Number of further nodes that are not listed.
+    /// Number of additional nodes that are not listed.
     pub more: usize,
 }
 

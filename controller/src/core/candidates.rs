@@ -55,7 +55,7 @@ impl Controller {
     }
 }
 
-/// Returns the hold terms of nodes whose silence is no proof for a controller that joined at `joined`. The epoch of
+/// Returns the hold terms of nodes whose silence is not proof for a controller that joined at `joined`. The epoch of
 /// such a node is open, or closed without a proof.
 fn hold_terms_excluding(cluster_view: &ClusterView, joined: Revision) -> impl Iterator<Item = HoldTerms> {
     cluster_view

@@ -9,7 +9,7 @@ use ha_store::Change;
 use std::collections::VecDeque;
 use std::ops::Deref;
 
-/// A plan in progress: inputs that arrive for the planner meanwhile, and the effects of the plan.
+/// A plan in progress: inputs that arrive for the planner in the meantime, and the effects of the plan.
 #[derive(Debug, Default)]
 struct PlanInProgress {
     inputs: VecDeque<Input>,
@@ -138,7 +138,7 @@ impl CombinedController {
         self.planning.is_some()
     }
 
-    /// Finishes the plan in progress: emits its effects, and applies the inputs that arrived meanwhile.
+    /// Finishes the plan in progress: emits its effects, and applies the inputs that arrived in the meantime.
     pub fn finish_plan(&mut self, now: &Now) {
         self.now = now.clone();
         let Some(planning) = self.planning.take() else { return };

@@ -234,6 +234,6 @@ pub enum FencerAction {
 pub enum FencerOutcome {
     /// Done, and confirmed by the status of every part of the device.
     Confirmed,
-    /// Not confirmed, so the run is no proof. Contains the cause, as a sentence.
+    /// Not confirmed, so the run is not proof. Contains the cause, as a sentence.
     Failed(String),
 }

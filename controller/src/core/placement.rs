@@ -196,7 +196,7 @@ fn is_being_vacated(cluster_view: &ClusterView, nodes: &NodeTable, name: &NodeNa
 }
 
 /// R8.18: returns `true` if a live migration may begin to a target with or without a fence device. With an ungated
-/// driver the target needs a device, because its silence is no proof about the arriving service. `allowUngated` of the
+/// driver the target needs a device, because its silence is not proof about the arriving service. `allowUngated` of the
 /// resource accepts that risk.
 pub fn may_move_live(driver: &DriverSpec, spec: &ResourceSpec, has_device: bool) -> bool {
     driver.waits_for_resume_permit() || !spec.exclusive || spec.allow_ungated || has_device

@@ -26,7 +26,7 @@ impl ClusterView {
     }
 
     /// Returns `true` if no record about a node is newer than the restore: its agent has not reported under its epoch,
-    /// and its fence has not changed. The records of the node in the backup are no proof.
+    /// and its fence has not changed. The records of the node in the backup are not proof.
     pub fn is_known_only_from_backup(&self, node: &NodeName) -> bool {
         let fence = self.fences.get(node);
         fence.is_some_and(|fence| self.is_from_backup(fence.value.proven_at(fence.modified)))
@@ -34,7 +34,7 @@ impl ClusterView {
     }
 
     /// Returns `true` if a node's agent has reported under the epoch of its fence. A different machine that registers
-    /// under the node's name is no evidence.
+    /// under the node's name is not evidence.
     fn has_reported(&self, node: &NodeName) -> bool {
         let report = self.node_reports.get(node).map(|report| &report.value);
         report.zip(self.fences.get(node)).is_some_and(|(report, fence)| {

@@ -19,7 +19,6 @@ use ha_scheduler::rebalance::Loads;
 use ha_scheduler::services::NodeUse;
 use std::collections::BTreeMap;
 
-/// States of arming and disarming.
 const ARMING_STATES: [&str; 4] = ["Armed", "Disarming", "Disarmed", "Arming"];
 /// Results of the N+1 check.
 const CHECK_RESULTS: [(&str, Reason); 3] = [

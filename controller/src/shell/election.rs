@@ -41,8 +41,8 @@ impl Core for Candidacy {
     }
 }
 
-/// Runs the election as long as the process lives. `inputs` is the sender for the election's own answers, `received`
-/// the receiver of all inputs.
+/// Runs the election until the process exits. `inputs` is the sender for the election's own answers, `received` the
+/// receiver of all inputs.
 pub(super) fn spawn(
     task: ElectionTask,
     inputs: &InputSender,

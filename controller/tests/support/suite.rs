@@ -39,7 +39,7 @@ pub(crate) async fn clients_cannot_change_server_owned_fields<S: Store>(store: S
     assert_eq!(replaced.at("/metadata/finalizers"), &json!(["hactl.io/managed"]));
     assert_eq!(replaced.at("/status/state"), "Queued");
 
-    // A change of metadata does not count as a new generation, and an equal object is no change.
+    // A change of metadata does not count as a new generation, and an equal object is not a change.
     let labeled = api.merge("resources/100", &json!({"metadata": {"labels": {"a": "b"}}})).await;
     assert_eq!(labeled.at("/metadata/generation"), 2);
     let again = api

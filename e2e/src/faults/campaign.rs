@@ -120,8 +120,8 @@ struct Campaign {
 }
 
 impl Campaign {
-    /// Waits until `until_ns`, or until no fault is in effect if `until_ns` is the maximum. Meanwhile undoes due faults and boots
-    /// nodes that were reset.
+    /// Waits until `until_ns`, or until no fault is in effect if `until_ns` is the maximum. In the meantime, undoes due
+    /// faults and boots nodes that were reset.
     fn advance_until(&mut self, until_ns: u64, start_ns: u64) -> Result<()> {
         loop {
             let now = monotonic_ns();

@@ -194,7 +194,8 @@ fn resume_program(cluster: &Cluster, machine: &str, program: &str) -> Result<()>
     }
 }
 
-/// Sends a signal to all processes of a machine. Process 1 comes first, so that it starts no other process meanwhile.
+/// Sends a signal to all processes of a machine. Process 1 comes first, so that it starts no other process in the
+/// meantime.
 fn signal_all(cluster: &Cluster, machine: &str, signal: Signal) -> Result<()> {
     let machine = cluster.machine(machine)?;
     let mut processes = machine.processes();

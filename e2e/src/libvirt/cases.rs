@@ -93,7 +93,7 @@ fn start_fresh_guest(rig: &Rig, spec: &serde_json::Value) -> Result<String> {
     rig.apply_guest(spec)
 }
 
-/// Starts a slow migration and returns when it is half-way: source, target, and the guest's last line before it.
+/// Starts a slow migration and returns when it is halfway: source, target, and the guest's last line before it.
 fn begin_slow_migration(rig: &Rig) -> Result<(String, String, GuestLine)> {
     let source = start_fresh_guest(rig, &guest::spec(Some(SLOW_BANDWIDTH_MEBIBYTES))?)?;
     let target = rig.other_node(&source)?;

@@ -1,8 +1,9 @@
 //! Processes that held the stateful service, as recorded on its shared storage.
 //!
-//! Every process of `ha-holder` appends to its own file in the shared directory while it runs. The file is stored on the host,
-//! whose kernel stamps the first and the last write, so no clock of a machine is used. At each write, the process also checks
-//! that the storage still names it as the owner. If a second process has started meanwhile, the first records a violation.
+//! Every process of `ha-holder` appends to its own file in the shared directory while it runs. The file is stored on
+//! the host, whose kernel stamps the first and the last write, so no clock of a machine is used. At each write, the
+//! process also checks that the storage still names it as the owner. If a second process has started in the meantime,
+//! the first records a violation.
 
 use std::fs;
 use std::path::{Path, PathBuf};

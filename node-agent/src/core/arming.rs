@@ -19,7 +19,7 @@ const RETRY_DELAY_MS: Millis = 5_000;
 /// Time for which the daemon may be disconnected, while the device does not run, before the node counts as a node
 /// without a watchdog.
 const DISCONNECT_TOLERANCE_MS: Millis = 10_000;
-/// Longest interval between two pets. When the loss of the daemon is noticed, the last pet may be that old.
+/// Longest interval between two pets. When the loss of the daemon is detected, the last pet may be that old.
 const PET_PERIOD_MS: Millis = 250;
 
 /// Returns how long the daemon may be disconnected while the device runs. The rest of the timeout must suffice to stop
@@ -49,7 +49,7 @@ pub(super) struct Watchdog {
     /// Timeout in seconds and Th in milliseconds with which the device was armed.
     armed_with: Option<(u32, u32)>,
     retry_at: Option<MonotonicTime>,
-    /// Time before which a running device is not armed again; deadlines continue meanwhile.
+    /// Time before which a running device is not armed again; deadlines continue in the meantime.
     pub(super) rearm_at: Option<MonotonicTime>,
     pub(super) pets: PetStatus,
     disconnected_since: Option<MonotonicTime>,
@@ -466,8 +466,8 @@ impl AgentCore {
         }
     }
 
-    /// Returns `true` if the running device has another timeout or Th than the active timings require, and may be
-    /// changed now. A longer timeout is allowed only once the report that names it is committed.
+    /// Returns `true` if the timeout or Th of the running device differs from the active timings, and may be changed
+    /// now. A longer timeout is allowed only once the report that names it is committed.
     fn must_rearm(&self) -> bool {
         let timings = self.arming_timings();
         let Request::Arm(requested) = Request::Arm(Arm::of_timings(&timings, None)) else { return false };

@@ -136,7 +136,7 @@ pub struct DriverFailure {
     pub message: String,
 }
 
-/// A change that a driver noticed without a command.
+/// A change that a driver detected without a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DriverEvent {
     /// The service ended without a command.

@@ -78,7 +78,7 @@ pub enum Input {
     },
     /// The answer to [`super::Effect::KeepAlive`].
     LeaseKept {
-        /// The lease that was to be kept.
+        /// The lease whose keep-alive was requested.
         lease: LeaseId,
         /// The outcome. A lease that is still valid is not proof (FENCING, section 3).
         kept: LeaseKept,
@@ -106,7 +106,7 @@ pub enum Input {
         /// The command's only result.
         result: CommandResult,
     },
-    /// A change that a driver noticed without a command.
+    /// A change that a driver detected without a command.
     Driver(DriverEvent),
     /// An event of the watchdog daemon, or of the connection to it.
     Watchdog(WatchdogEvent),

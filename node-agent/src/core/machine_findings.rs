@@ -22,7 +22,7 @@ use ha_store::{Guard, Outcome, Transaction};
 #[derive(Clone, Debug, Default)]
 pub(super) struct MachineFindings {
     facts: Option<MachineFacts>,
-    /// The basis on which the facts were judged; `None` if they are not judged yet.
+    /// The basis on which the facts were evaluated; `None` if they are not evaluated yet.
     judged: Option<(CheckContext, WatchdogReport)>,
     /// A previous boot whose end has not been reported yet.
     previous: Option<PreviousBoot>,
@@ -63,7 +63,8 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Reports how the previous boot ended, once this node is active again, and judges facts that were not judged yet.
+    /// Reports how the previous boot ended, once this node is active again, and evaluates facts that were not evaluated
+    /// yet.
     pub(super) fn advance_machine_findings(&mut self, now: &Now) {
         self.store_fencing_proof();
         let Some((_, created)) = self.active_registration() else { return };
@@ -72,7 +73,7 @@ impl AgentCore {
             return;
         }
         let Some(facts) = &self.machine_findings.facts else { return };
-        // Changed settings and a late watchdog are judged immediately: only the examination of the machine runs at
+        // Changed settings and a late watchdog are evaluated immediately: only the examination of the machine runs at
         // intervals.
         let basis = (self.check_context(), self.watchdog.report(self.active_timings.watchdog_timeout_ms));
         if self.machine_findings.judged.as_ref() == Some(&basis) {

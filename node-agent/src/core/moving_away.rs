@@ -78,7 +78,7 @@ impl AgentCore {
             && !self.is_continue_ordered()
     }
 
-    /// Returns `true` if a service is here and the leader can move it. A service that is to be left unchanged does not
+    /// Returns `true` if a service is here and the leader can move it. A service that must be left unchanged does not
     /// count.
     fn is_to_move(&self, service: &Service) -> bool {
         if self.is_ignored(service.name()) || !self.may_be_here(service) {

@@ -50,7 +50,7 @@ impl AgentCore {
             self.changed = true;
             self.are_all_dirty = true;
             if self.watchdog_test.is_under_way() {
-                // The device would not cause the coming reset, so the reset would be no proof that the device works.
+                // The device would not cause the coming reset, so the reset would not prove that the device works.
                 self.end_test("the watchdog rejects renewals");
             }
         }

@@ -1,4 +1,4 @@
-//! The node's policy: services that this agent does not run, whatever the API contains.
+//! The node's policy: services that this agent does not run, regardless of the objects in the API.
 
 use super::AgentCore;
 use super::command::{Command, CommandResult, DriverFailure};
@@ -39,7 +39,7 @@ impl AgentCore {
 }
 
 /// Returns `true` if even a probe of the service runs a program that the resource names. The supervisor of an `exec`
-/// service with `command` and without `monitor` knows its processes, and ends them with signals.
+/// service with `command` and without `monitor` finds its processes, and ends them with signals.
 fn runs_programs_of_resource(definition: &ServiceDefinition) -> bool {
     match definition.driver.kind() {
         Some(DriverKind::Exec) => definition

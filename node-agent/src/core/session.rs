@@ -246,7 +246,7 @@ impl AgentCore {
         }
     }
 
-    /// Exits because another process of this node holds `alive`. This process sends no more writes, and leaves all
+    /// Exits because another process of this node holds `alive`. This process sends no further writes, and leaves all
     /// services unchanged.
     fn exit_superseded(&mut self) {
         self.log(

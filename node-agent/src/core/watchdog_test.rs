@@ -48,9 +48,9 @@ enum Stage {
     Waiting { since: MonotonicTime, recorded_at: MonotonicTime, deadline: MonotonicTime },
 }
 
-/// Evaluates a test that the journal contains as begun. If this boot is not the boot that was to be reset, the test has
-/// passed. A test that was interrupted only by the agent's exit begins again. Returns `true` if the journal has
-/// changed.
+/// Evaluates a test that the journal contains as begun. If this boot is not the boot that the watchdog had to reset,
+/// the test has passed. A test that was interrupted only by the agent's exit begins again. Returns `true` if the
+/// journal has changed.
 pub(super) fn evaluate_begun_test(config: &Config, journal: &mut Journal) -> bool {
     let Some(trial) = journal.trial.take() else { return false };
     if trial.boot_id != config.boot_id && trial.machine_id == config.machine_id {

@@ -119,7 +119,7 @@ impl JournalFile {
 impl JournalWriter {
     /// Writes a journal; answered by [`Input::JournalWritten`].
     pub(super) fn write(&self, id: JournalWriteId, journal: Journal) {
-        // Sending cannot fail: the thread lives as long as this sender.
+        // Sending cannot fail: the thread runs until this sender is dropped.
         let _ = self.requests.send((id, journal));
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct WatchdogLink {
 impl WatchdogLink {
     /// Sends a request. An answer follows, or an event that reports the loss of the connection.
     pub(super) fn ask(&self, id: WatchdogRequestId, request: Request) {
-        // Sending cannot fail: the task lives as long as this sender.
+        // Sending cannot fail: the task runs until this sender is dropped.
         let _ = self.requests.send((id, request));
     }
 }

@@ -3,10 +3,10 @@
 //! # Why a late deadline still counts
 //! A deadline D depends on one committed heartbeat: D = s + Th, where s was read before the commit. An observer that
 //! waits for this node counts W from that commit or later. Petting until D is therefore safe in every case, even if an
-//! earlier deadline has passed meanwhile. [`State::Expired`] ends when a
-//! *later proven* deadline arrives that is still in the future. Otherwise, only an empty node or a release ends this
-//! state. A heartbeat with an unknown outcome never reaches the daemon, because it gives the agent no deadline to send.
-//! Conversely, a deadline earlier than the active one (Th was lowered) counts immediately.
+//! earlier deadline has passed in the meantime. [`State::Expired`] ends when a *later proven* deadline arrives that is
+//! still in the future. Otherwise, only an empty node or a release ends this state. A heartbeat with an unknown outcome
+//! never reaches the daemon, because it gives the agent no deadline to send. Conversely, a deadline earlier than the
+//! active one (Th was lowered) counts immediately.
 //!
 //! # Guarantees
 //! - The core requests a pet only while now ≤ D on both clocks. Exceptions: the node is empty, so that there is no D,

@@ -14,7 +14,7 @@ pub(super) const OPTION_SET_TIMEOUT: u32 = 0x0080;
 pub(super) const OPTION_MAGIC_CLOSE: u32 = 0x0100;
 /// The driver has a pretimeout (`WDIOF_PRETIMEOUT`).
 pub(super) const OPTION_PRETIMEOUT: u32 = 0x0200;
-/// The driver takes pets (`WDIOF_KEEPALIVEPING`).
+/// The driver accepts pets (`WDIOF_KEEPALIVEPING`).
 pub(super) const OPTION_KEEP_ALIVE: u32 = 0x8000;
 
 /// `struct watchdog_info` of `linux/watchdog.h`.
@@ -120,7 +120,7 @@ pub(super) fn reset_machine() {
 /// semantics.
 pub(super) fn become_real_time(priority: i32) -> Result<(), Errno> {
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: process 0 is this thread; the kernel's `sched_param` is one int, which lives over the call.
+    // SAFETY: process 0 is this thread; the kernel's `sched_param` is one int, which remains valid during the call.
     let result = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
     Errno::result(result).map(drop)
 }

@@ -10,7 +10,6 @@ use tokio::sync::mpsc::UnboundedReceiver;
 /// A limit that suffices for the slowest machine; only a failing test reaches it.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// Returns the service with this driver.
 pub(crate) fn web(driver: Value) -> ServiceDefinition {
     let mut resource = Resource::default();
     resource.metadata.name = "web".into();

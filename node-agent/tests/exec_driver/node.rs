@@ -190,8 +190,8 @@ pub(crate) async fn wait_until(condition_name: &str, condition: impl Fn() -> boo
 /// Creates an executable script.
 pub(crate) fn script(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt;
-    // Another process writes the file: a process that another test forks meanwhile could keep this one's descriptor
-    // open for writing. The kernel would then refuse to execute the file.
+    // Another process writes the file: a process that another test forks in the meantime could keep this one's
+    // descriptor open for writing. The kernel would then refuse to execute the file.
     let status = std::process::Command::new("/bin/sh")
         .args(["-c", r#"printf '%s' "$1" > "$2""#, "sh", text])
         .arg(path)

@@ -69,8 +69,8 @@ impl Node {
             "#!/bin/sh\nHERE={}\nrequest=$(cat)\naction=${{request#*'\"action\":\"'}}; action=${{action%%'\"'*}}\n{script}\n",
             self.directory.path().display()
         );
-        // The file is written under another name: a process that another test forks meanwhile could keep it open for
-        // writing. The kernel would then refuse to execute it.
+        // The file is written under another name: a process that another test forks in the meantime could keep it open
+        // for writing. The kernel would then refuse to execute it.
         let command = r#"printf '%s' "$1" > "$2.new" && chmod 755 "$2.new" && mv "$2.new" "$2""#;
         let program = self.path(directory).join(name);
         let status =

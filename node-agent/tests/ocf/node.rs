@@ -77,8 +77,8 @@ impl Node {
         let program = self.settings.root.join("resource.d/test/Agent");
         fs::create_dir_all(program.parent().unwrap()).unwrap();
         let text = format!("#!/bin/sh\nHERE={}\n{body}\n", self.directory.path().display());
-        // The file is written under another name: a process that another test forks meanwhile could keep it open for
-        // writing. The kernel would then refuse to execute it.
+        // The file is written under another name: a process that another test forks in the meantime could keep it open
+        // for writing. The kernel would then refuse to execute it.
         let command = r#"printf '%s' "$1" > "$2.new" && chmod 755 "$2.new" && mv "$2.new" "$2""#;
         let status =
             std::process::Command::new("sh").args(["-c", command, "sh", &text]).arg(&program).status();

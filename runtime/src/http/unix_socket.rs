@@ -10,7 +10,7 @@ use tokio::net::UnixListener;
 /// Binds a socket that only this user and root can open. A socket on which no process listens is replaced.
 ///
 /// # Errors
-/// Fails if another process listens on the socket, if the path is no socket, or if the directory is not writable.
+/// Fails if another process listens on the socket, if the path is not a socket, or if the directory is not writable.
 pub(super) fn bind(path: &Path) -> io::Result<UnixListener> {
     if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
         match UnixStream::connect(path) {

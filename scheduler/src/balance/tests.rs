@@ -113,7 +113,7 @@ fn score_values_match_a_manual_calculation() {
     assert!((score(&problem, &moved) - score(&problem, &problem.start_placements)).abs() < 1e-12);
 }
 
-/// An instance leaves an offline node although N+1 fails afterwards, as with hbal 3.0.2, which ends at the same score.
+/// An instance leaves an offline node although N+1 fails afterward, as with hbal 3.0.2, which ends at the same score.
 #[test]
 fn offline_node_is_emptied_despite_n1_failure() {
     let node =

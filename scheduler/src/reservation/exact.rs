@@ -205,7 +205,7 @@ impl PreemptionSearch<'_, '_> {
         Ok(false)
     }
 
-    /// Tries whether a unit fits on a node after all these units have left it, and restores them. If the unit does not
+    /// Checks whether a unit fits on a node after all these units have left it, and restores them. If the unit does not
     /// fit, no part of them suffices.
     fn try_fit_without(&mut self, unit: &Unit, node: u32, others: &[Rc<Unit>]) -> bool {
         for other in others {

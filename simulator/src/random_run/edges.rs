@@ -153,7 +153,8 @@ impl Script<'_> {
         }
     }
 
-    /// Upgrades all processes one at a time, in either order; a node fails meanwhile, and some processes may be downgraded.
+    /// Upgrades all processes one at a time, in either order; a node fails in the meantime, and some processes may be
+    /// downgraded.
     fn upgrade_processes(&mut self, start_ms: Millis) {
         let nodes = self.cluster.nodes.clone();
         let process_order =

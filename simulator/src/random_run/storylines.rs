@@ -339,8 +339,8 @@ impl Script<'_> {
         end_ms.max(back_ms)
     }
 
-    /// Shuts down or reboots a machine cleanly. The machine may be in maintenance before, or lose its power meanwhile.
-    /// Another machine may then take its name.
+    /// Shuts down or reboots a machine cleanly. The machine may be in maintenance before, or lose its power in the
+    /// meantime. Another machine may then take its name.
     fn shut_down_node(&mut self, start_ms: Millis) -> Millis {
         let node = self.random_node();
         if self.random.draw_chance(0.3) {

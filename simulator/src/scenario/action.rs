@@ -55,7 +55,7 @@ pub enum Action {
     /// `autostart N R on|off`: sets whether the service starts when the machine boots.
     Autostart { node: NodeName, resource: ResourceName, on: bool },
     /// `driver N slow R DURATION`: the driver executes orders for the service with this delay, even if the agent dies
-    /// meanwhile.
+    /// in the meantime.
     SlowDriver { node: NodeName, resource: ResourceName, duration_ms: Millis },
     /// `driver N hang|resume`: the node's drivers stop answering, such as a hung libvirtd, or answer again.
     Driver { node: NodeName, hangs: bool },
@@ -63,7 +63,7 @@ pub enum Action {
     FenceDevice { node: NodeName, condition: FenceDeviceCondition },
     /// `store outage DURATION`: etcd does not answer for this time.
     StoreOutage { duration_ms: Millis },
-    /// `store leader-change`: etcd elects a leader, and commits no write meanwhile.
+    /// `store leader-change`: etcd elects a leader, and commits no write in the meantime.
     StoreLeaderChange,
     /// `store leader-pause DURATION`: etcd's leader is paused and then isolated, and the other members elect a new
     /// leader.
@@ -171,7 +171,7 @@ pub enum JournalCondition {
 /// Operations on a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessVerb {
-    /// Sends SIGTERM, for an orderly end.
+    /// Sends SIGTERM, for an orderly exit.
     Stop,
     /// Starts the process.
     Start,

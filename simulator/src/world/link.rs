@@ -405,7 +405,7 @@ impl World {
                 if let Some(process) = self.controllers.get_mut(node) {
                     process.cursor = Some(revision);
                     process.is_watching = false;
-                    // A read for another refresh may have failed meanwhile.
+                    // A read for another refresh may have failed in the meantime.
                     let due_refreshes = process.record_answered_sync(answers);
                     self.schedule_syncs(&client, generation, due_refreshes);
                 }

@@ -175,7 +175,7 @@ impl World {
 
     fn wake(&mut self, client: &Client, generation: Generation, at: u64) {
         let now = self.clock_of(client.node());
-        // A process that another event woke meanwhile has a newer wake scheduled.
+        // A process that another event woke in the meantime has a newer wake scheduled.
         let due = match client {
             Client::Agent(node) => {
                 self.agents.get_mut(node).and_then(|process| process.take_wake(generation, at, &now))

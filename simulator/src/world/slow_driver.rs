@@ -1,7 +1,7 @@
 //! Slow drivers, whose server executes orders later, even after the agent's death; and services that start at boot.
 //!
 //! Such a driver is correct: while an order is outstanding, a probe returns Unknown, and a kill ends only after the
-//! earlier orders. Its probes take long, however, and may return the state at their beginning.
+//! earlier orders. Its probes take a long time, however, and may return the state at their beginning.
 
 use super::World;
 use super::driver::simulated_behavior;

@@ -1,7 +1,7 @@
 //! The next version of the programs, which reads all values of this version and writes values that this version cannot read.
 //!
 //! A process of the next version is the core of this version with translated values. Its records get a field that this
-//! version does not know. Once every reader supports the next version, the process also writes new words. With
+//! version does not support. Once every reader supports the next version, the process also writes new words. With
 //! `writes_new_values`, the process writes new words immediately, like a version that violates the upgrade rule.
 
 use super::World;

@@ -193,7 +193,7 @@ fn heartbeat_writes(
 ) -> impl Iterator<Item = Write> {
     let machine = state.node(node);
     let armed = state.store.node_report(node).armed;
-    // A service without a confirmed stop is active (R4.26), even if no part of it exists any more.
+    // A service without a confirmed stop is active (R4.26), even if no part of it still exists.
     let needs_watchdog = may_request_permit(state, node)
         || !machine.is_empty()
         || machine.receives

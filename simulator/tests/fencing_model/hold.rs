@@ -2,7 +2,7 @@
 //!
 //! No step in the model has a deadline, so an outage needs no separate state: a process that does not commit may be
 //! unable to commit. An agent may ask at any time. A candidate may lose etcd at any moment, grant, and regain etcd.
-//! Only the writes that a candidate has not read meanwhile are part of its state.
+//! Only the writes that a candidate has not read in the meantime are part of its state.
 
 use crate::agent;
 use crate::configuration::Configuration;
@@ -111,7 +111,6 @@ fn is_open(state: &State, node: NodeId) -> bool {
     state.store.fence(node) == Fence::Open && state.node(node).is_registered
 }
 
-/// Applies an event.
 pub(crate) fn apply_step(configuration: &Configuration, state: &mut State, number: usize, event: Event) {
     let candidate = &mut state.candidates[number];
     match event {

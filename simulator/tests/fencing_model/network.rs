@@ -183,7 +183,7 @@ fn heartbeat(
     };
     if joins {
         state.node_mut(node).phase = Phase::Member;
-        // A new process reads the store. An answer from before the current epoch of the node is no permit.
+        // A new process reads the store. An answer from before the current epoch of the node is not a permit.
         if state.store.is_assigned(node) {
             learn_permit(state, node);
         }

@@ -41,7 +41,7 @@ pub(crate) enum Late {
 pub(crate) enum Harm {
     /// No violation.
     None,
-    /// A fence was written in another state than the state on which the write was based: an epoch repeats or decreases.
+    /// A fence was written in a state other than the state on which the write was based: an epoch repeats or decreases.
     EpochWentBack,
     /// A machine was reset although its agent and daemon could have prevented the reset in time.
     NeedlessReset,

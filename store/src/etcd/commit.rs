@@ -28,7 +28,6 @@ enum Answer {
     },
 }
 
-/// Commits a transaction, and returns its outcome.
 pub(super) async fn commit(inner: &Arc<Inner>, transaction: Transaction) -> Outcome {
     if !transaction.fits() {
         return Outcome::Refused("too many operations in one transaction".to_owned());

@@ -11,7 +11,7 @@
 //! - **Not applied, now or later**: a written key is still at the revision of its `Unchanged` guard, so the transaction
 //!   was not applied so far. In addition, an `Unchanged` or `Created` guard is violated. Revisions only grow, so no
 //!   later write can make that guard hold again, and a late copy conflicts too. (A violated `Absent` may hold again
-//!   after a delete, so it is no proof.)
+//!   after a delete, so it is not proof.)
 //! - **Open**: all other cases. The outcome is reported as unknown; the writer reads again, and compares the result
 //!   with its write.
 

@@ -70,7 +70,7 @@ pub(super) fn plan_close(
     let proof = match (same_boot, same_machine) {
         (true, _) => Some(Proof::Reregistered),
         (false, MachineComparison::Same) => Some(Proof::NewBoot { boot_id: report.value.boot_id.clone() }),
-        // A product id is missing, so the machine may be a clone, and its boot is no proof (FENCING R5.27).
+        // A product id is missing, so the machine may be a clone, and its boot is not proof (FENCING R5.27).
         (false, MachineComparison::Unclear | MachineComparison::Different) => None,
     };
     close(input, subject, fence, proof.as_ref(), OnApplied::None, plan);

@@ -144,7 +144,7 @@ pub(super) fn assigned_nodes(assignment: &Assignment) -> Vec<(&NodeName, Epoch)>
     nodes
 }
 
-/// Returns guards that prove that the service no longer runs on a node, or the reason why there is no proof.
+/// Returns guards that prove that the service no longer runs on a node, or the reason why there is not proof.
 fn prove_not_running(
     planner: &Planner<'_>,
     service: &Service<'_>,
@@ -235,8 +235,8 @@ fn unproven_target(
 /// Returns the definition of an assignment. A running service is stopped, handed over and monitored under the
 /// definition of its start, even if the spec has changed since. A start uses the current spec.
 ///
-/// A copy with another identity than the spec, as after a restore, keeps running until it is stopped. The stop uses the
-/// definition of its start (FENCING, R6.11).
+/// A copy whose identity differs from the spec, as after a restore, keeps running until it is stopped. The stop uses
+/// the definition of its start (FENCING, R6.11).
 fn definition(
     input: &PlanInput<'_>,
     service: &Service<'_>,

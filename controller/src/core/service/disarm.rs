@@ -34,7 +34,7 @@ pub(super) fn freeze_if_disarmed(
         | ServiceState::Ignored
         | ServiceState::Deleting => false,
         // The service stays in Error. If an operator clears the error later, the service must not start in addition to
-        // a copy that was started by hand meanwhile.
+        // a copy that was started by hand in the meantime.
         ServiceState::Error => {
             if is_manual {
                 update.status.probe_arming = Some(input.cluster_view.cluster_generation());

@@ -369,8 +369,8 @@ pub(super) fn execute(planner: &mut Planner<'_>, service: &Service<'_>, update: 
     true
 }
 
-/// Restarts a service in place under the same permit. If the stop needs another definition than the start, stops the
-/// service and starts it again. Returns `true` if the restart was ordered.
+/// Restarts a service in place under the same permit. If the stop needs a definition other than that of the start,
+/// stops the service and starts it again. Returns `true` if the restart was ordered.
 fn restart(planner: &mut Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) -> bool {
     let Some(node) = update.status.node.clone() else { return false };
     if !ordering::stop_dependents_first(planner, service, update) {

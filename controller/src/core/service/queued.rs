@@ -231,8 +231,8 @@ pub(super) fn plan_queued(planner: &mut Planner<'_>, service: &Service<'_>, upda
     }
 }
 
-/// Records the unreachable nodes that count as empty, under guards that none of them has sent a heartbeat meanwhile
-/// (FENCING, R7.5).
+/// Records the unreachable nodes that count as empty, under guards that none of them has sent a heartbeat in the
+/// meantime (FENCING, R7.5).
 ///
 /// A node whose epoch is open may hold an assignment that it has not begun. Its fence is therefore written again, with
 /// `verify`. None of the node's writes applies before its agent has read that fence, and then the agent commits no

@@ -14,7 +14,6 @@ use ha_api_types::time::{Millis, MonotonicTime};
 use ha_store::{Guard, Transaction};
 use std::collections::BTreeMap;
 
-/// Change of the assignment.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum AssignmentChange {
     /// Unchanged.

@@ -168,7 +168,7 @@ fn reservation(input: &PlanInput<'_>, conditions: &mut Vec<Condition>, generatio
     set_condition(conditions, condition, &input.now.timestamp());
 }
 
-/// Returns the events for a new status: the N+1 check fails, fails for other nodes than before, or no longer fails.
+/// Returns the events for a new status: the N+1 check fails, fails for different nodes, or no longer fails.
 fn reservation_events(input: &PlanInput<'_>, status: &ClusterStatus) -> Vec<Event> {
     let find = |conditions: &[Condition]| {
         conditions.iter().find(|condition| condition.kind == FAILOVER_CAPACITY).cloned()

@@ -470,7 +470,8 @@ fn a_device_run_from_before_the_end_of_the_source_is_no_proof() {
     assert_eq!(ordered_actions(&lab, 0), [FencerAction::Off, FencerAction::Off], "{}", lab.show());
 }
 
-/// An operator can also request the later proof, and learns why it fails. A machine that registers is asked instead.
+/// An operator can also request the later proof, and the outcome shows why it fails. A machine that registers is asked
+/// instead.
 #[test]
 fn an_operator_requests_another_power_off_of_a_fenced_target() {
     let (mut lab, source, target) = lab_in_cutover_to_node_with_device(pdu());

@@ -115,7 +115,7 @@ fn unguarded_copy_blocks_an_exclusive_start() {
     assert_eq!(lab.running_nodes("web"), std::slice::from_ref(&node), "the service keeps running");
     lab.agent(&node).isolated = true;
     lab.run(60_000);
-    // The watchdog was not armed for the service, so (g) closes the node's epoch. This is no proof about services that
+    // The watchdog was not armed for the service, so (g) closes the node's epoch. This is not proof about services that
     // the node did not guard (R5.24).
     assert_ne!(lab.fence(&node).state, FenceState::Open, "{}", lab.show());
     assert_eq!(lab.running_nodes("web"), std::slice::from_ref(&node), "{}", lab.show());

@@ -112,7 +112,7 @@ impl ClusterView {
         self.unreadable_subjects.fences.contains_key(node)
     }
 
-    /// Returns `true` if the report of a node is unreadable. Such a report is no proof.
+    /// Returns `true` if the report of a node is unreadable. Such a report is not proof.
     pub(in crate::core) fn is_node_report_unreadable(&self, node: &NodeName) -> bool {
         self.unreadable_subjects.node_reports.contains(node)
     }

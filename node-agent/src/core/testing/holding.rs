@@ -39,7 +39,7 @@ fn node_held_by(candidates: &[&str]) -> World {
     world
 }
 
-/// Returns `true` if `web` runs after an outage of a minute. Asserts that the machine was not reset meanwhile.
+/// Returns `true` if `web` runs after an outage of a minute. Asserts that the machine was not reset in the meantime.
 fn survives(world: &mut World) -> bool {
     world.network = NetworkFault::Down;
     world.advance(60_000);

@@ -68,7 +68,6 @@ impl Domain {
         Ok(Domain { context: Arc::clone(context), virsh, name, service: service.clone(), spec })
     }
 
-    /// Queries the state of the domain.
     pub(super) async fn query_state(&self) -> Result<DomainObservation, VirshError> {
         let Some(uuid) = self.uuid().await? else { return Ok(absent()) };
         let printed = match self.virsh.ask(QUERY_TIMEOUT, &["domstate", "--reason", &uuid]).await {

@@ -100,7 +100,7 @@ impl Virsh {
         ended.unwrap_or_else(|_| Err(VirshError::TimedOut { command: command(), limit }))
     }
 
-    /// Starts a command that may take long.
+    /// Starts a command that may take a long time.
     pub(super) fn begin(&self, arguments: &[&str]) -> Result<Running, VirshError> {
         let child = Command::new("virsh")
             .args(["-q", "-c", &self.uri])

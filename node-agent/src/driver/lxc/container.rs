@@ -91,7 +91,7 @@ pub(super) async fn query_state(
     }
     let search_failed = |error: io::Error| ToolError::Broken("the search for processes of LXC", error);
     let (context, container) = (Arc::clone(context), container.clone());
-    // Reading all of /proc may take long.
+    // Reading all of /proc may take a long time.
     let search = tokio::task::spawn_blocking(move || state_from_processes(&context, &container));
     search.await.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(search_failed)
 }

@@ -162,7 +162,7 @@ async fn poll_for_end(
 /// Returns `true` if a program of LXC is stopping the container.
 async fn is_being_stopped(container: &Container) -> bool {
     let container = container.clone();
-    // Reading all of /proc may take long.
+    // Reading all of /proc may take a long time.
     let has_stopping_process = move || {
         let lxc_processes = processes::all().unwrap_or_default();
         lxc_processes.iter().any(|process| process.stops(&container))

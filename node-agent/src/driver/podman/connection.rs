@@ -70,7 +70,6 @@ impl<'a> Call<'a> {
         Call { socket, method, path, body: None, limit: REQUEST_TIMEOUT }
     }
 
-    /// Sets the JSON body.
     pub(super) fn body(mut self, body: &serde_json::Value) -> Call<'a> {
         self.body = Some(body.to_string());
         self

@@ -5,7 +5,6 @@ use crate::core::DriverFailure;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 
-/// Returns a failure of this class, with its reason and message.
 pub(super) fn failure(class: FailureClass, reason: Reason, message: impl Into<String>) -> DriverFailure {
     DriverFailure { class, reason, message: message.into() }
 }

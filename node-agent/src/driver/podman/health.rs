@@ -41,7 +41,7 @@ async fn end(client: &Client, name: &str) {
             checks.push(id.clone());
         }
     }
-    // Reading all of /proc may take long.
+    // Reading all of /proc may take a long time.
     let search = move || exec_processes::processes(Path::new("/proc"), &container.id, &checks);
     for pid in tokio::task::spawn_blocking(search).await.unwrap_or_default() {
         // The process may have ended already.

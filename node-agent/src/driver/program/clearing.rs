@@ -88,8 +88,8 @@ pub(in crate::driver) async fn clear(search: impl Fn() -> ProcessSearch) -> Resu
     }
 }
 
-/// Runs a search in another thread, because the search can take long on a large machine, and the agent must continue to
-/// send heartbeats.
+/// Runs a search in another thread, because the search can take a long time on a large machine, and the agent must
+/// continue to send heartbeats.
 pub(in crate::driver) async fn search_in_thread(search: ProcessSearch) -> io::Result<LeftoverProcesses> {
     tokio::task::spawn_blocking(move || search.run()).await.map_err(io::Error::other)?
 }

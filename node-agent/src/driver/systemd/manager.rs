@@ -12,7 +12,6 @@ use zbus::zvariant::{DynamicType, ObjectPath, OwnedObjectPath, OwnedValue, Value
 
 /// Interface of all units.
 const UNIT_INTERFACE: &str = "org.freedesktop.systemd1.Unit";
-/// Interface of jobs.
 const JOB_INTERFACE: &str = "org.freedesktop.systemd1.Job";
 
 /// Mode of a job, which affects conflicting jobs and the order between units.
@@ -40,7 +39,6 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Waits for the end of the job, and returns its result.
     pub(super) async fn wait_for_end(mut self) -> JobResult {
         loop {
             match self.signals.recv().await {

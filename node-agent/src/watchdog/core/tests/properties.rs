@@ -27,7 +27,7 @@ enum Step {
         ms: u64,
     },
     Reconnect,
-    /// The machine is suspended, and the device does not count meanwhile.
+    /// The machine is suspended, and the device does not count in the meantime.
     Suspend {
         ms: u64,
     },

@@ -40,8 +40,8 @@ fn deadline() -> Moment {
     clock::now().plus_ms(5_000)
 }
 
-/// Acts as the agent: arms, signals that, and sends deadlines until a request to stop. Meanwhile a second agent is
-/// refused.
+/// Acts as the agent: arms, signals that, and sends deadlines until a request to stop. In the meantime, a second agent
+/// is refused.
 fn agent(socket: &Path, armed: &mpsc::Sender<()>, enough: &AtomicBool) {
     let connection = seqpacket::connect(socket).unwrap();
     let hear = |connection: &OwnedFd| {
