@@ -29,7 +29,7 @@ const EXCLUDED_PATHS: [&str; 6] = [
 const GUIDE_EFFECTIVE_TIME: &str = "2026-11-24T18:00:00Z";
 
 /// Time from which the words and the columns of whole commit messages are checked, not only the form of the subject.
-const BODY_EFFECTIVE_TIME: &str = "2026-11-27T06:00:00Z";
+const BODY_EFFECTIVE_TIME: &str = "2026-11-27T17:30:00Z";
 
 /// Separates the commits in the output of git, because a message can contain any line.
 const COMMIT_SEPARATOR: char = '\u{1e}';
