@@ -25,7 +25,7 @@ fn init_without_certificates_serves_a_unix_socket_only() {
     assert!(!result.stdout.contains("chgrp"), "{}", result.stdout);
     let agent = "# Settings of ha-node-agent(8): the options of the program in camel case.\nnode: node1\netcdEndpoints:\n- http://127.0.0.1:2379\n";
     let text = read(&deep, "agent.yaml");
-    let (options, policy) = text.split_once("# Services that this node runs").expect("a policy");
+    let (options, policy) = text.split_once("# Limits for the services of this node").expect("a policy");
     assert_eq!(options, agent);
     assert!(policy.contains("\npolicy:\n  allowRoot: false\n"), "{policy}");
     assert!(
