@@ -20,8 +20,8 @@ const CONTROLLER_FILE: &str = "controller.yaml";
 
 /// The policy of a new controller: objects name no file outside of one directory.
 const DEFAULT_CONTROLLER_POLICY: &str = "\
-# Limits for objects: the files that they may name. More keys: docs/concepts/security.md. WARNING: without policy,
-# administrators of the API can make this controller read any of its files.
+# Limits for objects: the files that they may name. More keys: docs/concepts/security.md.
+# WARNING: without policy, administrators of the API can make this controller read any of its files.
 policy:
   secretsDirectory: /etc/hactl/secrets
 ";
