@@ -77,8 +77,12 @@ fn plan_load_moves(planner: &mut Planner<'_>, mut services: BTreeSet<&ResourceNa
         return;
     }
     let sides = loads.nodes_by_side().map(|(node, above)| (node.to_owned(), above)).collect();
-    let imbalanced =
-        imbalanced_long_enough(planner, ImbalanceKind::Load, sides, "load imbalance has lasted for holdSeconds");
+    let imbalanced = imbalanced_long_enough(
+        planner,
+        ImbalanceKind::Load,
+        sides,
+        "load imbalance has lasted for holdSeconds",
+    );
     if imbalanced.is_empty() {
         return;
     }
