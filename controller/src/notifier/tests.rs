@@ -131,7 +131,7 @@ async fn the_response_of_a_webhook_decides_whether_to_retry() {
         let found = delivery_outcome(Target::Webhook(WebhookSpec { url, ..WebhookSpec::default() })).await;
         match found {
             DeliveryOutcome::Failed(cause) => {
-                assert!(!refused && cause.starts_with("server returned"), "{cause}")
+                assert!(!refused && cause.starts_with("server returned"), "{cause}");
             }
             DeliveryOutcome::Refused(cause) => assert!(refused, "{cause}"),
             DeliveryOutcome::Delivered(response) => panic!("{answer}: {response}"),

@@ -222,7 +222,7 @@ mod tests {
             )
         };
         let check = |line: &str, expected: Option<Announcement>| {
-            assert_eq!(parse_announcement(line), expected, "{line}")
+            assert_eq!(parse_announcement(line), expected, "{line}");
         };
         check(&announcement_of("reboot"), Some(Announcement::ShutsDown(Leave::Reboot)));
         check(&announcement_of("power-off"), Some(Announcement::ShutsDown(Leave::Poweroff)));

@@ -101,7 +101,7 @@ impl World {
                 self.submit_operation(text, spec);
             }
             Command::Disarm { keeps_services_frozen } => {
-                self.disarm(&json!(if keeps_services_frozen { "Freeze" } else { "Ignore" }))?
+                self.disarm(&json!(if keeps_services_frozen { "Freeze" } else { "Ignore" }))?;
             }
             Command::Arm => self.disarm(&Value::Null)?,
         }
