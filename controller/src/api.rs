@@ -61,7 +61,7 @@ use ha_api_types::names;
 use ha_api_types::record::LOG_LEASE_SECONDS;
 use ha_api_types::time::Timestamp;
 use ha_api_types::view::EtcdMember;
-use ha_runtime::clock::wall_unix_ms;
+use ha_runtime::clock::{Clock, SystemClock};
 use ha_runtime::http::admin::ReadState;
 use ha_store::{ShortLease, Store};
 pub use hold::RequestHold;
@@ -111,13 +111,16 @@ pub struct ApiOptions {
     pub limits: Limits,
     /// Authority with which this controller issues certificates to nodes; `None` if it issues none.
     pub join: Option<JoinOptions>,
+    /// Clock of the timestamps and of the displayed durations.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// Function that reads the health of each etcd member.
 pub type StoreMembers = Arc<dyn Fn() -> BoxFuture<'static, Vec<EtcdMember>> + Send + Sync>;
 
 impl ApiOptions {
-    /// Returns the default options: 1000 watches, no metrics, and no connection to etcd members or the core.
+    /// Returns the default options: 1000 watches, this machine's clock, no metrics, and no connection to etcd members or
+    /// the core.
     pub fn new(id: impl Into<ControllerId>, cluster: &str) -> ApiOptions {
         ApiOptions {
             id: id.into(),
@@ -133,6 +136,7 @@ impl ApiOptions {
             ocf_root: None,
             limits: Limits::default(),
             join: None,
+            clock: Arc::new(SystemClock::default()),
         }
     }
 }
@@ -177,7 +181,7 @@ impl<S> ApiState<S> {
         let joins = Arc::new(Semaphore::new(JOIN_REQUESTS_MAX));
         let log_lease = ShortLease::new(LOG_LEASE_SECONDS);
         let agents = options.ocf_root.clone().map(ocf::Agents::new);
-        let observer = Arc::new(Observer::new());
+        let observer = Arc::new(Observer::new(Arc::clone(&options.clock)));
         let shared = SharedState { store, keys, options, watches, logs, joins, log_lease, observer, agents };
         ApiState { shared: Arc::new(shared) }
     }
@@ -224,9 +228,8 @@ impl<S> ApiState<S> {
     }
 
     /// Returns the wall clock time, for timestamps that people read.
-    #[expect(clippy::unused_self, reason = "the clock belongs to the state of the API")]
     fn timestamp(&self) -> Timestamp {
-        Timestamp::from_unix_ms(wall_unix_ms())
+        Timestamp::from_unix_ms(self.options().clock.now().wall_unix_ms)
     }
 
     fn now_seconds(&self) -> i64 {

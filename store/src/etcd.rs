@@ -10,12 +10,10 @@ mod member;
 mod race;
 mod resolve;
 mod status;
-mod version;
 mod watch;
 
 pub use config::{Config, StoreOptions};
 pub use status::MemberStatus;
-pub use version::is_too_old;
 
 use crate::followed::FollowedData;
 use crate::store::{Reading, Store, StoreError, WatchItem};

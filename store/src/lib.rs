@@ -18,6 +18,7 @@ pub mod conformance;
 pub mod election;
 #[cfg(feature = "etcd")]
 pub mod etcd;
+pub mod etcd_version;
 pub mod event_writer;
 #[cfg(feature = "etcd")]
 pub mod followed;

@@ -6,32 +6,33 @@ use futures::StreamExt;
 use ha_api_types::id::{ControllerId, Revision};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::record::Candidate;
-use ha_api_types::time::Millis;
+use ha_api_types::time::{Millis, Mono};
+use ha_runtime::clock::Clock;
 use ha_store::reflector::{Item, Options, reflector};
 use ha_store::{Change, Entry, Store};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[derive(Clone, Copy, Debug)]
 struct KeyObservation {
     revision: Revision,
     /// Time of the last change; `None` if the key has not changed since this process began to watch.
-    changed: Option<Instant>,
+    changed: Option<Mono>,
 }
 
 /// Times of changes of keys, on this process's clock.
-#[derive(Debug)]
 pub(crate) struct Observer {
+    clock: Arc<dyn Clock>,
     observations: Mutex<BTreeMap<String, KeyObservation>>,
-    since: Mutex<Option<Instant>>,
+    since: Mutex<Option<Mono>>,
     /// Origin of each controller's API, by the candidate key.
     origins: Mutex<BTreeMap<String, String>>,
 }
 
 impl Observer {
-    pub(crate) fn new() -> Observer {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Observer {
         Observer {
+            clock,
             observations: Mutex::new(BTreeMap::new()),
             since: Mutex::new(None),
             origins: Mutex::new(BTreeMap::new()),
@@ -46,7 +47,7 @@ impl Observer {
     /// Returns an observer that has seen controllers with these origins.
     #[cfg(test)]
     pub(crate) fn of_origins(origins: &[&str]) -> Observer {
-        let observer = Observer::new();
+        let observer = Observer::new(Arc::new(ha_runtime::clock::SystemClock::default()));
         *lock(&observer.origins) =
             origins.iter().map(|origin| ((*origin).to_owned(), (*origin).to_owned())).collect();
         observer
@@ -55,7 +56,11 @@ impl Observer {
     /// Returns the time since a key changed; `None` if no change was seen.
     pub(crate) fn unchanged_ms(&self, key: &str) -> Option<Millis> {
         let changed = lock(&self.observations).get(key)?.changed?;
-        Some(milliseconds(changed.elapsed()))
+        Some(self.now().since(changed))
+    }
+
+    fn now(&self) -> Mono {
+        self.clock.now().raw
     }
 
     /// Returns the time since a controller refreshed its keys; `None` if no refresh was seen. Versions without
@@ -66,7 +71,7 @@ impl Observer {
 
     /// Returns for how long this observer has been watching; `None` if it is not watching.
     pub(crate) fn watching_ms(&self) -> Option<Millis> {
-        lock(&self.since).map(|since| milliseconds(since.elapsed()))
+        lock(&self.since).map(|since| self.now().since(since))
     }
 
     /// Watches until dropped.
@@ -74,14 +79,15 @@ impl Observer {
         let selectors = vec![keys.heartbeats(), keys.candidates(), keys.refreshes()];
         let (_refresher, mut items) = reflector(store, selectors, Options::default());
         while let Some(item) = items.next().await {
+            let now = self.now();
             match item {
                 Item::Synced(reading) => {
-                    lock(&self.since).get_or_insert_with(Instant::now);
+                    lock(&self.since).get_or_insert(now);
                     let mut observations = lock(&self.observations);
                     observations.retain(|key, _| reading.entries.iter().any(|entry| entry.key == *key));
                     lock(&self.origins).clear();
                     for entry in &reading.entries {
-                        record_entry(&mut observations, entry, false);
+                        record_entry(&mut observations, entry, now, None);
                         self.record_origin(keys, entry);
                     }
                 }
@@ -90,7 +96,7 @@ impl Observer {
                     for change in &changes {
                         match change {
                             Change::Put(entry) => {
-                                record_entry(&mut observations, entry, true);
+                                record_entry(&mut observations, entry, now, Some(now));
                                 self.record_origin(keys, entry);
                             }
                             Change::Delete { key, revision: _ } => {
@@ -130,23 +136,24 @@ fn origin_of(url: &str) -> Option<String> {
 }
 
 /// Records an entry. A key that is listed for the first time may be old; a key whose revision differs from the
-/// recorded one has changed.
-fn record_entry(observations: &mut BTreeMap<String, KeyObservation>, entry: &Entry, is_live: bool) {
+/// recorded one has changed. `first` is the time of the change of a key that was not recorded before.
+fn record_entry(
+    observations: &mut BTreeMap<String, KeyObservation>,
+    entry: &Entry,
+    now: Mono,
+    first: Option<Mono>,
+) {
     let observation = observations.get(&entry.key).copied();
     let changed = match observation {
         Some(observation) if observation.revision == entry.mod_revision => observation.changed,
-        Some(_) => Some(Instant::now()),
-        None => is_live.then(Instant::now),
+        Some(_) => Some(now),
+        None => first,
     };
     observations.insert(entry.key.clone(), KeyObservation { revision: entry.mod_revision, changed });
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn milliseconds(length: Duration) -> Millis {
-    Millis::try_from(length.as_millis()).unwrap_or(Millis::MAX)
 }
 
 #[cfg(test)]

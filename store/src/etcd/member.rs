@@ -3,7 +3,7 @@
 use super::Inner;
 use super::credentials::Loaded;
 use super::failure::Failure;
-use super::version::check_version;
+use crate::etcd_version::check_version;
 use etcd_client::{Client, ConnectOptions, StatusResponse};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 
 use super::Inner;
 use super::failure::Failure;
-use super::version::check_version;
+use crate::etcd_version::check_version;
 use etcd_client::{ResponseHeader, StatusResponse};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

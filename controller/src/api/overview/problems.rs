@@ -15,7 +15,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::FenceState;
 use ha_api_types::resource::{RequestedState, ServiceState};
 use ha_api_types::view::{ControllerState, Overview, Problem, Severity};
-use ha_store::etcd::is_too_old;
+use ha_store::etcd_version::is_too_old;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 

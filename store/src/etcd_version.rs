@@ -2,7 +2,8 @@
 
 /// Checks that a version does not have the known defects (leases, stale reads, authorization). The error contains the
 /// complete message.
-pub(super) fn check_version(endpoint: &str, version: &str) -> Result<(), String> {
+#[cfg(feature = "etcd")]
+pub(crate) fn check_version(endpoint: &str, version: &str) -> Result<(), String> {
     if is_supported(version) {
         return Ok(());
     }
