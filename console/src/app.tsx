@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ActionLayer } from './actions/run';
 import { client } from './api/client';
-import { ENTRIES } from './entries';
+import { SIMULATION, useEntries, type Entry } from './entries';
 import { Icon } from './parts/icon';
 import { KeyHelp } from './parts/keys';
 import { Palette } from './parts/palette';
@@ -11,6 +11,7 @@ import { overview, usePolled } from './state/cluster';
 import { useFreshness, type Freshness } from './state/freshness';
 import { checkSession, session, signOut, type User } from './state/session';
 import { useSignal } from './state/signal';
+import { simulation, useIsSimulation } from './state/simulation';
 import { nextTheme, setTheme, theme } from './theme';
 import { CapacityView } from './views/capacity';
 import { ClusterView } from './views/cluster';
@@ -25,6 +26,7 @@ import { ResourceView } from './views/resource';
 import { ResourcesView } from './views/resources';
 import { RuleView, RulesView } from './views/rules';
 import { SignIn, Unreachable } from './views/sign-in';
+import { clockText, PauseButton, SimulationView } from './views/simulation';
 
 function View({ route }: { route: Route }) {
   const [first = '', second, third] = route.parts;
@@ -47,6 +49,8 @@ function View({ route }: { route: Route }) {
       return <EventsView route={route} />;
     case 'operations':
       return <OperationsView route={route} />;
+    case 'simulation':
+      return <SimulationView />;
     default:
       return <OverviewView />;
   }
@@ -80,7 +84,7 @@ function isTyping(target: EventTarget | null): boolean {
 type Overlay = 'palette' | 'keys' | undefined;
 
 /** Opens overlays and views by keys: `/`, Ctrl-K, `?`, and `g` followed by the key of a view. */
-function useKeys(open: (overlay: Overlay) => void): void {
+function useKeys(entries: Entry[], open: (overlay: Overlay) => void): void {
   const prefix = useRef(0);
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
@@ -99,26 +103,27 @@ function useKeys(open: (overlay: Overlay) => void): void {
       } else if (event.key === 'g') {
         prefix.current = event.timeStamp;
       } else if (event.timeStamp - prefix.current < 1500) {
-        const entry = ENTRIES.find((one) => one.key === event.key);
+        const entry = entries.find((one) => one.key === event.key);
         if (entry !== undefined) location.hash = `#/${entry.path}`;
         prefix.current = 0;
       }
     };
     addEventListener('keydown', onKey);
     return () => removeEventListener('keydown', onKey);
-  }, [open]);
+  }, [entries, open]);
 }
 
 function Shell({ user }: { user: User }) {
   const route = useRoute();
   const fresh = useFreshness();
   const [overlay, setOverlay] = useState<Overlay>(undefined);
-  useKeys(setOverlay);
+  const entries = useEntries();
+  useKeys(entries, setOverlay);
   const main = useRef<HTMLElement>(null);
   const path = route.parts.join('/');
   const first = useRef(true);
   useEffect(() => {
-    const entry = ENTRIES.find((one) => one.path === (route.parts[0] ?? ''));
+    const entry = entries.find((one) => one.path === (route.parts[0] ?? ''));
     const [, ...rest] = route.parts;
     document.title = `${[...rest.slice(-1), entry?.title ?? 'Overview'].join(' – ')} – hactl`;
     // The heading gets the focus, so that a screen reader reads the new view.
@@ -161,6 +166,7 @@ function Header({ user, fresh, open }: { user: User; fresh: Freshness; open: (ov
         <i aria-hidden="true" />
         {fresh.staleSeconds === undefined ? 'Live' : 'Stale'}
       </span>
+      <SimulationBar />
       <span class="space" />
       <button type="button" class="search" onClick={() => open('palette')} aria-keyshortcuts="/ Control+K">
         <Icon name="search" />
@@ -173,6 +179,27 @@ function Header({ user, fresh, open }: { user: User; fresh: Freshness; open: (ov
       <ThemeButton />
       <UserMenu user={user} />
     </header>
+  );
+}
+
+/** The clock of a simulated cluster, in every view. */
+function SimulationBar() {
+  return useIsSimulation() ? <SimulationClock /> : null;
+}
+
+function SimulationClock() {
+  const { value } = usePolled(simulation);
+  if (value === undefined) return null;
+  return (
+    <span class="simulation-bar">
+      <a class="number" href={`#/${SIMULATION}`}>
+        <span class="wide-only">Simulated: </span>
+        {clockText(value.elapsedMs)}
+      </a>
+      <span class="wide-only">
+        <PauseButton state={value} run={(change) => void change.catch(() => undefined)} />
+      </span>
+    </span>
   );
 }
 
@@ -217,10 +244,11 @@ function UserMenu({ user }: { user: User }) {
 
 function Navigation({ current }: { current: string }) {
   const { value } = usePolled(overview);
+  const entries = useEntries();
   const problems = value?.problems.length ?? 0;
   return (
     <nav aria-label="Views">
-      {ENTRIES.map((entry) => (
+      {entries.map((entry) => (
         <a
           key={entry.path}
           href={`#/${entry.path}`}

@@ -1,14 +1,18 @@
 // The views of the navigation, with their keys.
 import type { IconName } from './parts/icon';
+import { useIsSimulation } from './state/simulation';
 
-interface Entry {
+/** Path of the view of the interactive simulator. */
+export const SIMULATION = 'simulation';
+
+export interface Entry {
   path: string;
   title: string;
   icon: IconName;
   key: string;
 }
 
-export const ENTRIES: Entry[] = [
+const ENTRIES: Entry[] = [
   { path: '', title: 'Overview', icon: 'overview', key: 'o' },
   { path: 'placement', title: 'Placement', icon: 'placement', key: 'p' },
   { path: 'resources', title: 'Resources', icon: 'resources', key: 'r' },
@@ -20,3 +24,10 @@ export const ENTRIES: Entry[] = [
   { path: 'events', title: 'Events', icon: 'events', key: 'e' },
   { path: 'operations', title: 'Operations', icon: 'operations', key: 'i' },
 ];
+
+const WITH_SIMULATION: Entry[] = [...ENTRIES, { path: SIMULATION, title: 'Simulation', icon: 'simulation', key: 's' }];
+
+/** Returns the views, with that of the interactive simulator if it serves the page. */
+export function useEntries(): Entry[] {
+  return useIsSimulation() ? WITH_SIMULATION : ENTRIES;
+}

@@ -7,6 +7,7 @@ import './styles/shell.css';
 import './styles/parts.css';
 import './styles/views.css';
 import './styles/placement.css';
+import './styles/simulation.css';
 
 const root = document.getElementById('console');
 if (root !== null) render(<App />, root);

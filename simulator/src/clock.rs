@@ -18,7 +18,7 @@ pub struct Clock {
 }
 
 /// Wall-clock time of virtual time 0 for runs that do not set it: all these runs begin at the same time.
-const START_WALL_MS: i128 = 1_767_225_600_000;
+pub(crate) const DEFAULT_WALL_MS: i128 = 1_767_225_600_000;
 
 impl Clock {
     /// Creates clocks that show `start_ms`. Each machine has a different start, so code that compares the clocks of two
@@ -30,7 +30,7 @@ impl Clock {
             raw_ns: u128::from(start_ms) * 1_000_000,
             boot_ns: u128::from(start_ms) * 1_000_000,
             is_suspended: false,
-            wall_ms: START_WALL_MS,
+            wall_ms: DEFAULT_WALL_MS,
         }
     }
 

@@ -8,6 +8,7 @@
 //!   returns `true` if every expectation was met and no invariant was violated.
 //! - [`random_run::run_seed`] runs a random cluster with random faults. [`random_run::shrink()`] shortens the script of
 //!   a failing run.
+//! - [`interactive::Simulation`] is a simulation that its user changes while it runs.
 //! - [`dump::Dump`] is the state of a real cluster, at which a simulation can begin.
 //!
 //! Rule: a run is deterministic. The seed decides every delay, time is virtual, and the invariants of the protocol are
@@ -16,6 +17,7 @@
 pub mod clock;
 pub mod dump;
 pub mod duration;
+pub mod interactive;
 pub mod queue;
 pub mod random;
 pub mod random_run;

@@ -4,6 +4,10 @@ use ha_api_types::time::Millis;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// Place of an event among those of the same time: the number of events that were scheduled before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(u64);
+
 /// A queue of timed events.
 #[derive(Clone, Debug)]
 pub struct Queue<T> {
@@ -24,13 +28,24 @@ impl<T> Default for Queue<T> {
 impl<T> Queue<T> {
     /// Schedules an event at a virtual time.
     pub fn push(&mut self, time_ms: Millis, event: T) {
+        let place = self.reserve();
+        self.push_in_place(time_ms, place, event);
+    }
+
+    /// Reserves a place for an event whose time is not yet known.
+    pub fn reserve(&mut self) -> Place {
+        self.scheduled_count += 1;
+        Place(self.scheduled_count - 1)
+    }
+
+    /// Schedules an event at a virtual time, in a reserved place.
+    pub fn push_in_place(&mut self, time_ms: Millis, Place(place): Place, event: T) {
         let slot_index = self.free_slots.pop().unwrap_or(self.events.len());
         match self.events.get_mut(slot_index) {
             Some(slot) => *slot = Some(event),
             None => self.events.push(Some(event)),
         }
-        self.schedule.push(Reverse((time_ms, self.scheduled_count, slot_index)));
-        self.scheduled_count += 1;
+        self.schedule.push(Reverse((time_ms, place, slot_index)));
     }
 
     /// Removes the earliest event and returns it with its time; `None` if the queue is empty.
@@ -61,5 +76,15 @@ mod tests {
         queue.push(1, "e");
         let later_events: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
         assert_eq!(later_events, [(1, "b"), (1, "e"), (5, "c"), (5, "d")]);
+    }
+
+    #[test]
+    fn an_event_in_a_reserved_place_precedes_later_events() {
+        let mut queue = Queue::default();
+        let place = queue.reserve();
+        queue.push(5, "b");
+        queue.push_in_place(5, place, "a");
+        let events: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!(events, [(5, "a"), (5, "b")]);
     }
 }

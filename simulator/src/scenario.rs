@@ -30,6 +30,8 @@ use std::path::Path;
 pub struct Scenario {
     /// Seed of the run's generator, which decides every delay and the order of simultaneous events.
     pub seed: u64,
+    /// Wall-clock time of the machines when the cluster begins to form, in milliseconds since 1970.
+    pub wall_ms: i128,
     /// Latest virtual time at which the run ends.
     pub duration: Duration,
     /// Time without a pending action, after the last step, until the run ends.
@@ -163,8 +165,19 @@ pub struct ExpectedService {
 }
 
 /// Top-level keys of a scenario file.
-const SCENARIO_KEYS: [&str; 11] = [
-    "seed", "duration", "settle", "timing", "nodes", "objects", "place", "later", "store", "steps", "expect",
+const SCENARIO_KEYS: [&str; 12] = [
+    "seed",
+    "wallClock",
+    "duration",
+    "settle",
+    "timing",
+    "nodes",
+    "objects",
+    "place",
+    "later",
+    "store",
+    "steps",
+    "expect",
 ];
 
 impl Scenario {
@@ -224,6 +237,7 @@ fn read_scenario(reader: &mut Reader<'_>, value: &Value, directory: &Path) -> Op
     };
     let mut scenario = Scenario {
         seed: get("seed").and_then(|value| reader.read_unsigned(value, "seed")).unwrap_or(1),
+        wall_ms: sections::read_wall_ms(reader, get("wallClock")),
         duration: duration(reader, "duration", 7_200_000),
         settle: duration(reader, "settle", 120_000),
         timing: sections::read_timing(reader, get("timing")),

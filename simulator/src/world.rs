@@ -9,6 +9,7 @@ mod event;
 mod fence_device;
 mod history;
 mod hold;
+mod interactive;
 mod invariants;
 mod leaving;
 mod link;
@@ -30,11 +31,12 @@ mod version;
 mod vocabulary;
 mod watchdog;
 
+pub use interactive::{MachineState, ProcessState};
 pub use invariants::Violation;
 pub(crate) use machine::{boot_id, controller_url, machine_id, product_id};
 
 use crate::clock::Clock;
-use crate::queue::Queue;
+use crate::queue::{Place, Queue};
 use crate::random::Random;
 use crate::report::Check;
 use crate::scenario::action::{FenceDeviceCondition, PetBehavior};
@@ -54,6 +56,7 @@ use ha_node_agent::core::{AgentCore, Journal};
 use ha_node_agent::watchdog::core::Core as WatchdogCore;
 use ha_node_agent::watchdog::protocol::Privileges;
 use ha_store::memory_state::MemoryState;
+use interactive::{StoredEvents, UserCommit};
 use machine::{Machine, Watchdog};
 use process::Process;
 use serde_json::Value;
@@ -216,6 +219,15 @@ pub struct World {
     fencing_nodes: BTreeSet<NodeName>,
     step: usize,
     step_begun_at: Millis,
+    /// Place of the next step in the queue; `None` while no step has been scheduled. A step that a user gives later takes this
+    /// place, so that a replay handles all events in the same order.
+    step_place: Option<Place>,
+    /// The transaction that the next step writes, with its guards, and its outcome; `None` if no user is connected.
+    user_commit: Option<UserCommit>,
+    /// Error of the last refused step.
+    last_refusal: Option<String>,
+    /// Events; `None` if no user reads them.
+    events: Option<StoredEvents>,
 }
 
 impl World {
@@ -235,7 +247,8 @@ impl World {
         let mut machines = BTreeMap::new();
         for machine in &scenario.nodes {
             // Clocks start at random times, so code that compares the clocks of two machines fails.
-            let clock = Clock::new(0, random.draw_between_ms(1_000, 1_000_000_000));
+            let mut clock = Clock::new(0, random.draw_between_ms(1_000, 1_000_000_000));
+            clock.set_wall(scenario.wall_ms);
             machines.insert(
                 machine.name.clone(),
                 Machine {
@@ -360,6 +373,10 @@ impl World {
             fencing_nodes: BTreeSet::new(),
             step: 0,
             step_begun_at: 0,
+            step_place: None,
+            user_commit: None,
+            last_refusal: None,
+            events: None,
             scenario,
         }
     }

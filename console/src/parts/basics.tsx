@@ -4,6 +4,7 @@ import { useEffect, useState } from 'preact/hooks';
 import type { Tone } from '../derive/headline';
 import { duration, secondsSince } from '../derive/time';
 import { objectAddress } from '../router';
+import { now } from '../state/clock';
 import { Icon } from './icon';
 
 /** A state as a word with a symbol; the color repeats the symbol. */
@@ -55,12 +56,12 @@ export function ObjectLink({ kind, name }: { kind: string; name: string }) {
 
 /** Renders the component again every second. */
 export function useNow(): number {
-  const [now, setNow] = useState(Date.now());
+  const [time, setTime] = useState(now());
   useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), 1000);
+    const timer = setInterval(() => setTime(now()), 1000);
     return () => clearInterval(timer);
   }, []);
-  return now;
+  return time;
 }
 
 /** The time since a timestamp; the title shows the timestamp itself. */

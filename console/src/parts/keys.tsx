@@ -1,14 +1,15 @@
 // The list of keys.
-import { ENTRIES } from '../entries';
+import { useEntries } from '../entries';
 import { Dialog } from './dialog';
 
 export function KeyHelp({ onClose }: { onClose: () => void }) {
+  const entries = useEntries();
   const keys: [string, string][] = [
     ['/ or Ctrl K', 'Search objects and actions'],
     ['?', 'List the keys'],
     ['Esc', 'Close a dialog'],
     ['Enter', 'Confirm a dialog or open a link'],
-    ...ENTRIES.map((entry): [string, string] => [`g ${entry.key}`, entry.title]),
+    ...entries.map((entry): [string, string] => [`g ${entry.key}`, entry.title]),
   ];
   return (
     <Dialog title="Keys" onClose={onClose}>

@@ -7,7 +7,7 @@ import { ask } from '../actions/run';
 import { simpleActions } from '../actions/services';
 import type { Node, Resource } from '../api/objects';
 import { search } from '../derive/search';
-import { ENTRIES } from '../entries';
+import { useEntries, type Entry } from '../entries';
 import { address, navigate } from '../router';
 import { useObjects } from '../state/cluster';
 import { refusal } from '../state/session';
@@ -33,9 +33,9 @@ function actionItem(action: Action): Item {
   };
 }
 
-function items(resources: Resource[], nodes: Node[]): Item[] {
+function items(entries: Entry[], resources: Resource[], nodes: Node[]): Item[] {
   return [
-    ...ENTRIES.map((entry) => ({
+    ...entries.map((entry) => ({
       title: entry.title,
       detail: 'View',
       icon: entry.icon,
@@ -62,9 +62,10 @@ function items(resources: Resource[], nodes: Node[]): Item[] {
 export function Palette({ onClose }: { onClose: () => void }) {
   const resources = useObjects('resources');
   const nodes = useObjects('nodes');
+  const entries = useEntries();
   const [query, setQuery] = useState('');
   const [selected, setSelected] = useState(0);
-  const all = useMemo(() => items(resources ?? [], nodes ?? []), [resources, nodes]);
+  const all = useMemo(() => items(entries, resources ?? [], nodes ?? []), [entries, resources, nodes]);
   const found = search(all, query, 12);
   const choose = (item: Item | undefined) => {
     if (item === undefined || item.refused !== undefined) return;

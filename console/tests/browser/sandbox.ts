@@ -5,7 +5,7 @@ import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
-const programs = resolve(root, process.env['CARGO_TARGET_DIR'] ?? 'target', 'debug');
+export const programs = resolve(root, process.env['CARGO_TARGET_DIR'] ?? 'target', 'debug');
 
 /** Directory of the cluster. HACTL_CONSOLE_SANDBOX names a cluster that already runs, for work on the tests. */
 export const directory = process.env['HACTL_CONSOLE_SANDBOX'] ?? resolve(root, '.cache/console-sandbox');

@@ -6,7 +6,7 @@ use futures::StreamExt;
 use ha_api_types::id::{ControllerId, Revision};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::record::Candidate;
-use ha_api_types::time::{Millis, Mono};
+use ha_api_types::time::{Millis, MonotonicTime};
 use ha_runtime::clock::Clock;
 use ha_store::reflector::{Item, Options, reflector};
 use ha_store::{Change, Entry, Store};
@@ -17,14 +17,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 struct KeyObservation {
     revision: Revision,
     /// Time of the last change; `None` if the key has not changed since this process began to watch.
-    changed: Option<Mono>,
+    changed: Option<MonotonicTime>,
 }
 
 /// Times of changes of keys, on this process's clock.
 pub(crate) struct Observer {
     clock: Arc<dyn Clock>,
     observations: Mutex<BTreeMap<String, KeyObservation>>,
-    since: Mutex<Option<Mono>>,
+    since: Mutex<Option<MonotonicTime>>,
     /// Origin of each controller's API, by the candidate key.
     origins: Mutex<BTreeMap<String, String>>,
 }
@@ -59,8 +59,8 @@ impl Observer {
         Some(self.now().since(changed))
     }
 
-    fn now(&self) -> Mono {
-        self.clock.now().raw
+    fn now(&self) -> MonotonicTime {
+        self.clock.now().monotonic_raw
     }
 
     /// Returns the time since a controller refreshed its keys; `None` if no refresh was seen. Versions without
@@ -140,8 +140,8 @@ fn origin_of(url: &str) -> Option<String> {
 fn record_entry(
     observations: &mut BTreeMap<String, KeyObservation>,
     entry: &Entry,
-    now: Mono,
-    first: Option<Mono>,
+    now: MonotonicTime,
+    first: Option<MonotonicTime>,
 ) {
     let observation = observations.get(&entry.key).copied();
     let changed = match observation {

@@ -1,6 +1,7 @@
 //! `hactl simulate`: runs a whole cluster under a virtual clock, from a scenario file or the default scenario.
 
 mod random;
+mod serve;
 
 use super::support::STATE_FILE;
 use super::why;
@@ -29,6 +30,7 @@ use std::path::{Path, PathBuf};
         Exit status: 0 all expectations and invariants hold; 1 some do not; 2 invalid file. \
         For a directory: one line for each file, and the worst status.\n\n\
         With --from-dump, the simulation starts from the cluster state in a support dump, with every agent and controller restarted. Example: hactl support dump d; hactl simulate --from-dump d --why web\n\n\
+        With --serve, the cluster runs live behind the web console: cut a network, move a service, save the steps as a scenario.\n\n\
         With --random, each seed defines a cluster and faults. A failed seed is printed as a scenario file that reproduces \
         the failure: `hactl simulate --random --seeds 7 > seed-7.yaml; hactl simulate seed-7.yaml`."
 )]
@@ -54,11 +56,17 @@ pub(crate) struct Simulate {
     why: Option<String>,
     #[command(flatten)]
     runs: random::RandomFlags,
+    #[command(flatten)]
+    live: serve::ServeFlags,
 }
 
 impl Simulate {
     pub(crate) fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Json, Format::Yaml])?;
+        if self.live.serve {
+            let dump = self.from_dump.as_deref().map(read_dump).transpose()?;
+            return self.live.run(session, self.path.as_deref(), dump);
+        }
         if let Some(dump) = &self.from_dump {
             return self.replay(session, format, dump);
         }
@@ -77,8 +85,7 @@ impl Simulate {
     /// Continues a dumped cluster, with the steps of a file.
     fn replay(&self, session: &Session, format: Option<&Format>, dump: &Path) -> Outcome {
         let path = dump.join(STATE_FILE);
-        let dump = Dump::read(&read(&path)?)
-            .map_err(|problem| Failure::usage(format!("{}: {problem}", path.display())))?;
+        let dump = read_dump(dump)?;
         let mut world = match &self.path {
             None => World::of_dump(&dump, "the dump", "", Path::new(".")),
             Some(file) => {
@@ -260,6 +267,11 @@ fn run(name: &str, text: &str, directory: &Path) -> Result<World, Failure> {
     let mut world = World::new(scenario).map_err(|message| Failure::usage(format!("{name}: {message}")))?;
     world.run();
     Ok(world)
+}
+
+fn read_dump(directory: &Path) -> Result<Dump, Failure> {
+    let path = directory.join(STATE_FILE);
+    Dump::read(&read(&path)?).map_err(|problem| Failure::usage(format!("{}: {problem}", path.display())))
 }
 
 fn exit(world: &World) -> Exit {

@@ -62,6 +62,14 @@ fn known_names(scenario: &Scenario) -> KnownNames {
         match command {
             StepCommand::Verb(..) => {}
             StepCommand::Apply(object) => resources.extend(resource_names_in(std::slice::from_ref(object))),
+            StepCommand::Write(values) => {
+                resources.extend(
+                    values
+                        .values()
+                        .flatten()
+                        .flat_map(|object| resource_names_in(std::slice::from_ref(object))),
+                );
+            }
         }
     }
     let nodes = scenario.nodes.iter().map(|machine| machine.name.clone()).collect();
@@ -73,12 +81,13 @@ impl Scenario {
     pub(crate) fn requested_actions(&self) -> BTreeSet<String> {
         let commands = self.steps.iter().flat_map(|step| &step.commands);
         let text = |command: &StepCommand| match command {
-            StepCommand::Verb(text, _) => text.clone(),
+            StepCommand::Verb(text, _) => Some(text.clone()),
             StepCommand::Apply(object) => {
-                format!("apply {}", object["metadata"]["name"].as_str().unwrap_or_default())
+                Some(format!("apply {}", object["metadata"]["name"].as_str().unwrap_or_default()))
             }
+            StepCommand::Write(_) => None,
         };
-        commands.map(text).collect()
+        commands.filter_map(text).collect()
     }
 }
 

@@ -4,6 +4,7 @@ use super::action::without_type_prefix;
 use super::condition::parse_service_state;
 use super::reader::{Fields, Reader};
 use super::{Device, Expectations, ExpectedService, InitialPlacement, Machine, Power};
+use crate::clock::DEFAULT_WALL_MS;
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::driver::DriverKind;
 use ha_api_types::id::{NodeName, ResourceName};
@@ -12,10 +13,23 @@ use ha_api_types::node_policy::NodePolicy;
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::record::SleepProtection;
 use ha_api_types::resource::ServiceState;
+use ha_api_types::time::Timestamp;
 use ha_api_types::timing::TimingSpec;
 use ha_api_types::{names, schema, validation};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+
+/// Reads `wallClock`, in milliseconds since 1970.
+pub(super) fn read_wall_ms(reader: &mut Reader<'_>, value: Option<&Value>) -> i128 {
+    let Some(text) = value.and_then(|value| reader.read_text(value, "wallClock")) else {
+        return DEFAULT_WALL_MS;
+    };
+    let seconds = Timestamp(text).unix_seconds();
+    if seconds.is_none() {
+        reader.add_problem("wallClock", "is not a time such as 2026-01-01T00:00:00Z");
+    }
+    seconds.map_or(DEFAULT_WALL_MS, |seconds| i128::from(seconds) * 1000)
+}
 
 /// Reads `timing`, which is validated like `Cluster.spec.timing`.
 pub(super) fn read_timing(reader: &mut Reader<'_>, value: Option<&Value>) -> TimingSpec {

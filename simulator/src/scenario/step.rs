@@ -6,6 +6,7 @@ use super::objects;
 use super::reader::{Fields, Reader};
 use crate::duration::Duration;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Default limit of the wait for `when`.
 const DEFAULT_WITHIN: Duration = Duration(600_000);
@@ -48,6 +49,8 @@ pub enum StepCommand {
     Verb(String, Action),
     /// Applies this object.
     Apply(Value),
+    /// Writes these values in one transaction, as the API of a controller did.
+    Write(BTreeMap<String, Option<Value>>),
 }
 
 pub(super) fn read_steps(reader: &mut Reader<'_>, value: &Value) -> Vec<Step> {
@@ -150,12 +153,24 @@ fn read_commands(reader: &mut Reader<'_>, value: &Value, path: &str) -> Vec<Step
 
 fn read_command(reader: &mut Reader<'_>, value: &Value, path: &str) -> Option<StepCommand> {
     if let Value::Object(_) = value {
-        let fields = reader.read_fields(value, path, &["apply"])?;
-        let Some(object) = fields.get("apply") else {
-            reader.add_problem(path, "an object under `do` must be {apply: OBJECT}");
-            return None;
+        let fields = reader.read_fields(value, path, &["apply", "write"])?;
+        return match (fields.get("apply"), fields.get("write")) {
+            (Some(object), None) => {
+                objects::read_inline_object(reader, object, &fields.path_of("apply")).map(StepCommand::Apply)
+            }
+            (None, Some(values)) => {
+                let values = reader.read_map(values, &fields.path_of("write"))?;
+                let value_of = |value: &Value| (!value.is_null()).then(|| value.clone());
+                Some(StepCommand::Write(
+                    values.iter().map(|(key, value)| (key.to_owned(), value_of(value))).collect(),
+                ))
+            }
+            (Some(_), Some(_)) | (None, None) => {
+                let message = "an object under `do` must be {apply: OBJECT} or {write: {KEY: VALUE}}";
+                reader.add_problem(path, message);
+                None
+            }
         };
-        return objects::read_inline_object(reader, object, &fields.path_of("apply")).map(StepCommand::Apply);
     }
     let text = reader.read_text(value, path)?;
     match Action::parse(&text) {

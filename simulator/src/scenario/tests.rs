@@ -89,7 +89,7 @@ fn invalid_actions_and_conditions_show_their_syntax() {
     assert_problem("steps:\n  - do: load web cpus=2\n", 5, &["cpus", "\"cpu\""]);
     assert_problem("steps:\n  - do: disarm now\n", 5, &["freeze or ignore"]);
     assert_problem("steps:\n  - do: {aply: {}}\n", 5, &["aply", "apply"]);
-    assert_problem("steps:\n  - do: {}\n", 5, &["{apply: OBJECT}"]);
+    assert_problem("steps:\n  - do: {}\n", 5, &["{apply: OBJECT}", "{write: {KEY: VALUE}}"]);
     assert_problem("steps:\n  - check: web is up\n", 5, &["not a valid condition", "service R running"]);
     assert_problem("steps:\n  - when: service web is Going\n", 5, &["Going", "Started"]);
     assert_problem("steps:\n  - when: node node1 is Up\n", 5, &["Up", "Online"]);

@@ -49,7 +49,12 @@ impl Network {
         }
     }
 
-    fn is_cut(&self, from: &LinkEnd, to: &LinkEnd) -> bool {
+    /// Returns `true` if a machine has its migration network.
+    pub(super) fn has_migration(&self, node: &NodeName) -> bool {
+        !self.nodes_without_migration.contains(node)
+    }
+
+    pub(super) fn is_cut(&self, from: &LinkEnd, to: &LinkEnd) -> bool {
         !self.cut_links.is_empty() && self.cut_links.contains(&(from.clone(), to.clone()))
     }
 }

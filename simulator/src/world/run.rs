@@ -320,7 +320,7 @@ impl World {
             }
             agent::Effect::ReadUsage { id, services } => self.measure(node, id, &services),
             agent::Effect::Event(event) => {
-                self.record_event(&event);
+                self.record_event(&format!("agent-{node}"), &event);
                 self.log(node, "agent", &format!("{} {}: {}", event.kind, event.name, event.message));
             }
             agent::Effect::Log { level, message } => {
@@ -417,7 +417,7 @@ impl World {
             }
             controller::Effect::RunFencer(run) => self.begin_fencer(node, generation, run),
             controller::Effect::Event { event, .. } => {
-                self.record_event(&event);
+                self.record_event(&format!("controller-{node}"), &event);
                 self.log(node, "controller", &format!("{} {}: {}", event.kind, event.name, event.message));
             }
             controller::Effect::Deliver(delivery) => self.begin_delivery(node, generation, delivery),

@@ -11,6 +11,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Fence, FenceState};
 use ha_api_types::resource::{ResourceStatus, ServiceState};
+use ha_api_types::time::Millis;
 
 impl World {
     /// Executes the steps that are due, and schedules the next one.
@@ -26,17 +27,18 @@ impl World {
                         self.log(&"script".into(), "", &format!("{text}: {got}"));
                         self.checks.push(Check { check: format!("when: {text}"), ok: false, got });
                     } else if !self.is_condition_met(condition) {
-                        self.queue.push(deadline_ms, Event::Step);
+                        self.schedule_step(deadline_ms);
                         return;
                     }
                     self.now
                 }
             };
             if due_ms > self.now {
-                self.queue.push(due_ms, Event::Step);
+                self.schedule_step(due_ms);
                 return;
             }
             self.step += 1;
+            self.step_place = None;
             self.step_begun_at = self.now;
             self.record_explanations();
             if !step.only_if.iter().all(|condition| self.is_condition_met(condition)) {
@@ -54,6 +56,14 @@ impl World {
                 }
             }
         }
+        // In a replay, the next step is scheduled now.
+        self.step_place = self.step_place.or_else(|| Some(self.queue.reserve()));
+    }
+
+    fn schedule_step(&mut self, due_ms: Millis) {
+        let place = self.queue.reserve();
+        self.step_place = Some(place);
+        self.queue.push_in_place(due_ms, place, Event::Step);
     }
 
     /// Executes a step that waits for a condition, as soon as the condition holds.
@@ -83,12 +93,14 @@ impl World {
                     self.record_refused_step(&text, &problem);
                 }
             }
+            StepCommand::Write(values) => self.write_for_user(&values),
         }
     }
 
     fn record_refused_step(&mut self, text: &str, problem: &str) {
         self.log(&"script".into(), "", &format!("{text} is refused: {problem}"));
         self.refused.push((text.to_owned(), None));
+        self.last_refusal = Some(problem.to_owned());
     }
 
     /// Returns `true` if the condition holds now.

@@ -30,7 +30,8 @@ impl World {
         }
     }
 
-    pub(super) fn record_event(&mut self, event: &Event) {
+    pub(super) fn record_event(&mut self, writer: &str, event: &Event) {
+        self.store_event(writer, event);
         self.emitted_events.insert((event.reason, event.name.clone()));
         if let Some(vocabulary) = &mut self.vocabulary {
             vocabulary.record_event(event);

@@ -17,8 +17,9 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("ha-pki", &["ha-api-types"]),
     ("ha-controller", &["ha-api-types", "ha-scheduler", "ha-store", "ha-runtime", "ha-pki"]),
     ("ha-node-agent", &["ha-api-types", "ha-store", "ha-runtime", "ha-pki"]),
-    ("hactl", &["ha-api-types", "ha-scheduler", "ha-simulator", "ha-pki"]),
+    ("hactl", &["ha-api-types", "ha-scheduler", "ha-simulator", "ha-simulation-server", "ha-pki"]),
     ("ha-simulator", &["ha-api-types", "ha-scheduler", "ha-store", "ha-controller", "ha-node-agent"]),
+    ("ha-simulation-server", &["ha-api-types", "ha-store", "ha-runtime", "ha-controller", "ha-simulator"]),
     ("ha-e2e", &["ha-api-types"]),
     // Completions and man pages need only the definition of the command line.
     ("ha-xtask", &["ha-api-types", "hactl"]),
@@ -33,7 +34,8 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("ha-api-types", &["tokio", "etcd-client", "nix", "reqwest"]),
     ("ha-scheduler", &["tokio", "etcd-client", "nix", "reqwest", "rand"]),
     ("ha-simulator", &["etcd-client", "ha-runtime", "axum", "hyper", "nix", "reqwest"]),
-    ("hactl", &["etcd-client", "ha-runtime", "axum"]),
+    ("ha-simulation-server", &["etcd-client"]),
+    ("hactl", &["etcd-client"]),
 ];
 
 /// The part of `cargo metadata` that the rules use.
