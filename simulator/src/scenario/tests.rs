@@ -126,7 +126,7 @@ fn scenario_names_must_exist() {
     assert_problem("store: {on: [node1, node9]}\n", 4, &["store.on[1]", "node9"]);
     assert_problem("expect: {fenced: [node9]}\n", 4, &["expect.fenced[0]", "node9"]);
     assert_problem("expect: {onOneOf: {wep: [node1]}}\n", 4, &["wep"]);
-    assert_problem("expect: {affinity_sets: [[web, wep]]}\n", 4, &["expect.together[0][1]"]);
+    assert_problem("expect: {together: [[web, wep]]}\n", 4, &["expect.together[0][1]"]);
 }
 
 #[test]
