@@ -89,7 +89,7 @@ enum DeviceRun {
 /// use ha_api_types::time::Now;
 /// use ha_controller::core::{Config, Controller, Effect, Input};
 ///
-/// let config = Config { cluster: "lab".to_owned(), id: "c1".to_owned(), ..Config::default() };
+/// let config = Config { cluster: "lab".to_owned(), id: "c1".into(), ..Config::default() };
 /// let mut controller = Controller::new(config);
 /// let Some(Effect::Refresh { id }) = controller.poll_effect() else { panic!("no read of all keys") };
 /// // The shell reads etcd, which is empty here, and passes the answer.

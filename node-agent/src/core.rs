@@ -106,8 +106,8 @@ const MAX_ROUNDS: usize = 64;
 /// # let config = Config {
 /// #     keys: keys.clone(),
 /// #     node: "node1".into(),
-/// #     instance: "instance-1".to_owned(),
-/// #     machine_id: "machine-1".to_owned(),
+/// #     instance: "instance-1".into(),
+/// #     machine_id: "machine-1".into(),
 /// #     product_id: None,
 /// #     boot_id: "boot-1".into(),
 /// #     is_virtual: false,
