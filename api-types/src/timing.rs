@@ -338,9 +338,9 @@ mod tests {
     #[test]
     fn reported_timings_are_read_back_unchanged() {
         let timings = Timings::from(&spec());
-        let reported = to_value(ActiveTiming::from(timings)).expect("it is written");
+        let reported = to_value(ActiveTiming::from(timings)).expect("the timings are written");
         assert_eq!(reported["clockRateErrorPercent"], 0.05);
-        let read: ActiveTiming = from_value(reported).expect("it is read");
+        let read: ActiveTiming = from_value(reported).expect("the timings are read");
         assert_eq!(Timings::from(read), timings);
     }
 }

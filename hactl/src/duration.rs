@@ -1,5 +1,6 @@
 //! Durations as users write them: `37s`, `10m`, `2h`, `500ms`. A number needs a unit, except 0.
 
+use ha_api_types::time::Timestamp;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Parses a duration of one or several units (`1h30m`).
@@ -40,6 +41,11 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 /// Returns the time since 1970 on the wall clock; zero before.
 pub(crate) fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Returns the time of the wall clock.
+pub(crate) fn now() -> Timestamp {
+    Timestamp::from_unix_ms(i128::try_from(since_1970().as_millis()).unwrap_or_default())
 }
 
 /// Returns a duration for a table with at most two units: `5d`, `3h12m`, `45s`.

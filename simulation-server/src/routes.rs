@@ -91,7 +91,7 @@ async fn state(
         };
         SimulationState {
             elapsed_ms: simulation.elapsed_ms(),
-            wall_unix_ms: world.wall_ms(),
+            wall_unix_ms: world.wall_unix_ms(),
             speed: pace.speed,
             is_paused: pace.is_paused,
             is_behind: pace.is_behind,

@@ -218,7 +218,7 @@ impl Clock for Session {
     fn now(&self) -> Now {
         self.with(|simulation| {
             let elapsed = MonotonicTime(simulation.elapsed_ms());
-            Now { monotonic_raw: elapsed, boottime: elapsed, wall_unix_ms: simulation.world().wall_ms() }
+            Now { monotonic_raw: elapsed, boottime: elapsed, wall_unix_ms: simulation.world().wall_unix_ms() }
         })
     }
 }

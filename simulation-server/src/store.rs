@@ -1,11 +1,11 @@
 //! The simulated etcd as a store for the API: reads see the present content, and writes are steps of the simulation.
 
 use crate::session::Session;
-use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use ha_api_types::id::Revision;
 use ha_api_types::keys::Keys;
 use ha_simulator::interactive::Simulation;
+use ha_store::memory::follow;
 use ha_store::memory_state::MemoryState;
 use ha_store::{LeaseId, Outcome, Reading, Store, StoreError, Transaction, WatchItem, Write};
 use std::sync::Arc;
@@ -38,12 +38,6 @@ impl SimulatedStore {
     }
 }
 
-impl SimulatedStore {
-    fn state_of<'a>(&self, simulation: &'a Simulation, selectors: &[String]) -> &'a MemoryState {
-        state_of(&self.keys.events(), simulation, selectors)
-    }
-}
-
 /// Returns the content that the selectors name: the events, or all other keys.
 fn state_of<'a>(events_prefix: &str, simulation: &'a Simulation, selectors: &[String]) -> &'a MemoryState {
     let world = simulation.world();
@@ -53,11 +47,13 @@ fn state_of<'a>(events_prefix: &str, simulation: &'a Simulation, selectors: &[St
 
 impl Store for SimulatedStore {
     async fn list_all(&self, selectors: &[String]) -> Result<Reading, StoreError> {
-        self.read(|simulation| Ok(self.state_of(simulation, selectors).list_all(selectors)))
+        self.read(|simulation| Ok(state_of(&self.keys.events(), simulation, selectors).list_all(selectors)))
     }
 
     async fn list_at(&self, selectors: &[String], revision: Revision) -> Result<Reading, StoreError> {
-        self.read(|simulation| self.state_of(simulation, selectors).list_at(selectors, revision))
+        self.read(|simulation| {
+            state_of(&self.keys.events(), simulation, selectors).list_at(selectors, revision)
+        })
     }
 
     fn watch_all(
@@ -68,41 +64,18 @@ impl Store for SimulatedStore {
         let session = Arc::clone(&self.session);
         let selectors = selectors.to_vec();
         let events_prefix = self.keys.events();
-        let mut positions = session.positions();
-        let jumps = positions.borrow_and_update().jumps;
-        async_stream::stream! {
-            let mut next = from;
-            loop {
-                if positions.borrow_and_update().jumps != jumps {
-                    yield Err(StoreError::Compacted { oldest: Revision(i64::MAX) });
-                    return;
+        let positions = session.positions();
+        let jumps = positions.borrow().jumps;
+        follow(positions.clone(), from, move |next| {
+            session.with(|simulation| {
+                // A jump and its notification exclude this read, so the changes are those of one world.
+                if positions.borrow().jumps != jumps {
+                    return Err(StoreError::Compacted { oldest: Revision(i64::MAX) });
                 }
-                let found = session.with(|simulation| {
-                    let store = state_of(&events_prefix, simulation, &selectors);
-                    store.changes_of(&selectors, next).map(|changes| (changes, store.revision()))
-                });
-                let (changes, revision) = match found {
-                    Ok(found) => found,
-                    Err(error) => {
-                        yield Err(error);
-                        return;
-                    }
-                };
-                let mut complete = next - 1;
-                for (revision, changes) in changes {
-                    complete = revision;
-                    yield Ok(WatchItem::Changes { changes, revision });
-                }
-                if revision > complete {
-                    yield Ok(WatchItem::Progress(revision));
-                }
-                next = next.max(revision + 1);
-                if positions.changed().await.is_err() {
-                    return;
-                }
-            }
-        }
-        .boxed()
+                let state = state_of(&events_prefix, simulation, &selectors);
+                Ok((state.changes_of(&selectors, next)?, state.revision()))
+            })
+        })
     }
 
     async fn commit(&self, transaction: Transaction) -> Outcome {

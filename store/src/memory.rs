@@ -2,7 +2,7 @@
 //! watches.
 
 use crate::memory_state::MemoryState;
-use crate::store::{Reading, Store, StoreError, WatchItem};
+use crate::store::{Change, Reading, Store, StoreError, WatchItem};
 use crate::transaction::{LeaseId, Outcome, Transaction};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -137,6 +137,44 @@ async fn expire_leases(shared: Weak<Shared>, lease_change: Arc<Notify>) {
     }
 }
 
+/// The changes from a revision on, one vector for each revision, and the present revision.
+pub type ChangesSince = (Vec<(Revision, Vec<Change>)>, Revision);
+
+/// Follows the changes of an in-memory store, as [`Store::watch_all`] requires. `read` returns the changes from a revision
+/// on. It is called again after each notification of `notifications`. The stream ends with its first error.
+pub fn follow<N: Send + Sync + 'static>(
+    mut notifications: watch::Receiver<N>,
+    from: Revision,
+    read: impl Fn(Revision) -> Result<ChangesSince, StoreError> + Send + 'static,
+) -> BoxStream<'static, Result<WatchItem, StoreError>> {
+    async_stream::stream! {
+        let mut next = from;
+        loop {
+            notifications.mark_unchanged();
+            let (changes, revision) = match read(next) {
+                Ok(found) => found,
+                Err(error) => {
+                    yield Err(error);
+                    return;
+                }
+            };
+            let mut complete = next - 1;
+            for (revision, changes) in changes {
+                complete = revision;
+                yield Ok(WatchItem::Changes { changes, revision });
+            }
+            if revision > complete {
+                yield Ok(WatchItem::Progress(revision));
+            }
+            next = next.max(revision + 1);
+            if notifications.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+    .boxed()
+}
+
 impl Store for MemoryStore {
     async fn list_all(&self, selectors: &[String]) -> Result<Reading, StoreError> {
         Ok(self.shared.update(|state, _| state.list_all(selectors)))
@@ -153,37 +191,10 @@ impl Store for MemoryStore {
     ) -> BoxStream<'static, Result<WatchItem, StoreError>> {
         let shared = self.shared.clone();
         let selectors = selectors.to_vec();
-        let mut revisions = shared.revision.subscribe();
-        async_stream::stream! {
-            let mut next = from;
-            loop {
-                revisions.borrow_and_update();
-                let found = {
-                    let state = shared.lock();
-                    state.changes_of(&selectors, next).map(|changes| (changes, state.revision()))
-                };
-                let (changes, revision) = match found {
-                    Ok(found) => found,
-                    Err(error) => {
-                        yield Err(error);
-                        return;
-                    }
-                };
-                let mut complete = next - 1;
-                for (revision, changes) in changes {
-                    complete = revision;
-                    yield Ok(WatchItem::Changes { changes, revision });
-                }
-                if revision > complete {
-                    yield Ok(WatchItem::Progress(revision));
-                }
-                next = next.max(revision + 1);
-                if revisions.changed().await.is_err() {
-                    return;
-                }
-            }
-        }
-        .boxed()
+        follow(self.shared.revision.subscribe(), from, move |next| {
+            let state = shared.lock();
+            Ok((state.changes_of(&selectors, next)?, state.revision()))
+        })
     }
 
     async fn commit(&self, transaction: Transaction) -> Outcome {

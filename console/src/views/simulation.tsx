@@ -107,33 +107,37 @@ function ClockCard({ state, run }: { state: SimulationState; run: Run }) {
   );
 }
 
-/** A switch that shows the state of a part; it is disabled while the state cannot change. */
-function Switch(props: { label: string; isOn: boolean; disabled?: boolean; on: string; off: string; run: Run }) {
+/** The parts of a machine with a switch, each with the action to which `on` or `off` is added. */
+const SWITCHES: { title: string; name: string; action: (machine: string) => string; isOn: (machine: SimulatedMachine) => boolean }[] = [
+  { title: 'Power', name: 'Power', action: (machine) => `power ${machine}`, isOn: (machine) => machine.hasPower },
+  { title: 'Network', name: 'Network', action: (machine) => `network ${machine}`, isOn: (machine) => machine.hasNetwork },
+  { title: 'etcd', name: 'Link to etcd', action: (machine) => `link ${machine} store`, isOn: (machine) => machine.reachesEtcd },
+  { title: 'Peers', name: 'Links to peers', action: (machine) => `link ${machine} peers`, isOn: (machine) => machine.reachesPeers },
+  {
+    title: 'Migration',
+    name: 'Migration network',
+    action: (machine) => `migration-network ${machine}`,
+    isOn: (machine) => machine.hasMigrationNetwork,
+  },
+];
+
+/** A switch that shows the state of a part. */
+function Switch({ label, isOn, action, run }: { label: string; isOn: boolean; action: string; run: Run }) {
   return (
     <button
       type="button"
       role="switch"
       class="switch"
-      aria-checked={props.isOn}
-      aria-label={props.label}
-      disabled={props.disabled === true}
-      onClick={() => props.run(act(props.isOn ? props.off : props.on))}
+      aria-checked={isOn}
+      aria-label={label}
+      onClick={() => run(act(`${action} ${isOn ? 'off' : 'on'}`))}
     >
-      {props.isOn ? 'On' : 'Off'}
+      {isOn ? 'On' : 'Off'}
     </button>
   );
 }
 
 function Machines({ state, run }: { state: SimulationState; run: Run }) {
-  const link = (machine: SimulatedMachine, label: string, isOn: boolean, to: string) => (
-    <Switch
-      label={`${label} of ${machine.name}`}
-      isOn={isOn}
-      on={`link ${machine.name} ${to} on`}
-      off={`link ${machine.name} ${to} off`}
-      run={run}
-    />
-  );
   return (
     <Card
       title="Machines"
@@ -173,44 +177,12 @@ function Machines({ state, run }: { state: SimulationState; run: Run }) {
               </span>
             ),
           },
-          {
-            title: 'Power',
-            cell: (machine) => (
-              <Switch
-                label={`Power of ${machine.name}`}
-                isOn={machine.hasPower}
-                on={`power ${machine.name} on`}
-                off={`power ${machine.name} off`}
-                run={run}
-              />
+          ...SWITCHES.map(({ title, name, action, isOn }) => ({
+            title,
+            cell: (machine: SimulatedMachine) => (
+              <Switch label={`${name} of ${machine.name}`} isOn={isOn(machine)} action={action(machine.name)} run={run} />
             ),
-          },
-          {
-            title: 'Network',
-            cell: (machine) => (
-              <Switch
-                label={`Network of ${machine.name}`}
-                isOn={machine.hasNetwork}
-                on={`network ${machine.name} on`}
-                off={`network ${machine.name} off`}
-                run={run}
-              />
-            ),
-          },
-          { title: 'etcd', cell: (machine) => link(machine, 'Link to etcd', machine.reachesEtcd, 'store') },
-          { title: 'Peers', cell: (machine) => link(machine, 'Links to peers', machine.reachesPeers, 'peers') },
-          {
-            title: 'Migration',
-            cell: (machine) => (
-              <Switch
-                label={`Migration network of ${machine.name}`}
-                isOn={machine.hasMigrationNetwork}
-                on={`migration-network ${machine.name} on`}
-                off={`migration-network ${machine.name} off`}
-                run={run}
-              />
-            ),
-          },
+          })),
           { title: 'Agent', cell: (machine) => <Process kind="agent" machine={machine} state={machine.agent} run={run} /> },
           {
             title: 'Controller',

@@ -165,7 +165,7 @@ mod tests {
     }
 
     fn json(value: &impl Serialize) -> Vec<u8> {
-        serde_json::to_vec(value).expect("it is written")
+        serde_json::to_vec(value).expect("the value is written")
     }
 
     fn measured_memory(cluster_view: &ClusterView) -> Option<Quantity> {

@@ -4,7 +4,7 @@ mod backup_facts;
 mod credentials;
 mod private_etcd;
 
-use crate::duration::since_1970;
+use crate::duration::{now, since_1970};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::session::Session;
 use backup_facts::{BackupFacts, WARNING, confirm};
@@ -14,7 +14,6 @@ use ha_api_types::keys::{ALL_CLUSTERS, Keys, cluster_of};
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_api_types::record::{Incarnation, RestoreMarker, keys_deleted_by_restore, revision_raise};
-use ha_api_types::time::Timestamp;
 use private_etcd::{PrivateEtcd, Programs};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -213,12 +212,11 @@ async fn rewrite_keys(
     for part in &keys_deleted_by_restore {
         etcd.delete(part).await?;
     }
-    let at = Timestamp::from_unix_ms(i128::try_from(since_1970().as_millis()).unwrap_or_default());
     let incarnation = Incarnation::restored(uuid::Uuid::new_v4().to_string(), facts.incarnation);
     let value = serde_json::to_string(&incarnation).map_err(|error| Failure::refused(error.to_string()))?;
     etcd.put(&keys.incarnation(), &value).await?;
     let marker = RestoreMarker {
-        at,
+        at: now(),
         backup_revision: Revision(revision),
         longest_fencing_delay_ms: facts.longest_fencing_delay_ms,
     };

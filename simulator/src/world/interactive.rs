@@ -131,11 +131,6 @@ impl World {
         self.scenario.store.iter().map(member).collect()
     }
 
-    /// Returns the wall-clock time of all machines, in milliseconds since 1970.
-    pub fn wall_ms(&self) -> i128 {
-        self.wall_unix_ms()
-    }
-
     /// Returns the state of each machine.
     pub fn machine_states(&self) -> Vec<MachineState> {
         let leader = self.leader();

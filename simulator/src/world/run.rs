@@ -195,7 +195,7 @@ impl World {
     }
 
     /// Returns the wall-clock time of all machines, in milliseconds since 1970.
-    pub(super) fn wall_unix_ms(&self) -> i128 {
+    pub fn wall_unix_ms(&self) -> i128 {
         self.machines.values().next().map_or(0, |machine| machine.clock.read(self.now).wall_unix_ms)
     }
 

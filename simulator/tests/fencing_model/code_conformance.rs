@@ -1,6 +1,7 @@
 //! The connection of the model to the code: W, and the guards of the transactions that the cores commit in simulated clusters.
 
 use crate::bounds::{Bounds, Device};
+use crate::stored_values::{StoredValues, parse};
 use crate::write::{Change, Key, Proof, Write};
 use ha_api_types::id::{ActionUid, NodeName, ResourceName};
 use ha_api_types::keys::{Key as StoredKey, Keys};
@@ -13,7 +14,6 @@ use ha_simulator::scenario::Scenario;
 use ha_simulator::world::World;
 use ha_simulator::world::recorded::Step;
 use ha_store::{Guard, Transaction, Write as StoreWrite};
-use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -86,7 +86,7 @@ fn model_guards_equal_code_guards() {
                     differences.insert(difference);
                 }
             }
-            reader.apply(transaction);
+            reader.values.apply(transaction);
         }
     }
     assert!(differences.is_empty(), "{differences:#?}");
@@ -176,30 +176,13 @@ impl IntendedWrite {
 /// Interprets transactions, based on the previous values of the keys.
 struct Reader {
     keys: Keys,
-    values: BTreeMap<String, Vec<u8>>,
+    values: StoredValues,
     permitted_phases: BTreeSet<(ActionUid, String)>,
-}
-
-fn parse<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
-    serde_json::from_slice(value).ok()
 }
 
 impl Reader {
     fn new(keys: Keys) -> Reader {
-        Reader { keys, values: BTreeMap::new(), permitted_phases: BTreeSet::new() }
-    }
-
-    fn previous_value<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        parse(self.values.get(key)?)
-    }
-
-    fn apply(&mut self, transaction: &Transaction) {
-        for (key, write) in transaction.writes() {
-            match write {
-                StoreWrite::Put { value, .. } => self.values.insert(key.clone(), value.to_vec()),
-                StoreWrite::Delete => self.values.remove(key),
-            };
-        }
+        Reader { keys, values: StoredValues::default(), permitted_phases: BTreeSet::new() }
     }
 
     /// Returns the writes of the model that a transaction makes; a leader may combine several.
@@ -228,7 +211,7 @@ impl Reader {
         let change = match transaction.writes().get(&report_key) {
             _ if transaction.guards().get(key) == Some(&Guard::Absent) => Change::Create,
             Some(StoreWrite::Put { value, .. })
-                if reports_armed(parse(value)) != reports_armed(self.previous_value(&report_key)) =>
+                if reports_armed(parse(value)) != reports_armed(self.values.get(&report_key)) =>
             {
                 Change::Arm
             }
@@ -255,7 +238,7 @@ impl Reader {
             | Phase::Stopping
             | Phase::StopFailed => return None,
         };
-        let assignment: Option<Assignment> = self.previous_value(&self.keys.assignment(resource));
+        let assignment: Option<Assignment> = self.values.get(&self.keys.assignment(resource));
         let peer = assignment.and_then(|assignment| match assignment.action {
             AssignmentAction::Migrate { target, .. } if write == Write::HandOver(0) => Some(target),
             AssignmentAction::Migrate { .. }
@@ -269,7 +252,7 @@ impl Reader {
 
     fn fence(&self, key: &str, value: &[u8], node: &str) -> Option<IntendedWrite> {
         let fence: Fence = parse(value)?;
-        let before: Option<Fence> = self.previous_value(key);
+        let before: Option<Fence> = self.values.get(key);
         let proof = match &fence.proof {
             Some(RecordProof::Silence { .. }) => Some(Proof::Silence),
             Some(RecordProof::Device { .. }) => Some(Proof::Device),
@@ -296,7 +279,7 @@ impl Reader {
     /// Interprets an assignment. Its basis follows from the service's previous node: FENCING R6.14, R6.16.
     fn assignment(&self, key: &str, value: &[u8], resource: &ResourceName) -> Option<IntendedWrite> {
         let assignment: Assignment = parse(value)?;
-        let before: Option<Assignment> = self.previous_value(key);
+        let before: Option<Assignment> = self.values.get(key);
         let node = assignment.node.as_str();
         let source = before.as_ref().filter(|before| before.node != node);
         let mut intended =
@@ -306,7 +289,7 @@ impl Reader {
         if let Some(source) = source {
             intended.peer = Some(source.node.clone());
             fences |= 2;
-            let fence: Option<Fence> = self.previous_value(&self.keys.fence(&source.node));
+            let fence: Option<Fence> = self.values.get(&self.keys.fence(&source.node));
             let source_is_registered =
                 fence.is_some_and(|fence| fence.state == FenceState::Open && fence.epoch == source.epoch);
             answers |= if source_is_registered { 2 } else { 0 };

@@ -18,6 +18,7 @@ mod properties;
 mod replay;
 mod state;
 mod store;
+mod stored_values;
 mod trace;
 mod traces;
 mod world;

@@ -1,6 +1,7 @@
 //! Translation of a simulated cluster's recording into events of the model.
 
 use crate::store::{NODES, NodeId, Work};
+use crate::stored_values::{StoredValues, parse};
 use crate::write::{Change, Proof, Write};
 use ha_api_types::id::{ActionUid, NodeName, ResourceName};
 use ha_api_types::keys::{Key as StoredKey, Keys};
@@ -13,8 +14,7 @@ use ha_simulator::scenario::Scenario;
 use ha_simulator::world::World;
 use ha_simulator::world::recorded::{Recorded, Step};
 use ha_store::{Guard, Transaction, Write as StoreWrite};
-use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// A visible step of the cluster. The replay inserts the model's other steps where they fit.
@@ -123,16 +123,12 @@ struct Translator {
     service: ResourceName,
     nodes: Vec<NodeName>,
     leader: NodeName,
-    values: BTreeMap<String, Vec<u8>>,
+    values: StoredValues,
     phases: BTreeSet<(String, ActionUid, String)>,
     nodes_off: BTreeSet<String>,
     has_begun: bool,
     fencing_delay_ms: Millis,
     events: Vec<Timed>,
-}
-
-fn parse<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
-    serde_json::from_slice(value).ok()
 }
 
 impl Translator {
@@ -142,7 +138,7 @@ impl Translator {
             service: service.into(),
             nodes: Vec::new(),
             leader,
-            values: BTreeMap::new(),
+            values: StoredValues::default(),
             phases: BTreeSet::new(),
             nodes_off: BTreeSet::new(),
             has_begun: false,
@@ -175,15 +171,11 @@ impl Translator {
         self.nodes.iter().position(|known| known == name).and_then(|place| NodeId::try_from(place).ok())
     }
 
-    fn previous_value<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        parse(self.values.get(key)?)
-    }
-
     fn translate(&mut self, recorded: &Recorded) {
         let events = match &recorded.step {
             Step::Committed(transaction) => {
                 let events = self.committed(transaction);
-                self.apply(transaction);
+                self.values.apply(transaction);
                 events
             }
             Step::PowerLost { .. }
@@ -209,7 +201,7 @@ impl Translator {
             self.events.extend(events.into_iter().map(|event| Timed { at: recorded.at, event }));
         } else {
             // The model begins with this assignment.
-            self.has_begun = self.values.contains_key(&self.keys.assignment(&self.service));
+            self.has_begun = self.values.contains(&self.keys.assignment(&self.service));
         }
     }
 
@@ -262,22 +254,13 @@ impl Translator {
     /// Returns `true` if this node hands over, and the keys are the service's report and the fence of another node.
     fn checks_a_target(&self, reader: &str, keys: &[String]) -> bool {
         let report: Option<ServiceReport> =
-            self.previous_value(&self.keys.service_report(&reader.into(), &self.service));
+            self.values.get(&self.keys.service_report(&reader.into(), &self.service));
         if report.is_none_or(|report| report.phase != Phase::HandingOver) {
             return false;
         }
         let is_read =
             |node: &NodeName| *keys == [self.keys.service_report(node, &self.service), self.keys.fence(node)];
         self.nodes.iter().any(|node| node != reader && is_read(node))
-    }
-
-    fn apply(&mut self, transaction: &Transaction) {
-        for (key, write) in transaction.writes() {
-            match write {
-                StoreWrite::Put { value, .. } => self.values.insert(key.clone(), value.to_vec()),
-                StoreWrite::Delete => self.values.remove(key),
-            };
-        }
     }
 
     /// Returns the writes of the model that a transaction makes. Writes of fences come before the writes that depend on
@@ -320,7 +303,7 @@ impl Translator {
 
     fn heartbeat(&self, transaction: &Transaction, key: &str, name: &str, node: NodeId) -> Vec<Event> {
         let report_key = self.keys.node_report(&name.into());
-        let before: Option<NodeReport> = self.previous_value(&report_key);
+        let before: Option<NodeReport> = self.values.get(&report_key);
         let after: Option<NodeReport> = match transaction.writes().get(&report_key) {
             Some(StoreWrite::Put { value, .. }) => parse(value),
             Some(StoreWrite::Delete) | None => before.clone(),
@@ -389,7 +372,7 @@ impl Translator {
     fn fence(&self, key: &str, value: &[u8], node: NodeId) -> Vec<Write> {
         let fence: Fence = parse(value).expect("a fence");
         // The recording does not contain the initial state of a run: all epochs are open.
-        let before = self.previous_value::<Fence>(key).map_or(FenceState::Open, |before| before.state);
+        let before = self.values.get::<Fence>(key).map_or(FenceState::Open, |before| before.state);
         let proof = match &fence.proof {
             Some(RecordProof::Silence { .. }) => Some(Proof::Silence),
             Some(RecordProof::Device { .. }) => Some(Proof::Device),
@@ -414,7 +397,7 @@ impl Translator {
 
     fn assignment(&self, key: &str, value: &[u8]) -> Option<Event> {
         let assignment: Assignment = parse(value)?;
-        let before: Option<Assignment> = self.previous_value(key);
+        let before: Option<Assignment> = self.values.get(key);
         if before.is_some_and(|before| before.action_uid == assignment.action_uid) {
             return None;
         }

@@ -1,11 +1,11 @@
 //! `hactl simulate --serve`: the interactive simulator, with the console in the browser.
 
 use super::{DEFAULT_SCENARIO_YAML, parent_directory, read};
+use crate::duration::now;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::session::Session;
 use crate::terminal::Style;
 use clap::Args;
-use ha_api_types::time::Timestamp;
 use ha_api_types::yaml;
 use ha_simulation_server::{InteractiveError, InteractiveServer};
 use ha_simulator::dump::Dump;
@@ -108,11 +108,6 @@ fn default_cluster() -> Result<String, Failure> {
         "capacity": nodes.first().map(|node| node["capacity"].clone())}));
     sections.insert("store".to_owned(), json!({"on": names}));
     yaml::to_text(&scenario).map_err(|_| invalid())
-}
-
-fn now() -> Timestamp {
-    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_unix_ms(i128::try_from(since_1970.as_millis()).unwrap_or_default())
 }
 
 /// Opens the console in the browser of the user, if there is one.
