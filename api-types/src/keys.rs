@@ -39,6 +39,8 @@ pub enum Key<'a> {
     Fence(NodeName),
     /// `notified`.
     Notified,
+    /// `backup`.
+    Backup,
     /// `restored`.
     Restored,
     /// `incarnation`.
@@ -156,6 +158,11 @@ impl Keys {
     /// Returns the key for the state of notifications.
     pub fn notification_record(&self) -> String {
         format!("{}notified", self.root)
+    }
+
+    /// Returns the key for the last verified backup.
+    pub fn backup_record(&self) -> String {
+        format!("{}backup", self.root)
     }
 
     /// Returns the key for the marker of a restore from a backup.
@@ -289,6 +296,7 @@ impl Keys {
             ("tombstone", Some(resource), None, None) => Key::Tombstone(resource.into()),
             ("fence", Some(node), None, None) => Key::Fence(node.into()),
             ("notified", None, None, None) => Key::Notified,
+            ("backup", None, None, None) => Key::Backup,
             ("restored", None, None, None) => Key::Restored,
             ("incarnation", None, None, None) => Key::Incarnation,
             ("leader", None, None, None) => Key::Leader,
@@ -333,6 +341,7 @@ mod tests {
         check(keys.tombstone(&"web".into()), Key::Tombstone("web".into()));
         check(keys.fence(&"node1".into()), Key::Fence("node1".into()));
         check(keys.notification_record(), Key::Notified);
+        check(keys.backup_record(), Key::Backup);
         check(keys.restore_marker(), Key::Restored);
         check(keys.incarnation(), Key::Incarnation);
         check(keys.leader(), Key::Leader);

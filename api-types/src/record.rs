@@ -2,6 +2,7 @@
 
 mod alive;
 mod assignment;
+mod backup_record;
 mod candidate;
 mod doctor_report;
 mod fence;
@@ -20,6 +21,7 @@ mod watchdog_test;
 
 pub use alive::Alive;
 pub use assignment::{Action, Assignment};
+pub use backup_record::BackupRecord;
 pub use candidate::{Candidate, Leader, Refresh};
 pub use doctor_report::{DoctorReport, LastTermination, WatchdogObservation};
 pub use fence::{DeviceIntent, Fence, FenceState, Leave, Proof, Switch};

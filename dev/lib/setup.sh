@@ -63,6 +63,8 @@ setup_tests() {
   setup
   local packages=()
   have openssl || packages+=(openssl)
+  # Encryption of backups.
+  have age || packages+=(age)
   # A management controller for IPMI, and its fence agent.
   [ -x /usr/sbin/fence_ipmilan ] || packages+=(fence-agents)
   have ipmitool || packages+=(ipmitool)

@@ -2,13 +2,16 @@
 //! runs twice.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use ha_api_types::cluster::OnEtcdLoss;
+use ha_api_types::record::BackupRecord;
 use ha_e2e::binaries;
 use ha_e2e::command::{run, text};
-use ha_e2e::etcd::Etcdctl;
 use ha_e2e::machine::Role;
 use ha_e2e::plan::Plan;
 use ha_e2e::scenario::{STEP_TIMEOUT, Scenario, WITNESS};
@@ -29,11 +32,9 @@ fn cluster_continues_from_an_outdated_backup() -> Result<()> {
     let mut scenario = Scenario::start_with(plan)?;
     scenario.on_etcd_loss(OnEtcdLoss::Hold, &json!({"profile": "Default"}))?;
     let old_node = scenario.wait_until_started(WITNESS)?;
-    let backup = directory.join("backup.db");
-    let etcdctl = scenario.cluster.etcdctl();
-    // A snapshot needs a single endpoint.
-    let endpoints = etcdctl.endpoints.split(',').next().unwrap_or_default().to_owned();
-    Etcdctl { endpoints, ..etcdctl }.run(&["snapshot", "save", &text(&backup)])?;
+    let backup = directory.join("backup.age");
+    let identity = directory.join("age.key");
+    save_encrypted_backup(&scenario, &backup, &identity)?;
 
     // After the backup, the first service moves and a second is created. The backup has a wrong node for the first and lacks the
     // second.
@@ -61,7 +62,17 @@ fn cluster_continues_from_an_outdated_backup() -> Result<()> {
     let programs = etcd.parent().context("etcd has no directory")?;
     run(
         binaries::workspace_program("hactl")?,
-        &["restore", &text(&prepared), "--yes", "--from", &text(&backup), "--programs", &text(programs)],
+        &[
+            "restore",
+            &text(&prepared),
+            "--yes",
+            "--from",
+            &text(&backup),
+            "--identity",
+            &text(&identity),
+            "--programs",
+            &text(programs),
+        ],
     )?;
     for member in &members {
         let mut words = vec!["snapshot".to_owned(), "restore".to_owned(), text(&prepared)];
@@ -100,6 +111,71 @@ fn cluster_continues_from_an_outdated_backup() -> Result<()> {
     scenario.cluster.power_off(&active_node)?;
     scenario.wait_until_moved_from(WITNESS, &active_node)?;
     scenario.finish()
+}
+
+/// Saves a backup with `hactl backup`, and checks its file, its record in etcd, and that a failure changes nothing.
+fn save_encrypted_backup(scenario: &Scenario, backup: &Path, identity: &Path) -> Result<()> {
+    run("age-keygen", &["-o", &text(identity)])?;
+    let recipient = run("age-keygen", &["-y", &text(identity)])?;
+    let etcdctl = scenario.cluster.etcdctl();
+    let programs = binaries::etcd()?;
+    let programs = programs.parent().context("etcd has no directory")?;
+    let hactl = binaries::workspace_program("hactl")?;
+    // The first endpoint is a closed port: the command takes the next one.
+    let endpoints = format!("https://127.0.0.1:1,{}", etcdctl.endpoints);
+    let backup_as = |user: &str| {
+        Command::new(&hactl)
+            .arg("backup")
+            .arg(backup)
+            .args(["--encrypt-to", recipient.trim(), "--etcd-endpoints", &endpoints])
+            .arg("--etcd-ca")
+            .arg(etcdctl.certificates.join("ca.pem"))
+            .arg("--etcd-cert")
+            .arg(etcdctl.certificates.join(format!("{user}.pem")))
+            .arg("--etcd-key")
+            .arg(etcdctl.certificates.join(format!("{user}.key")))
+            .arg("--programs")
+            .arg(programs)
+            .output()
+    };
+    let saved = backup_as("root")?;
+    let output_text = String::from_utf8_lossy(&saved.stdout).into_owned();
+    ensure!(saved.status.success(), "{output_text}{}", String::from_utf8_lossy(&saved.stderr));
+    ensure!(output_text.contains("encrypted") && output_text.contains("can be restored"), "{output_text}");
+    let content = fs::read(backup)?;
+    ensure!(content.starts_with(b"age-encryption.org/"), "the backup is not encrypted");
+    ensure!(fs::metadata(backup)?.permissions().mode() & 0o777 == 0o600, "others can read the backup");
+    let record = etcdctl.get(&scenario.cluster.keys().backup_record())?.context("no record of the backup")?;
+    let record: BackupRecord = serde_json::from_value(record.value)?;
+    ensure!(record.encrypted && record.size_bytes == content.len() as u64, "{record:?}");
+    let status = scenario.cluster.hactl(&["status"])?;
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    ensure!(status.contains("Last backup: ") && status.contains(", encrypted"), "{status}");
+
+    // A node may not save a snapshot, and the last backup stays.
+    let refused = backup_as("node1")?;
+    let error_text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    ensure!(refused.status.code() == Some(1) && error_text.contains("no snapshot from"), "{error_text}");
+    ensure!(fs::read(backup)? == content, "a failed backup changed the file");
+    let remains = fs::read_dir(backup.parent().context("the backup has no directory")?)?
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(".hactl-backup-"))
+        .count();
+    ensure!(remains == 0, "the scratch directory remains");
+
+    let prepared = backup.with_extension("prepared");
+    let refused = Command::new(&hactl)
+        .arg("restore")
+        .arg(&prepared)
+        .arg("--from")
+        .arg(backup)
+        .args(["--yes", "--programs"])
+        .arg(programs)
+        .output()?;
+    let error_text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    ensure!(refused.status.code() == Some(2) && error_text.contains("add --identity FILE"), "{error_text}");
+    ensure!(!prepared.exists(), "a refused restore wrote a file");
+    Ok(())
 }
 
 /// Returns the flags of a member's command that a restore also needs.

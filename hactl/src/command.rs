@@ -4,6 +4,7 @@ mod allocate;
 mod api_resources;
 mod apply;
 mod auth;
+mod backup;
 pub(crate) mod balance;
 mod capacity;
 mod check;
@@ -152,6 +153,8 @@ pub(crate) enum Command {
     Import(import::Import),
     /// Generate the initial configuration of this host
     Init(init::Init),
+    /// Save and verify a backup of etcd
+    Backup(backup::Backup),
     /// Prepare an etcd backup for the restore of a cluster
     Restore(restore::Restore),
     /// Collect diagnostic information for support
@@ -227,6 +230,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Timing(timing) => timing.run(session).await,
         Command::Import(import) => import.run(session),
         Command::Init(init) => init.run(session).await,
+        Command::Backup(backup) => backup.run(session).await,
         Command::Restore(restore) => restore.run(session).await,
         Command::Support(support) => support.run(session).await,
         Command::Convert(convert) => convert.run(session),

@@ -1,10 +1,42 @@
 //! etcd's own command-line client, for commands that act on etcd instead of the API.
 
 use crate::failure::Failure;
+use clap::{Args, ValueHint};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use tokio::process::Command;
+
+/// Connection to etcd with one identity.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct EtcdConnection {
+    /// Client URLs of the etcd members
+    #[arg(long, required = true, value_delimiter = ',', value_name = "URL")]
+    pub(crate) etcd_endpoints: Vec<String>,
+    /// CA certificate file used to verify the etcd members (PEM)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) etcd_ca: PathBuf,
+    /// Client certificate file for etcd (PEM); its common name is the user
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) etcd_cert: PathBuf,
+    /// Private key file of the client certificate (PEM)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) etcd_key: PathBuf,
+    /// Directory of the etcd programs; default: search PATH
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) programs: Option<PathBuf>,
+}
+
+impl EtcdConnection {
+    pub(crate) fn etcdctl(&self) -> Result<Etcdctl, Failure> {
+        Ok(Etcdctl {
+            program: find_program("etcdctl", self.programs.as_deref())?,
+            endpoints: self.etcd_endpoints.join(","),
+            authority: Some(self.etcd_ca.clone()),
+            identity: Some((self.etcd_cert.clone(), self.etcd_key.clone())),
+        })
+    }
+}
 
 /// etcdctl with the flags for one etcd.
 #[derive(Clone, Debug)]

@@ -32,7 +32,7 @@ const COMMAND_GROUPS: [(&str, &[&str]); 8] = [
     ),
     ("Operate nodes", &["cordon", "uncordon", "drain", "node", "disarm", "arm"]),
     ("Capacity", &["balance", "check", "capacity", "allocate", "evacuate", "group"]),
-    ("Set up", &["init", "import", "restore", "store", "pki", "token", "config", "completion"]),
+    ("Set up", &["init", "import", "backup", "restore", "store", "pki", "token", "config", "completion"]),
     ("Test", &["simulate", "timing", "notify"]),
     ("Other", &["auth", "support", "options", "version"]),
 ];

@@ -12,6 +12,7 @@ mod client;
 mod command;
 mod config;
 mod duration;
+mod encryption;
 mod etcdctl;
 mod failure;
 mod help;

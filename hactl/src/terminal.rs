@@ -287,6 +287,18 @@ fn without_error_numbers(message: &str) -> String {
     parts.fold(first, |text, part| text + part.split_once(')').map_or("", |(_, rest)| rest))
 }
 
+/// Returns a size in binary units.
+pub(crate) fn byte_text(count: u64) -> String {
+    let mut amount = count as f64;
+    for unit in ["B", "KiB", "MiB"] {
+        if amount < 1024.0 {
+            return format!("{amount:.0} {unit}");
+        }
+        amount /= 1024.0;
+    }
+    format!("{amount:.1} GiB")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -462,6 +462,7 @@ impl AgentCore {
                 | Key::DoctorReport(_)
                 | Key::UsageReport(_)
                 | Key::Notified
+                | Key::Backup
                 | Key::LogRequest(..)
                 | Key::JoinToken(..)
                 | Key::IssuedCertificate(..)

@@ -116,6 +116,7 @@ impl Vocabulary {
                     | Key::Assignment(_)
                     | Key::Tombstone(_)
                     | Key::Notified
+                    | Key::Backup
                     | Key::Restored
                     | Key::Incarnation
                     | Key::Leader

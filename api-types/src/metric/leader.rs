@@ -7,6 +7,10 @@ metrics! { Leader:
         "Number of waiting actions of the leader; hactl status lists them.";
     NOTIFICATIONS_WAITING = Gauge "hactl_notifications_waiting" []
         "Number of notifications that have not been delivered to every target of Cluster.spec.notifications.";
+    BACKUP_TIMESTAMP = Gauge "hactl_backup_timestamp_seconds" []
+        "Time at which the last verified backup of etcd began, in seconds since 1970; absent if hactl backup never ran.";
+    BACKUP_SIZE = Gauge "hactl_backup_size_bytes" []
+        "Size of the last verified backup of etcd; absent if hactl backup never ran.";
     CLUSTER_ARMING = Gauge "hactl_cluster_arming" ["state"]
         "1 for the arming state of the cluster, 0 for the others.";
     FAILURE_TOLERANCE = Gauge "hactl_failure_tolerance_nodes" []

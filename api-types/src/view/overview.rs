@@ -5,6 +5,7 @@ use crate::cluster::RecentFence;
 use crate::id::{ControllerId, Epoch, NodeName, Revision, Term};
 use crate::node::{NodeState, WatchdogStatus};
 use crate::reason::Reason;
+use crate::record::BackupRecord;
 use crate::resource::ServiceState;
 use crate::time::{DecimalSeconds, Timestamp};
 use schemars::JsonSchema;
@@ -54,6 +55,9 @@ pub struct EtcdOverview {
     pub revision: Revision,
     /// Members that etcd lists.
     pub members: Vec<EtcdMember>,
+    /// The last verified backup; absent if `hactl backup` never ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backup: Option<BackupRecord>,
 }
 
 /// A member of etcd.

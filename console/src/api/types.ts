@@ -945,6 +945,12 @@ export interface Overview {
       databaseBytes: number;
       problem?: string;
     }>;
+    backup?: {
+      at: string;
+      revision: number;
+      sizeBytes: number;
+      encrypted: boolean;
+    } | null;
   };
   leader?: {
     id: string;

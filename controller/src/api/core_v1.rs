@@ -131,6 +131,7 @@ fn name_of<S>(state: &ApiState<S>, key: &str) -> Option<String> {
         | Key::Tombstone(_)
         | Key::Fence(_)
         | Key::Notified
+        | Key::Backup
         | Key::Restored
         | Key::Incarnation
         | Key::Leader

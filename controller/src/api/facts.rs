@@ -18,6 +18,7 @@ pub(crate) fn selectors(keys: &Keys) -> Vec<String> {
         keys.reports(),
         keys.candidates(),
         keys.leader(),
+        keys.backup_record(),
     ]
 }
 

@@ -10,16 +10,17 @@ use crate::core::world::ClusterView;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use ha_api_types::id::{NodeName, Revision, Term};
+use ha_api_types::id::{NodeName, Term};
 use ha_api_types::meta::Condition;
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Leader;
 use ha_api_types::resource::ServiceState;
-use ha_api_types::time::{DecimalSeconds, Millis};
+use ha_api_types::time::{DecimalSeconds, Millis, Timestamp};
 use ha_api_types::view::{
     ControllerOverview, ControllerState, EtcdOverview, LeaderOverview, NodeOverview, Overview,
 };
+use ha_runtime::clock::wall_unix_ms;
 use ha_store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,11 +37,12 @@ pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Respo
         ..Overview::default()
     };
     let (cluster_view, members) = futures::join!(facts::cluster_view(&state), state.options().members());
-    overview.store = EtcdOverview { quorum: cluster_view.is_ok(), revision: Revision(0), members };
+    overview.store = EtcdOverview { quorum: cluster_view.is_ok(), members, ..EtcdOverview::default() };
     match cluster_view {
         Ok(cluster_view) => {
             fill_overview(&state, &cluster_view, &mut overview);
-            overview.checks = checks::cluster_checks(&cluster_view, &overview);
+            let now = Timestamp::from_unix_ms(wall_unix_ms());
+            overview.checks = checks::cluster_checks(&cluster_view, &overview, &now);
             overview.problems = problems::list_problems(&cluster_view, &overview);
             overview.problems.extend(problems::authorization_problem(state.options()));
         }
@@ -51,6 +53,7 @@ pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Respo
 
 fn fill_overview<S>(state: &ApiState<S>, cluster_view: &ClusterView, overview: &mut Overview) {
     overview.store.revision = cluster_view.revision;
+    overview.store.backup = cluster_view.backup.as_ref().map(|backup| backup.value.clone());
     overview.leader = cluster_view.leader.as_ref().map(|entry| {
         let leader: Leader = serde_json::from_slice(&entry.value).unwrap_or_default();
         LeaderOverview {

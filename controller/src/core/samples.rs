@@ -55,6 +55,11 @@ pub fn samples(input: &MetricsInput<'_>) -> Vec<Sample> {
     }
     let waiting = input.cluster_view.notified.as_ref().map_or(0, |known| known.value.queue.len());
     samples.push(leader::NOTIFICATIONS_WAITING.sample([], waiting as f64));
+    if let Some(backup) = input.cluster_view.backup.as_ref().map(|known| &known.value) {
+        let at = backup.at.unix_seconds().unwrap_or_default();
+        samples.push(leader::BACKUP_TIMESTAMP.sample([], at as f64));
+        samples.push(leader::BACKUP_SIZE.sample([], backup.size_bytes as f64));
+    }
     if let Some(finding) = input.reservation {
         let sample_of =
             |(state, reason)| leader::RESERVATION_STATE.sample([state], flag(finding.reason == reason));

@@ -23,8 +23,8 @@ use ha_api_types::node_policy::NodePolicy;
 use ha_api_types::operation::{Operation, OperationStatus};
 use ha_api_types::placement::{AffinityRule, Group, RuleStatus};
 use ha_api_types::record::{
-    Alive, Assignment, DoctorReport, Fence, FenceState, Incarnation, NodeReport, NotificationRecord,
-    RestoreMarker, ServiceReport, Tombstone, UsageReport,
+    Alive, Assignment, BackupRecord, DoctorReport, Fence, FenceState, Incarnation, NodeReport,
+    NotificationRecord, RestoreMarker, ServiceReport, Tombstone, UsageReport,
 };
 use ha_api_types::resource::{Resource, ResourceStatus};
 use ha_api_types::time::MonotonicTime;
@@ -119,6 +119,8 @@ pub struct ClusterView {
     pub service_reports: BTreeMap<ResourceName, Table<NodeName, ServiceReport>>,
     /// Record of notifications; `None` if none was ever stored.
     pub notified: Option<Versioned<NotificationRecord>>,
+    /// The last verified backup of etcd.
+    pub backup: Option<Versioned<BackupRecord>>,
     /// Marker of a restore from a backup; `None` if no restore is in progress.
     pub restored: Option<Versioned<RestoreMarker>>,
     /// Identity of etcd's data; `None` until the first leader has created it.
@@ -190,6 +192,7 @@ impl ClusterView {
             usage_reports: Table::new(),
             service_reports: BTreeMap::new(),
             notified: None,
+            backup: None,
             restored: None,
             incarnation: None,
             leader: None,
@@ -345,6 +348,7 @@ impl ClusterView {
                 read
             }
             Key::Notified => put_single(&mut self.notified, CLUSTER_NAME, entry, now).map_err(error_text),
+            Key::Backup => put_single(&mut self.backup, CLUSTER_NAME, entry, now).map_err(error_text),
             Key::Incarnation => {
                 put_single(&mut self.incarnation, CLUSTER_NAME, entry, now).map_err(error_text)
             }
@@ -423,8 +427,13 @@ impl ClusterView {
         if matches!(key, Key::Spec(Kind::Cluster, _) | Key::Status(Kind::Cluster, _)) {
             self.restore_active_settings(now);
         }
-        // A change of usage figures alone causes no plan. The next plan uses the latest figures.
-        if matches!(key, Key::UsageReport(_)) { PlanRelevance::Irrelevant } else { PlanRelevance::Relevant }
+        // A change of usage figures alone causes no plan. The next plan uses the latest figures. No plan depends on a
+        // backup.
+        if matches!(key, Key::UsageReport(_) | Key::Backup) {
+            PlanRelevance::Irrelevant
+        } else {
+            PlanRelevance::Relevant
+        }
     }
 
     fn put_spec(&mut self, kind: Kind, name: &str, entry: &Entry, now: MonotonicTime) -> Result<(), String> {
@@ -554,6 +563,7 @@ impl ClusterView {
             Key::Tombstone(name) => drop(self.tombstones.remove(name)),
             Key::Fence(name) => drop(self.fences.remove(name)),
             Key::Notified => self.notified = None,
+            Key::Backup => self.backup = None,
             Key::Incarnation => self.incarnation = None,
             Key::Restored => self.restored = None,
             Key::Leader => self.leader = None,

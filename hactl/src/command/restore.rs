@@ -2,21 +2,20 @@
 
 mod backup_facts;
 mod credentials;
+mod preparation;
 mod private_etcd;
 
-use crate::duration::{now, since_1970};
+use crate::encryption;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::session::Session;
-use backup_facts::{BackupFacts, WARNING, confirm};
+use backup_facts::{WARNING, confirm};
 use clap::{Args, ValueHint};
-use ha_api_types::id::Revision;
-use ha_api_types::keys::{ALL_CLUSTERS, Keys, cluster_of};
-use ha_api_types::kind::Kind;
 use ha_api_types::names;
-use ha_api_types::record::{Incarnation, RestoreMarker, keys_deleted_by_restore, revision_raise};
-use private_etcd::{PrivateEtcd, Programs};
-use std::collections::BTreeSet;
+use private_etcd::PrivateEtcd;
 use std::path::{Path, PathBuf};
+
+pub(crate) use preparation::{PreparedBackup, Source};
+pub(crate) use private_etcd::Programs;
 
 /// Prepare an etcd backup for the restore of a cluster
 #[derive(Args, Debug)]
@@ -32,7 +31,7 @@ pub(crate) struct Restore {
     /// File to write; must not exist
     #[arg(value_name = "PREPARED", value_hint = ValueHint::FilePath)]
     prepared: PathBuf,
-    /// Backup file written by `etcdctl snapshot save`
+    /// Backup file written by `hactl backup` or `etcdctl snapshot save`
     #[arg(long, value_name = "BACKUP", value_hint = ValueHint::FilePath, required_unless_present = "empty")]
     from: Option<PathBuf>,
     /// Prepare an empty etcd for this cluster; you apply all objects afterward
@@ -44,17 +43,12 @@ pub(crate) struct Restore {
     /// WARNING: data loss if wrong. Confirm that all old controllers and nodes are stopped or can reach the new etcd
     #[arg(long, short = 'y')]
     yes: bool,
+    /// Private key file of age, for an encrypted backup; can be repeated
+    #[arg(long = "identity", value_name = "FILE", value_hint = ValueHint::FilePath, requires = "from")]
+    identities: Vec<PathBuf>,
     /// Accept a backup without a checksum: a copy of the file `member/snap/db`
     #[arg(long)]
     skip_hash_check: bool,
-}
-
-/// The content of the backup, and the number of removed keys.
-struct ClusterSummary {
-    cluster: String,
-    resources: usize,
-    nodes: usize,
-    deleted_keys: usize,
 }
 
 impl Restore {
@@ -81,7 +75,7 @@ impl Restore {
                 Err(error) => return Err(Failure::usage(format!("{}: {error}", backup.display()))),
                 Ok(metadata) if !metadata.is_file() => {
                     return Err(Failure::usage(format!("{}: not a file", backup.display()))
-                        .help("specify a file written by `etcdctl snapshot save`"));
+                        .help("specify a file written by `hactl backup` or `etcdctl snapshot save`"));
                 }
                 Ok(_) => {}
             }
@@ -101,34 +95,21 @@ impl Restore {
 
     async fn prepare(&self, session: &Session, programs: &Programs, scratch: &Path) -> Outcome {
         let terminal = session.terminal();
-        terminal.progress("restoring the backup into a temporary etcd");
-        let data = scratch.join("data");
         let backup = match &self.from {
-            Some(backup) => backup.clone(),
+            Some(backup) => encryption::decrypted(backup, &self.identities, scratch).await?,
             None => empty_backup(programs, scratch).await?,
         };
-        let revision_increase = revision_raise(i128::try_from(since_1970().as_micros()).unwrap_or_default());
-        let revision = programs.restore(&backup, &data, revision_increase, self.skip_hash_check).await?;
-        let etcd = PrivateEtcd::start(programs, scratch, &data).await?;
-        let keys = etcd.keys(ALL_CLUSTERS).await?;
-        let clusters: BTreeSet<&str> =
-            keys.iter().filter_map(|key| cluster_of(key)).chain(self.empty.as_deref()).collect();
-        if clusters.is_empty() {
-            let message = format!("{}: no hactl cluster found", backup.display());
-            return Err(Failure::usage(message).help(format!(
-                "no key begins with {ALL_CLUSTERS}; check that the backup is of the right etcd"
-            )));
-        }
-        let mut summaries = Vec::new();
-        for cluster in clusters {
-            terminal.progress(&format!("preparing cluster {cluster}"));
-            summaries.push(self.confirm_and_rewrite(session, &etcd, cluster, revision).await?);
-        }
-        terminal.progress("saving");
-        let saved = scratch.join("prepared");
-        etcd.save(&saved).await?;
-        etcd.stop().await?;
-        std::fs::rename(&saved, &self.prepared)
+        let source =
+            Source { backup: &backup, skip_hash_check: self.skip_hash_check, empty: self.empty.as_deref() };
+        let confirm = |questions: &[String]| {
+            if !self.yes && !questions.is_empty() {
+                terminal.warn(WARNING);
+            }
+            confirm(self.yes, questions)
+        };
+        let PreparedBackup { file, summaries, .. } =
+            source.prepare(terminal, programs, scratch, &confirm).await?;
+        std::fs::rename(&file, &self.prepared)
             .map_err(|error| Failure::refused(format!("{}: {error}", self.prepared.display())))?;
         for summary in &summaries {
             terminal.print_line(&format!(
@@ -152,30 +133,6 @@ impl Restore {
     }
 }
 
-impl Restore {
-    /// Asks the questions that only an operator can answer, then rewrites the data.
-    async fn confirm_and_rewrite(
-        &self,
-        session: &Session,
-        etcd: &PrivateEtcd,
-        cluster: &str,
-        revision: i64,
-    ) -> Result<ClusterSummary, Failure> {
-        let keys = Keys::new(cluster);
-        let mut values = Vec::new();
-        for part in [keys.candidates(), keys.fences(), keys.reports(), keys.incarnation()] {
-            values.extend(etcd.values(&part).await?);
-        }
-        let facts = BackupFacts::collect(&keys, &values);
-        let questions = facts.questions(cluster, self.empty.is_some());
-        if !self.yes && !questions.is_empty() {
-            session.terminal().warn(WARNING);
-        }
-        confirm(self.yes, &questions)?;
-        rewrite_keys(etcd, cluster, revision, facts).await
-    }
-}
-
 /// Returns a backup of an empty etcd.
 async fn empty_backup(programs: &Programs, scratch: &Path) -> Result<PathBuf, Failure> {
     let directory = scratch.join("empty");
@@ -186,41 +143,4 @@ async fn empty_backup(programs: &Programs, scratch: &Path) -> Result<PathBuf, Fa
     etcd.save(&saved).await?;
     etcd.stop().await?;
     Ok(saved)
-}
-
-/// Deletes the keys of agents and their assignments, and writes the marker last, which invalidates all older data.
-async fn rewrite_keys(
-    etcd: &PrivateEtcd,
-    cluster: &str,
-    revision: i64,
-    facts: BackupFacts,
-) -> Result<ClusterSummary, Failure> {
-    let keys = Keys::new(cluster);
-    let existing_keys = etcd.keys(keys.root()).await?;
-    let count = |prefix: &str| existing_keys.iter().filter(|key| key.starts_with(prefix)).count();
-    let keys_deleted_by_restore = keys_deleted_by_restore(&keys);
-    let summary = ClusterSummary {
-        cluster: cluster.to_owned(),
-        resources: count(&keys.specs_of(Kind::Resource)),
-        nodes: count(&keys.fences()),
-        deleted_keys: keys_deleted_by_restore
-            .iter()
-            .filter(|part| part.ends_with('/'))
-            .map(|part| count(part))
-            .sum(),
-    };
-    for part in &keys_deleted_by_restore {
-        etcd.delete(part).await?;
-    }
-    let incarnation = Incarnation::restored(uuid::Uuid::new_v4().to_string(), facts.incarnation);
-    let value = serde_json::to_string(&incarnation).map_err(|error| Failure::refused(error.to_string()))?;
-    etcd.put(&keys.incarnation(), &value).await?;
-    let marker = RestoreMarker {
-        at: now(),
-        backup_revision: Revision(revision),
-        longest_fencing_delay_ms: facts.longest_fencing_delay_ms,
-    };
-    let value = serde_json::to_string(&marker).map_err(|error| Failure::refused(error.to_string()))?;
-    etcd.put(&keys.restore_marker(), &value).await?;
-    Ok(summary)
 }

@@ -5,10 +5,11 @@ use crate::render::columns::state_style;
 use crate::render::table::{Cell, Table};
 use crate::render::{Format, age};
 use crate::session::Session;
-use crate::terminal::{Style, Terminal};
+use crate::terminal::{Style, Terminal, byte_text};
 use clap::Args;
 use ha_api_types::node::WatchdogStatus;
 use ha_api_types::reason::Reason;
+use ha_api_types::record::BackupRecord;
 use ha_api_types::time::{DecimalSeconds, Timestamp};
 use ha_api_types::view::{ControllerState, Health, NodeOverview, Overview, Severity};
 
@@ -96,7 +97,14 @@ fn etcd_section(terminal: &Terminal, overview: &Overview, wide: bool) -> String 
         table.add_row(row);
     }
     text += &table.render(terminal, 2);
-    text
+    text + &backup_line(overview.store.backup.as_ref())
+}
+
+/// Returns the line about the last backup; empty if none was recorded.
+fn backup_line(backup: Option<&BackupRecord>) -> String {
+    let Some(backup) = backup else { return String::new() };
+    let encryption = if backup.encrypted { ", encrypted" } else { "" };
+    format!("  Last backup: {} ago, {}{encryption}\n", age(Some(&backup.at)), byte_text(backup.size_bytes))
 }
 
 fn controllers_section(terminal: &Terminal, overview: &Overview) -> String {
@@ -231,15 +239,4 @@ fn last_seen_text(silent: Option<DecimalSeconds>, stored: Option<&Timestamp>) ->
         (None, Some(stored)) => age(Some(stored)),
         (None, None) => "never".to_owned(),
     }
-}
-
-fn byte_text(count: u64) -> String {
-    let mut amount = count as f64;
-    for unit in ["B", "KiB", "MiB"] {
-        if amount < 1024.0 {
-            return format!("{amount:.0} {unit}");
-        }
-        amount /= 1024.0;
-    }
-    format!("{amount:.1} GiB")
 }

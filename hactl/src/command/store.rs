@@ -5,12 +5,12 @@ mod identity;
 mod node_user;
 mod verify;
 
-use crate::etcdctl::{Etcdctl, find_program};
+use crate::etcdctl::{EtcdConnection, Etcdctl};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::session::Session;
 use crate::terminal::Terminal;
 use access::{Access, ROOT, RoleAnswer, Step, controller_role, desired, node_role, plan};
-use clap::{Args, Subcommand, ValueHint};
+use clap::{Args, Subcommand};
 use ha_api_types::cluster::{CLUSTER_NAME, Cluster};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
@@ -18,7 +18,6 @@ use ha_api_types::timing::Timings;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub(crate) use node_user::{AddNode, RemoveNode};
@@ -53,37 +52,19 @@ impl StoreCommand {
     }
 }
 
-/// Connection to etcd with one identity.
+/// Connection to the etcd of one cluster, with one identity.
 #[derive(Args, Clone, Debug)]
 struct EtcdFlags {
-    /// Client URLs of the etcd members
-    #[arg(long, required = true, value_delimiter = ',', value_name = "URL")]
-    etcd_endpoints: Vec<String>,
-    /// CA certificate file used to verify the etcd members (PEM)
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    etcd_ca: PathBuf,
-    /// Client certificate file for etcd (PEM); its common name is the user
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    etcd_cert: PathBuf,
-    /// Private key file of the client certificate (PEM)
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    etcd_key: PathBuf,
+    #[command(flatten)]
+    connection: EtcdConnection,
     /// Name of the cluster
     #[arg(long, value_name = "NAME", default_value = "default")]
     cluster: String,
-    /// Directory of etcdctl; default: search PATH
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    programs: Option<PathBuf>,
 }
 
 impl EtcdFlags {
     fn etcdctl(&self) -> Result<Etcdctl, Failure> {
-        Ok(Etcdctl {
-            program: find_program("etcdctl", self.programs.as_deref())?,
-            endpoints: self.etcd_endpoints.join(","),
-            authority: Some(self.etcd_ca.clone()),
-            identity: Some((self.etcd_cert.clone(), self.etcd_key.clone())),
-        })
+        self.connection.etcdctl()
     }
 
     /// Refuses a certificate of a user other than root.
@@ -98,7 +79,7 @@ impl EtcdFlags {
 
     /// Returns the etcd user of the certificate: its common name.
     fn user(&self) -> Result<String, Failure> {
-        identity::common_name(&self.etcd_cert)
+        identity::common_name(&self.connection.etcd_cert)
     }
 }
 

@@ -375,6 +375,7 @@ impl View {
             | Key::Status(..)
             | Key::Tombstone(_)
             | Key::Notified
+            | Key::Backup
             | Key::Restored
             | Key::Incarnation
             | Key::Leader
@@ -421,6 +422,7 @@ impl View {
             | Key::Status(..)
             | Key::Tombstone(_)
             | Key::Notified
+            | Key::Backup
             | Key::Restored
             | Key::Incarnation
             | Key::Leader

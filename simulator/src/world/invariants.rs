@@ -191,6 +191,7 @@ impl World {
                     Key::Status(..)
                     | Key::Tombstone(_)
                     | Key::Notified
+                    | Key::Backup
                     | Key::Restored
                     | Key::Incarnation
                     | Key::Leader

@@ -289,6 +289,7 @@ impl World {
                 | Key::Tombstone(_)
                 | Key::Fence(_)
                 | Key::Notified
+                | Key::Backup
                 | Key::Restored
                 | Key::Incarnation
                 | Key::Leader

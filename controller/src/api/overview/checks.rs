@@ -6,11 +6,15 @@ use ha_api_types::names;
 use ha_api_types::node::{Node, NodeState};
 use ha_api_types::record::SOFTDOG_IDENTITY;
 use ha_api_types::resource::StorageMode;
+use ha_api_types::time::Timestamp;
 use ha_api_types::view::{NodeOverview, Overview};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Age, in seconds, after which a backup counts as old: two days. The alert HactlBackupOld has the same limit.
+const BACKUP_AGE_MAX_SECONDS: i64 = 2 * 86_400;
+
 /// Returns every check, always in the same order.
-pub(super) fn cluster_checks(cluster_view: &ClusterView, overview: &Overview) -> Vec<Check> {
+pub(super) fn cluster_checks(cluster_view: &ClusterView, overview: &Overview, now: &Timestamp) -> Vec<Check> {
     let nodes: Vec<&NodeOverview> =
         overview.nodes.iter().filter(|node| node.state != NodeState::Gone).collect();
     vec![
@@ -23,7 +27,24 @@ pub(super) fn cluster_checks(cluster_view: &ClusterView, overview: &Overview) ->
         check_versions(overview, &nodes),
         check_machine_ids(cluster_view, &nodes),
         check_fence_devices(cluster_view),
+        check_backup(overview, now),
     ]
+}
+
+/// Finds out whether a recent backup of etcd exists.
+fn check_backup(overview: &Overview, now: &Timestamp) -> Check {
+    let name = "backup";
+    let help = "run \"hactl backup\" daily (docs/tasks/back-up-and-restore.md)";
+    let Some(backup) = &overview.store.backup else {
+        return Check::warn(name, "no backup of etcd is recorded", help);
+    };
+    let age = now.unix_seconds().zip(backup.at.unix_seconds()).map(|(now, at)| now - at);
+    match age {
+        Some(age) if age <= BACKUP_AGE_MAX_SECONDS => {
+            Check::ok(name, format!("last backup of etcd was made at {}", backup.at))
+        }
+        Some(_) | None => Check::warn(name, format!("last backup of etcd was made at {}", backup.at), help),
+    }
 }
 
 /// Finds nodes with the same machine id. Clones of one disk image differ only in their hardware ids.

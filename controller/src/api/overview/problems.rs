@@ -307,9 +307,13 @@ fn problem(severity: Severity, about: String, reason: Reason, message: String, h
 /// Returns the process that writes a key, and its version, in words for an operator.
 fn writer_of(cluster_view: &ClusterView, key: &str) -> String {
     match cluster_view.keys.parse(key) {
-        Some(Key::Spec(..) | Key::LogRequest(..) | Key::JoinToken(..) | Key::IssuedCertificate(..)) => {
-            "the API or another etcd client".to_owned()
-        }
+        Some(
+            Key::Spec(..)
+            | Key::LogRequest(..)
+            | Key::JoinToken(..)
+            | Key::IssuedCertificate(..)
+            | Key::Backup,
+        ) => "the API or another etcd client".to_owned(),
         Some(
             Key::Alive(node)
             | Key::NodeReport(node)

@@ -44,6 +44,7 @@ fn key_type(keys: &Keys, key: &str) -> Option<String> {
         Key::Candidate(_) => "candidate".to_owned(),
         Key::Refresh(_) => "refresh".to_owned(),
         Key::Notified
+        | Key::Backup
         | Key::Restored
         | Key::Incarnation
         | Key::Leader

@@ -61,6 +61,7 @@ impl UnreadableSubjects {
             | Key::Status(..)
             | Key::Tombstone(_)
             | Key::Notified
+            | Key::Backup
             | Key::Restored
             | Key::Incarnation
             | Key::Leader
@@ -87,6 +88,7 @@ pub(super) fn keeps_readable_part(key: &Key<'_>) -> bool {
         | Key::Assignment(_)
         | Key::Fence(_)
         | Key::Notified
+        | Key::Backup
         | Key::Restored
         | Key::Incarnation
         | Key::Leader

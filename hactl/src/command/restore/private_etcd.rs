@@ -19,7 +19,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Paths of etcd's programs.
 #[derive(Clone, Debug)]
-pub(super) struct Programs {
+pub(crate) struct Programs {
     etcd: PathBuf,
     etcdctl: PathBuf,
     etcdutl: PathBuf,
@@ -32,7 +32,7 @@ struct Status {
 }
 
 impl Programs {
-    pub(super) fn find(directory: Option<&Path>) -> Result<Programs, Failure> {
+    pub(crate) fn find(directory: Option<&Path>) -> Result<Programs, Failure> {
         let find = |name: &str| find_program(name, directory);
         Ok(Programs { etcd: find("etcd")?, etcdctl: find("etcdctl")?, etcdutl: find("etcdutl")? })
     }

@@ -38,6 +38,7 @@ impl World {
             ) => true,
             Some(
                 Key::Leader
+                | Key::Backup
                 | Key::Candidate(_)
                 | Key::Refresh(_)
                 | Key::Alive(_)

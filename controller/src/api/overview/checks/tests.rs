@@ -6,6 +6,7 @@ use ha_api_types::id::Revision;
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::WatchdogStatus;
+use ha_api_types::record::BackupRecord;
 use ha_api_types::time::MonotonicTime;
 use ha_api_types::view::{ControllerOverview, EtcdMember};
 use ha_store::Entry;
@@ -31,10 +32,15 @@ fn member(host: &str) -> EtcdMember {
     EtcdMember { name: format!("etcd-{host}"), url: format!("https://{host}:2379"), ..EtcdMember::default() }
 }
 
+fn backup_at(at: &str) -> BackupRecord {
+    BackupRecord { at: Timestamp(at.to_owned()), ..BackupRecord::default() }
+}
+
 fn healthy_overview() -> Overview {
     let mut overview = Overview::default();
     overview.store.members = ["a", "b", "[fd00::3]"].map(member).to_vec();
     overview.nodes = ["node1", "node2", "node3"].map(node).to_vec();
+    overview.store.backup = Some(backup_at("2026-11-26T12:00:00Z"));
     overview.controllers = vec![ControllerOverview {
         id: "c1".into(),
         version: "1".to_owned(),
@@ -65,7 +71,8 @@ fn cluster_view_with(specs: &[(Kind, &str, Value)]) -> ClusterView {
 }
 
 fn check_verdict(cluster_view: &ClusterView, overview: &Overview, name: &str, verdict: Verdict, seen: &str) {
-    let checks = cluster_checks(cluster_view, overview);
+    let now = Timestamp("2026-11-27T12:00:00Z".to_owned());
+    let checks = cluster_checks(cluster_view, overview, &now);
     let not_ok: Vec<&Check> = checks.iter().filter(|check| check.verdict != Verdict::Ok).collect();
     assert_eq!(not_ok.len(), usize::from(verdict != Verdict::Ok), "{not_ok:?}");
     let matching_check = checks.iter().find(|check| check.name == name).expect("the check exists");
@@ -83,6 +90,10 @@ fn check(change: impl Fn(&mut Overview), name: &str, verdict: Verdict, seen: &st
 fn cluster_wide_checks_have_expected_verdicts() {
     use Verdict::{Fail, Ok, Warn};
     check(|_| {}, "etcd-members", Ok, "3 members");
+    check(|_| {}, "backup", Ok, "made at 2026-11-26T12:00:00Z");
+    check(|o| o.store.backup = None, "backup", Warn, "no backup of etcd is recorded");
+    let old = |o: &mut Overview| o.store.backup = Some(backup_at("2026-11-25T11:59:59Z"));
+    check(old, "backup", Warn, "made at 2026-11-25T11:59:59Z");
     check(|o| o.store.members.truncate(2), "etcd-members", Fail, "etcd members: 2; 3 are required");
     check(
         |o| o.store.members.push(member("d")),
