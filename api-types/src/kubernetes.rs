@@ -113,21 +113,6 @@ pub struct ApiResource {
     pub categories: Vec<String>,
 }
 
-/// A permission check: the requested action, and whether the API allows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct SelfSubjectAccessReview {
-    /// Version of the review.
-    pub api_version: String,
-    /// Kind of the review.
-    pub kind: String,
-    /// The requested action.
-    pub spec: ReviewSpec,
-    /// The result of the check.
-    #[serde(skip_serializing)]
-    pub status: ReviewStatus,
-}
-
 /// The request of a permission check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -160,6 +145,59 @@ pub struct ReviewStatus {
     pub allowed: bool,
     /// Explanation. May be empty.
     pub reason: String,
+}
+
+/// The permissions of a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RulesReviewStatus {
+    /// Permissions on objects.
+    pub resource_rules: Vec<ResourceRule>,
+    /// Permissions on paths, such as `/metrics`.
+    pub non_resource_rules: Vec<PathRule>,
+}
+
+/// Permissions on objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceRule {
+    /// Verbs; `*` for all.
+    pub verbs: Vec<String>,
+    /// API groups; `*` for all.
+    pub api_groups: Vec<String>,
+    /// Plural names of the kinds, some with a subresource; `*` for all.
+    pub resources: Vec<String>,
+    /// Names of the objects; empty for all.
+    pub resource_names: Vec<String>,
+}
+
+/// Permissions on paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct PathRule {
+    /// Verbs; `*` for all.
+    pub verbs: Vec<String>,
+    /// Paths; a final `*` stands for any rest.
+    #[serde(rename = "nonResourceURLs")]
+    pub paths: Vec<String>,
+}
+
+/// The identity of a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IdentityReviewStatus {
+    /// Name and groups.
+    pub user_info: UserInfo,
+}
+
+/// Name and groups of a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct UserInfo {
+    /// Name: the common name of the certificate, or the name of the token.
+    pub username: String,
+    /// Groups, which select the roles.
+    pub groups: Vec<String>,
 }
 
 /// An event in the form of core/v1. The reason stays text, because a newer server may have more of them.

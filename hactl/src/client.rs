@@ -15,7 +15,7 @@ use ha_api_types::id::{ControllerId, ObjectUid};
 use ha_api_types::join::{IssuedCertificates, JoinTokenAnswer, JoinTokenRequest};
 use ha_api_types::kind::Kind;
 use ha_api_types::kubernetes::{
-    ListMeta, ResourceAttributes, ReviewSpec, ReviewStatus, SelfSubjectAccessReview,
+    IdentityReviewStatus, ListMeta, ResourceAttributes, ReviewSpec, ReviewStatus, RulesReviewStatus,
 };
 use ha_api_types::lenient;
 use ha_api_types::node::NodeSpec;
@@ -29,7 +29,7 @@ use ha_scheduler::View;
 use reqwest::Method;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 /// Time limit for reading a log: the controller's limit for the agent's answer, plus a margin for its other requests.
@@ -321,9 +321,9 @@ impl Client {
         uid: &ObjectUid,
         write_mode: WriteMode,
     ) -> Result<bool, ApiError> {
-        let mut options = serde_json::json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+        let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
         if !uid.is_empty() {
-            options["preconditions"] = serde_json::json!({"uid": uid});
+            options["preconditions"] = json!({"uid": uid});
         }
         let mut call = Call::new(Method::DELETE, object_path(kind, name)).body("application/json", &options);
         if write_mode == WriteMode::DryRun {
@@ -421,7 +421,7 @@ impl Client {
         node: &str,
         valid_seconds: u32,
     ) -> Result<JoinTokenAnswer, Failure> {
-        let body = serde_json::json!(JoinTokenRequest { valid_seconds });
+        let body = json!(JoinTokenRequest { valid_seconds });
         let call = Call::new(Method::POST, hactl_api_path(&["nodes", node, "jointoken"]));
         Ok(lenient::read_part(&self.call(&call.body("application/json", &body)).await?))
     }
@@ -448,16 +448,34 @@ impl Client {
 
     /// Asks the API whether it allows an action.
     pub(crate) async fn access_review(&self, action: ResourceAttributes) -> Result<ReviewStatus, ApiError> {
-        let path = ["apis", "authorization.k8s.io", "v1", "selfsubjectaccessreviews"];
-        let review = serde_json::json!(SelfSubjectAccessReview {
-            api_version: "authorization.k8s.io/v1".to_owned(),
-            kind: "SelfSubjectAccessReview".to_owned(),
-            spec: ReviewSpec { resource_attributes: action },
-            status: ReviewStatus::default(),
-        });
-        let call = Call::new(Method::POST, path.map(str::to_owned).to_vec());
+        let spec = json!(ReviewSpec { resource_attributes: action });
+        self.review("authorization.k8s.io", "SelfSubjectAccessReview", &spec).await
+    }
+
+    /// Returns all permissions of the user.
+    pub(crate) async fn rules_review(&self) -> Result<RulesReviewStatus, ApiError> {
+        // Kubernetes requires a namespace in this review.
+        let spec = json!({"namespace": "default"});
+        self.review("authorization.k8s.io", "SelfSubjectRulesReview", &spec).await
+    }
+
+    /// Returns the name and groups of the user, as the API sees them.
+    pub(crate) async fn identity_review(&self) -> Result<IdentityReviewStatus, ApiError> {
+        self.review("authentication.k8s.io", "SelfSubjectReview", &json!({})).await
+    }
+
+    /// Sends a review, and returns its status.
+    async fn review<T: DeserializeOwned + Default>(
+        &self,
+        group: &str,
+        kind: &str,
+        spec: &Value,
+    ) -> Result<T, ApiError> {
+        let plural = format!("{}s", kind.to_ascii_lowercase());
+        let review = json!({"apiVersion": format!("{group}/v1"), "kind": kind, "spec": spec});
+        let call = Call::new(Method::POST, ["apis", group, "v1", &plural].map(str::to_owned).to_vec());
         let answer = self.call(&call.body("application/json", &review).read_only()).await?;
-        Ok(lenient::read_part::<SelfSubjectAccessReview>(&answer).status)
+        Ok(lenient::read_part(&answer["status"]))
     }
 
     async fn call_hactl_api<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Failure> {

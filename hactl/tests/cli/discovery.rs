@@ -26,6 +26,15 @@ fn answer(request: &Request) -> Option<ScriptedResponse> {
             {"name": "selfsubjectaccessreviews", "singularName": "selfsubjectaccessreview", "namespaced": false,
                 "kind": "SelfSubjectAccessReview", "verbs": ["create"]}]}),
         "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews" => review(&request.body),
+        "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews" => json!({"status": {
+            "resourceRules": [
+                {"verbs": ["get", "list"], "apiGroups": ["hactl.io"], "resources": ["resources", "nodes/status"]},
+                {"verbs": ["create"], "apiGroups": ["hactl.io"], "resources": ["nodes/hold"], "resourceNames": ["node1"]},
+                {"verbs": ["*"], "apiGroups": [""], "resources": ["events"]}],
+            "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/metrics", "/healthz"]}]}}),
+        "/apis/authentication.k8s.io/v1/selfsubjectreviews" => {
+            json!({"status": {"userInfo": {"username": "ada", "groups": ["hactl:viewer", "ops"]}}})
+        }
         _ => return None,
     };
     Some(ScriptedResponse::Answer(200, body))
@@ -69,6 +78,37 @@ resources.hactl.io
     hactl(&server, &["api-resources", "-o", "json"]).expect_stderr(2, "not supported");
     run(&mut command(&["--server", "http://127.0.0.1:1", "api-resources"]))
         .expect_stderr(3, "cannot reach any controller");
+}
+
+#[test]
+fn identity_and_all_permissions_are_listed_as_by_kubectl() {
+    let server = api();
+    hactl(&server, &["auth", "whoami"]).expect_stdout(
+        0,
+        str![[r"
+ATTRIBUTE  VALUE
+Username   ada
+Groups     [hactl:viewer ops]
+
+"]],
+    );
+    hactl(&server, &["auth", "can-i", "--list"]).expect_stdout(
+        0,
+        str![[r"
+RESOURCES              NON-RESOURCE URLS    RESOURCE NAMES  VERBS
+resources.hactl.io     []                   []              [get list]
+nodes.hactl.io/status  []                   []              [get list]
+nodes.hactl.io/hold    []                   [node1]         [create]
+events                 []                   []              [*]
+-                      [/metrics /healthz]  []              [get]
+
+"]],
+    );
+    let rows =
+        hactl(&server, &["auth", "can-i", "--list", "--no-headers"]).expect_stdout_parts(0, &["events"]);
+    assert!(!rows.stdout.contains("VERBS"), "{}", rows.stdout);
+    hactl(&server, &["auth", "can-i", "--list", "get", "nodes"]).expect_stderr(2, "cannot be used with");
+    hactl(&server, &["auth", "can-i"]).expect_stderr(2, "<VERB>");
 }
 
 #[test]
