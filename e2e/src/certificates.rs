@@ -51,10 +51,10 @@ impl Authority {
     ///
     /// # Errors
     /// Fails if the directory is not writable.
-    pub fn issue(&self, name: &str, organisation: &str, addresses: &[IpAddr]) -> Result<()> {
+    pub fn issue(&self, name: &str, organization: &str, addresses: &[IpAddr]) -> Result<()> {
         let mut parameters = CertificateParams::new(vec![name.to_owned(), "localhost".to_owned()])?;
         parameters.distinguished_name.push(DnType::CommonName, name);
-        parameters.distinguished_name.push(DnType::OrganizationName, organisation);
+        parameters.distinguished_name.push(DnType::OrganizationName, organization);
         parameters.subject_alt_names.extend(addresses.iter().copied().map(SanType::IpAddress));
         parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
         parameters.extended_key_usages =

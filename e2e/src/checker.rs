@@ -170,12 +170,12 @@ fn sample(namespaces: &BTreeMap<u64, String>, programs: &BTreeSet<String>, share
 
 fn instances(namespaces: &BTreeMap<u64, String>, programs: &BTreeSet<String>) -> Instances {
     let mut instances = Instances::new();
-    for pid in process::all() {
+    for pid in process::all_pids() {
         let Some(machine) = process::pid_namespace(pid).and_then(|namespace| namespaces.get(&namespace))
         else {
             continue;
         };
-        if !process::program(pid).is_some_and(|program| programs.contains(&program)) {
+        if !process::program_name(pid).is_some_and(|program| programs.contains(&program)) {
             continue;
         }
         let Some(service) = process::environment(pid).remove("HA_RESOURCE") else { continue };
@@ -235,11 +235,11 @@ impl Witness {
     /// # Errors
     /// Fails with the two witnesses whose lines interleave, or with the witness that found the lock taken.
     pub fn check(&self) -> Result<()> {
-        let refused = self.path.with_extension("violations");
-        if let Ok(text) = fs::read_to_string(&refused) {
+        let violations_file = self.path.with_extension("violations");
+        if let Ok(text) = fs::read_to_string(&violations_file) {
             bail!("a second witness ran while the first held the lock: {}", text.trim());
         }
-        match interleaved(&self.lines()?) {
+        match find_interleaving(&self.lines()?) {
             Some((one, other)) => bail!("two witnesses wrote in turns: {one:?} and {other:?}"),
             None => Ok(()),
         }
@@ -260,7 +260,7 @@ fn parse(line: &str) -> Option<WitnessLine> {
 ///
 /// A node can reuse a process id after a reboot. A node and id that return after a second or more therefore count as a new
 /// writer.
-fn interleaved(lines: &[WitnessLine]) -> Option<(WitnessLine, WitnessLine)> {
+fn find_interleaving(lines: &[WitnessLine]) -> Option<(WitnessLine, WitnessLine)> {
     let mut last: BTreeMap<(&str, i32), usize> = BTreeMap::new();
     for (index, line) in lines.iter().enumerate() {
         if let Some(earlier) = last.insert((&line.node, line.pid), index) {
@@ -285,7 +285,7 @@ mod tests {
 
     fn check(lines: &str, expected: bool) {
         let parsed: Vec<WitnessLine> = lines.lines().map(|line| parse(line.trim()).unwrap()).collect();
-        assert_eq!(interleaved(&parsed).is_some(), expected, "{lines}");
+        assert_eq!(find_interleaving(&parsed).is_some(), expected, "{lines}");
     }
 
     #[test]

@@ -23,10 +23,10 @@ use crate::checker::{Checker, MachineNamespaces, Witness};
 use crate::command::{run, tool};
 use crate::container;
 use crate::machine::{Machine, Role};
-use crate::metal::{disk, qemu};
 use crate::network::Network;
 use crate::plan::Plan;
 use crate::process::ProcessId;
+use crate::qemu_nodes::{disk, qemu};
 use crate::registry::{self, Lifetime, Record};
 use crate::upgrade;
 use crate::wait::wait_until;
@@ -105,15 +105,15 @@ impl Cluster {
         for machine in &cluster.state.machines {
             let settings = cluster.state.plan.disk_settings(machine, &cluster.state.network);
             cluster.attach(machine, settings.is_some())?;
-            let organisation = match machine.role {
+            let organization = match machine.role {
                 Role::Etcd => Some("etcd"),
                 Role::Controller => Some("hactl:controller"),
                 Role::Node => Some("hactl:node"),
                 // The storage accepts every client that reaches it, so only the fabric can lock a machine out.
                 Role::Storage => None,
             };
-            if let Some(organisation) = organisation {
-                authority.issue(&machine.name, organisation, &[machine.address.into()])?;
+            if let Some(organization) = organization {
+                authority.issue(&machine.name, organization, &[machine.address.into()])?;
             }
             if machine.role == Role::Etcd {
                 peer_authority.issue(&machine.name, "etcd", &[machine.address.into()])?;

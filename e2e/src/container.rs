@@ -119,8 +119,8 @@ pub fn systemd_process(machine: &Machine) -> Result<ProcessId> {
     wait_for(&format!("systemd on {}", machine.name), STEP_TIMEOUT, || {
         let holder = machine.program(PROGRAM)?;
         process::children_of(holder.pid).into_iter().find(|child| {
-            process::program(child.pid).as_deref() == Some("systemd")
-                && process::pid_inside(child.pid) == Some(1)
+            process::program_name(child.pid).as_deref() == Some("systemd")
+                && process::pid_in_namespace(child.pid) == Some(1)
         })
     })
 }

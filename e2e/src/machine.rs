@@ -109,7 +109,7 @@ impl Machine {
             || {
                 process::children_of(holder)
                     .into_iter()
-                    .find(|child| process::pid_inside(child.pid) == Some(1))
+                    .find(|child| process::pid_in_namespace(child.pid) == Some(1))
             },
         )?;
         self.init = Some(init);
@@ -160,7 +160,8 @@ impl Machine {
             init.signal(Signal::SIGKILL)?;
         }
         wait_until(&format!("the end of everything on {}", self.name), STEP_TIMEOUT, || {
-            !self.is_on() && namespace.is_none_or(|namespace| process::in_namespace(namespace).is_empty())
+            !self.is_on()
+                && namespace.is_none_or(|namespace| process::processes_in_namespace(namespace).is_empty())
         })?;
         self.kill_outside_processes()
     }
@@ -198,14 +199,14 @@ impl Machine {
 
     /// Returns all processes of the machine.
     pub fn processes(&self) -> Vec<ProcessId> {
-        self.namespace().map(process::in_namespace).unwrap_or_default()
+        self.namespace().map(process::processes_in_namespace).unwrap_or_default()
     }
 
     /// Returns the process of a program, with its process id on the host; `None` while the program does not run.
     pub fn program(&self, name: &str) -> Option<ProcessId> {
         let inside: i32 =
             fs::read_to_string(self.volatile.join(format!("{name}.pid"))).ok()?.trim().parse().ok()?;
-        self.processes().into_iter().find(|process| process::pid_inside(process.pid) == Some(inside))
+        self.processes().into_iter().find(|process| process::pid_in_namespace(process.pid) == Some(inside))
     }
 
     /// Sends a signal to a program.

@@ -14,10 +14,10 @@ use crate::init::Program;
 use crate::libvirt::host;
 use crate::lxc;
 use crate::machine::{Machine, Role};
-use crate::metal::hardware::Hardware;
-use crate::metal::{disk, qemu};
 use crate::network::Network;
 use crate::podman;
+use crate::qemu_nodes::hardware::Hardware;
+use crate::qemu_nodes::{disk, qemu};
 use crate::registry::Lifetime;
 use crate::upgrade;
 

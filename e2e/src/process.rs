@@ -29,7 +29,7 @@ impl ProcessId {
     /// Returns the process that has this id now; `None` if there is none, or only a zombie.
     pub fn of(pid: i32) -> Option<Self> {
         let stat = Stat::read(pid)?;
-        (!stat.is_dead()).then_some(Self { pid, start_ticks: stat.start_ticks })
+        (!stat.has_exited()).then_some(Self { pid, start_ticks: stat.start_ticks })
     }
 
     /// Returns this process itself.
@@ -98,20 +98,20 @@ impl Stat {
         Some(Self { state, parent, start_ticks })
     }
 
-    fn is_dead(&self) -> bool {
+    fn has_exited(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x')
     }
 }
 
 /// Returns the ids of all processes.
-pub fn all() -> Vec<i32> {
+pub fn all_pids() -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Returns the living children of a process.
 pub fn children_of(pid: i32) -> Vec<ProcessId> {
-    all()
+    all_pids()
         .into_iter()
         .filter(|candidate| Stat::read(*candidate).is_some_and(|stat| stat.parent == pid))
         .filter_map(ProcessId::of)
@@ -119,8 +119,12 @@ pub fn children_of(pid: i32) -> Vec<ProcessId> {
 }
 
 /// Returns the living processes of a pid namespace, without those of nested namespaces.
-pub fn in_namespace(namespace: u64) -> Vec<ProcessId> {
-    all().into_iter().filter(|pid| pid_namespace(*pid) == Some(namespace)).filter_map(ProcessId::of).collect()
+pub fn processes_in_namespace(namespace: u64) -> Vec<ProcessId> {
+    all_pids()
+        .into_iter()
+        .filter(|pid| pid_namespace(*pid) == Some(namespace))
+        .filter_map(ProcessId::of)
+        .collect()
 }
 
 /// Returns the inode of a process's pid namespace.
@@ -130,7 +134,7 @@ pub fn pid_namespace(pid: i32) -> Option<u64> {
 }
 
 /// Returns the id of a process inside its own pid namespace.
-pub fn pid_inside(pid: i32) -> Option<i32> {
+pub fn pid_in_namespace(pid: i32) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace().last()?.parse().ok()
 }
@@ -148,7 +152,7 @@ pub fn environment(pid: i32) -> BTreeMap<String, String> {
 }
 
 /// Returns the file name of the program that a process executes; `None` if the process is ending.
-pub fn program(pid: i32) -> Option<String> {
+pub fn program_name(pid: i32) -> Option<String> {
     let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
     let name = Path::new(&path).file_name()?.to_str()?;
     // The kernel appends this suffix if the file was replaced, for example by a rebuild.
@@ -188,7 +192,7 @@ mod tests {
         // During the exec, the kernel may already show the new program, but not yet its arguments and environment.
         let wait_result =
             crate::wait::wait_for("the child's program", std::time::Duration::from_secs(60), || {
-                let has_started = program(pid).as_deref() == Some("sleep")
+                let has_started = program_name(pid).as_deref() == Some("sleep")
                     && environment(pid).get("HA_RESOURCE").map(String::as_str) == Some("web");
                 (has_started && command_line(pid) == "sleep 60").then_some(())
             });

@@ -65,7 +65,7 @@ impl Record {
     }
 
     /// Returns `true` if the run can be removed.
-    fn is_dead(&self) -> bool {
+    fn has_exited(&self) -> bool {
         if self.owner.is_alive() {
             return false;
         }
@@ -125,7 +125,7 @@ pub fn register(directory: &Path, lifetime: Lifetime, namespaces: bool) -> Resul
 pub fn remove_orphaned_runs(remove: impl Fn(&Record) -> Result<()>) -> Result<Vec<String>> {
     let _lock = lock()?;
     let mut swept = Vec::new();
-    for record in records()?.into_iter().filter(Record::is_dead) {
+    for record in records()?.into_iter().filter(Record::has_exited) {
         remove(&record)?;
         record.remove()?;
         swept.push(record.run);
@@ -201,15 +201,15 @@ mod tests {
 
     #[test]
     fn registry_removes_only_dead_runs() {
-        assert!(!record(true, Lifetime::Owner, false).is_dead());
+        assert!(!record(true, Lifetime::Owner, false).has_exited());
         assert!(
-            record(false, Lifetime::Owner, true).is_dead(),
+            record(false, Lifetime::Owner, true).has_exited(),
             "a killed test leaves processes that nobody needs"
         );
         assert!(
-            !record(false, Lifetime::UntilStopped, true).is_dead(),
+            !record(false, Lifetime::UntilStopped, true).has_exited(),
             "a sandbox outlives the command that made it"
         );
-        assert!(record(false, Lifetime::UntilStopped, false).is_dead());
+        assert!(record(false, Lifetime::UntilStopped, false).has_exited());
     }
 }

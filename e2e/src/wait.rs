@@ -52,10 +52,11 @@ pub fn wait_for_ok<T>(
     timeout: Duration,
     mut attempt: impl FnMut() -> Result<T>,
 ) -> Result<T> {
-    let mut last = None;
-    let result = wait_for(condition_name, timeout, || attempt().map_err(|error| last = Some(error)).ok());
-    match (result, last) {
-        (Err(error), Some(last)) => Err(last.context(error)),
+    let mut last_error = None;
+    let result =
+        wait_for(condition_name, timeout, || attempt().map_err(|error| last_error = Some(error)).ok());
+    match (result, last_error) {
+        (Err(error), Some(last_error)) => Err(last_error.context(error)),
         (outcome, _) => outcome,
     }
 }

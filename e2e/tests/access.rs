@@ -138,7 +138,7 @@ fn the_certificate_of_a_node_opens_only_its_own_keys_in_etcd() -> Result<()> {
         let url = format!("https://{member}:{ETCD_PEER_PORT}/members");
         // etcd compares the address of a peer with the names in its certificate.
         let curl = ["curl", "--silent", "--show-error", "--fail", "--http1.1", "--insecure"];
-        cluster.as_client(machine, &[&curl[..], &["--cert", &pem, "--key", &key, &url]].concat())
+        cluster.run_as_client(machine, &[&curl[..], &["--cert", &pem, "--key", &key, &url]].concat())
     };
     check_output(&peer_request("etcd2", &certificates.join("peers"), "etcd2")?, 0, &["clientURLs"])?;
     for (machine, name) in
@@ -158,7 +158,7 @@ fn every_client_has_the_permissions_of_its_roles_until_it_is_revoked() -> Result
     let file = |path: &Path| path.to_string_lossy().into_owned();
     let (url, authority) = (cluster.url("controller1")?, file(&certificates.join("ca.pem")));
     let server = ["--server", url.as_str(), "--certificate-authority", authority.as_str()];
-    let as_client = |connection: &[&str], arguments: &[&str]| {
+    let run_as_client = |connection: &[&str], arguments: &[&str]| {
         cluster.plain_hactl(&[&server, connection, arguments].concat())
     };
 
@@ -173,15 +173,15 @@ fn every_client_has_the_permissions_of_its_roles_until_it_is_revoked() -> Result
     fs::write(&token_path, &token)?;
     let token_path = file(&token_path);
     let ada = ["--token-file", token_path.as_str()];
-    check_output(&as_client(&ada, &["get", "resources"])?, 0, &["witness"])?;
+    check_output(&run_as_client(&ada, &["get", "resources"])?, 0, &["witness"])?;
     check_output(
-        &as_client(&ada, &["stop", "witness"])?,
+        &run_as_client(&ada, &["stop", "witness"])?,
         4,
         &["User \"ada\" cannot create", "hactl:operator or hactl:admin"],
     )?;
-    check_output(&as_client(&[], &["get", "resources"])?, 4, &["no client certificate and no token"])?;
+    check_output(&run_as_client(&[], &["get", "resources"])?, 4, &["no client certificate and no token"])?;
     check_output(
-        &as_client(&["--token", "hactl_wrong"], &["get", "nodes"])?,
+        &run_as_client(&["--token", "hactl_wrong"], &["get", "nodes"])?,
         4,
         &["unknown or was revoked"],
     )?;
@@ -234,8 +234,8 @@ fn every_client_has_the_permissions_of_its_roles_until_it_is_revoked() -> Result
     issue(&certificates, "bob", "hactl:editor")?;
     let (pem, key) = (file(&certificates.join("bob.pem")), file(&certificates.join("bob.key")));
     let bob = ["--client-certificate", pem.as_str(), "--client-key", key.as_str()];
-    check_output(&as_client(&bob, &["set", "witness", "priority=7"])?, 0, &[])?;
-    check_output(&as_client(&bob, &["cordon", "node1"])?, 4, &["User \"bob\" cannot patch"])?;
+    check_output(&run_as_client(&bob, &["set", "witness", "priority=7"])?, 0, &[])?;
+    check_output(&run_as_client(&bob, &["cordon", "node1"])?, 4, &["User \"bob\" cannot patch"])?;
     let watching = |connection: &[&str]| {
         Command::new(binaries::workspace_program("hactl")?)
             .args(server)
@@ -255,7 +255,7 @@ fn every_client_has_the_permissions_of_its_roles_until_it_is_revoked() -> Result
     let ended = bob_watch.wait_with_output()?;
     ensure!(!ended.status.success(), "{}", output_text(&ended));
     wait_until("bob is refused", STEP_TIMEOUT, || {
-        as_client(&bob, &["get", "resources"]).is_ok_and(|output| !output.status.success())
+        run_as_client(&bob, &["get", "resources"]).is_ok_and(|output| !output.status.success())
     })?;
     check_output(
         &cluster.plain_hactl(&["token", "revoke", "ada", "--file", &token_file])?,
@@ -297,7 +297,7 @@ fn every_client_has_the_permissions_of_its_roles_until_it_is_revoked() -> Result
         |name: &str| ["pem", "key"].map(|extension| file(&certificates.join(format!("{name}.{extension}"))));
     let [pem, key] = client("admin");
     let admin = ["--client-certificate", pem.as_str(), "--client-key", key.as_str()];
-    check_output(&as_client(&admin, &["get", "resources"])?, 0, &["witness"])?;
+    check_output(&run_as_client(&admin, &["get", "resources"])?, 0, &["witness"])?;
     let [pem, key] = client("node1");
     let hold = Command::new("curl")
         .args(["--silent", "--show-error", "--cacert", &authority, "--cert", &pem, "--key", &key])

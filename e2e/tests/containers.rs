@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use ha_e2e::binaries;
 use ha_e2e::cluster::Cluster;
-use ha_e2e::contained;
+use ha_e2e::container_survival;
 use ha_e2e::plan::{Plan, SHARED};
 use ha_e2e::podman;
 use ha_e2e::scenario::STEP_TIMEOUT;
@@ -57,6 +57,6 @@ fn a_container_is_restarted_after_a_crash_and_recovered_elsewhere_after_a_power_
             "timeouts": {"stopSeconds": 5},
         }),
     )?;
-    contained::check_survival(&mut cluster, SERVICE)?;
+    container_survival::check_survival(&mut cluster, SERVICE)?;
     cluster.remove()
 }

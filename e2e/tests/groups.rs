@@ -24,7 +24,7 @@ fn services_per_node(scenario: &Scenario) -> Result<BTreeMap<String, usize>> {
 
 /// Runs hactl, and powers the leader off during the first job set. The command may succeed, or fail with exit status 1.
 /// Every service must run on exactly one node afterward. Returns the services on each node.
-fn interrupt(scenario: &mut Scenario, arguments: &[&str]) -> Result<BTreeMap<String, usize>> {
+fn run_with_leader_failure(scenario: &mut Scenario, arguments: &[&str]) -> Result<BTreeMap<String, usize>> {
     let command = scenario.hactl_until(arguments, "job set 1 of ")?;
     let leader = scenario.cluster.leader()?;
     scenario.cluster.power_off(&leader)?;
@@ -38,9 +38,9 @@ fn interrupt(scenario: &mut Scenario, arguments: &[&str]) -> Result<BTreeMap<Str
 }
 
 /// Sets whether services may be placed on nodes.
-fn set_schedulable(scenario: &Scenario, nodes: &[&str], schedulable: bool) -> Result<()> {
+fn set_schedulable(scenario: &Scenario, nodes: &[&str], is_schedulable: bool) -> Result<()> {
     for node in nodes {
-        scenario.hactl(&["set", &format!("node/{node}"), &format!("schedulable={schedulable}")])?;
+        scenario.hactl(&["set", &format!("node/{node}"), &format!("schedulable={is_schedulable}")])?;
     }
     Ok(())
 }
@@ -70,46 +70,46 @@ fn group_commands_continue_after_the_death_of_the_leader() -> Result<()> {
     set_schedulable(&scenario, &["node2", "node3", "node4", "node5"], true)?;
 
     // These commands change nothing.
-    let places: Value =
+    let placements: Value =
         serde_json::from_str(&scenario.hactl(&["allocate", "memory=16Mi,disk=0,vcpus=1", "-o", "json"])?)?;
-    assert!(places.to_string().contains("node2"), "{places:#}");
+    assert!(placements.to_string().contains("node2"), "{placements:#}");
     assert!(scenario.hactl(&["capacity", "memory=64Mi,disk=0,vcpus=1"])?.contains("east"));
     // The exit status is 1, because the balance can be improved.
-    let checked = scenario.cluster.hactl(&["group", "check"])?;
-    assert_eq!(checked.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&checked.stdout).contains("All groups are healthy."));
+    let check_output = scenario.cluster.hactl(&["group", "check"])?;
+    assert_eq!(check_output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&check_output.stdout).contains("All groups are healthy."));
     scenario.hactl(&["group", "redistribute", "--apply"])?;
     assert_eq!(services_per_node(&scenario)?.get("node1"), Some(&6), "healthy groups stay as they are");
 
     // All services leave the node, inside its group. A second run completes the evacuation.
     set_schedulable(&scenario, &["node1"], false)?;
-    interrupt(&mut scenario, &["evacuate", "node1", "--apply"])?;
+    run_with_leader_failure(&mut scenario, &["evacuate", "node1", "--apply"])?;
     scenario.hactl(&["evacuate", "node1", "--apply"])?;
     let counts = services_per_node(&scenario)?;
     assert!(counts.keys().all(|node| node == "node2" || node == "node3"), "{counts:?}");
     set_schedulable(&scenario, &["node1"], true)?;
 
     // Services move to the other group.
-    interrupt(&mut scenario, &["group", "balance", "--apply"])?;
+    run_with_leader_failure(&mut scenario, &["group", "balance", "--apply"])?;
     scenario.hactl(&["group", "balance", "--apply"])?;
-    let in_west = |counts: &BTreeMap<String, usize>| -> usize {
+    let count_in_west = |counts: &BTreeMap<String, usize>| -> usize {
         counts.iter().filter(|(node, _)| *node == "node4" || *node == "node5").map(|(_, count)| count).sum()
     };
     let counts = services_per_node(&scenario)?;
-    assert!((1..6).contains(&in_west(&counts)), "{counts:?}");
+    assert!((1..6).contains(&count_in_west(&counts)), "{counts:?}");
 
     // One of the groups is emptied.
-    interrupt(&mut scenario, &["group", "compress", "--apply"])?;
+    run_with_leader_failure(&mut scenario, &["group", "compress", "--apply"])?;
     scenario.hactl(&["group", "compress", "--apply"])?;
     let counts = services_per_node(&scenario)?;
-    assert!([0, 6].contains(&in_west(&counts)), "{counts:?}");
+    assert!([0, 6].contains(&count_in_west(&counts)), "{counts:?}");
 
     // The services of one node leave it.
-    let left = counts.into_keys().next().context("a node with services")?;
-    set_schedulable(&scenario, &[&left], false)?;
-    interrupt(&mut scenario, &["balance", "--evac-mode", "--apply"])?;
+    let remaining_node = counts.into_keys().next().context("a node with services")?;
+    set_schedulable(&scenario, &[&remaining_node], false)?;
+    run_with_leader_failure(&mut scenario, &["balance", "--evac-mode", "--apply"])?;
     scenario.hactl(&["balance", "--evac-mode", "--apply"])?;
     let counts = services_per_node(&scenario)?;
-    assert!(!counts.contains_key(&left), "{counts:?}");
+    assert!(!counts.contains_key(&remaining_node), "{counts:?}");
     scenario.finish()
 }

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use ha_e2e::binaries::{self, repository};
 use ha_e2e::cluster::Cluster;
 use ha_e2e::container;
-use ha_e2e::page::{self, Block, BlockTarget};
+use ha_e2e::documented_commands::{self, Block, BlockTarget};
 use ha_e2e::plan::{Plan, SHARED, simulated_watchdog_socket};
 use ha_e2e::scenario::STEP_TIMEOUT;
 use ha_e2e::scratch;
@@ -41,7 +41,7 @@ impl InstallTest {
         for (_, machine) in MACHINES {
             cluster.power_on(machine)?;
         }
-        let blocks = page::blocks(&repository().join("docs/install.md"))?;
+        let blocks = documented_commands::blocks(&repository().join("docs/install.md"))?;
         let test = Self { cluster, blocks, started_at };
         test.prepare()?;
         test.print_progress("three machines with systemd started");
@@ -123,8 +123,8 @@ impl InstallTest {
     }
 
     /// Returns the node of the page's service, as reported by hactl on a machine.
-    fn ticker_node(&self, seen_by: &str) -> Option<String> {
-        let output_text = self.run(seen_by, "hactl get resource ticker -o json").ok()?;
+    fn ticker_node(&self, queried_machine: &str) -> Option<String> {
+        let output_text = self.run(queried_machine, "hactl get resource ticker -o json").ok()?;
         let status = serde_json::from_str::<serde_json::Value>(&output_text).ok()?["status"].take();
         (status["state"] == "Started" && status["running"] == true)
             .then(|| status["node"].as_str().map(str::to_owned))
@@ -135,8 +135,8 @@ impl InstallTest {
 /// Runs a function for all machines in parallel.
 fn run_on_each_machine(run: impl Fn(&str) -> Result<String> + Sync) -> Result<()> {
     thread::scope(|scope| {
-        let started: Vec<_> = MACHINES.map(|(name, _)| scope.spawn(|| run(name))).into_iter().collect();
-        for thread in started {
+        let threads: Vec<_> = MACHINES.map(|(name, _)| scope.spawn(|| run(name))).into_iter().collect();
+        for thread in threads {
             thread.join().map_err(|_| anyhow!("a thread panicked"))??;
         }
         Ok(())
@@ -175,13 +175,13 @@ fn the_commands_of_the_installation_page_work() -> Result<()> {
     // The page copies these files with scp.
     test.run("c1", "cp -a /etc/hactl/pki .")?;
     run_on_each_machine(|name| {
-        let copy = format!(
+        let copy_commands = format!(
             "cd pki
             mkdir -p /etc/hactl /etc/etcd
             cp -p ca.pem client-ca.pem client-crl.pem {name}.{{pem,key}} {{controller,api}}-{name}.{{pem,key}} /etc/hactl/
             cp -p client-ca.pem client-crl.pem peer-ca.pem peer-crl.pem {{etcd,peer}}-{name}.{{pem,key}} /etc/etcd/"
         );
-        test.run(name, &copy)
+        test.run(name, &copy_commands)
     })?;
     test.run_section("3. etcd", None)?;
     test.run_section("4. Each machine", None).with_context(|| journals(&test))?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use ha_e2e::binaries;
 use ha_e2e::cluster::Cluster;
-use ha_e2e::contained;
+use ha_e2e::container_survival;
 use ha_e2e::lxc;
 use ha_e2e::plan::{Plan, SHARED};
 use ha_e2e::scratch;
@@ -42,6 +42,6 @@ fn an_lxc_container_is_restarted_adopted_and_recovered_elsewhere() -> Result<()>
             "timeouts": {"stopSeconds": 5},
         }),
     )?;
-    contained::check_survival(&mut cluster, SERVICE)?;
+    container_survival::check_survival(&mut cluster, SERVICE)?;
     cluster.remove()
 }

@@ -8,10 +8,10 @@ use ha_api_types::notification::{Notification, NotificationKind};
 use ha_api_types::record::NotificationRecord;
 use ha_e2e::certificates::Authority;
 use ha_e2e::command::output_text;
+use ha_e2e::notification_receivers::{Mailbox, NotificationReceivers};
 use ha_e2e::plan::Plan;
 use ha_e2e::scenario::{STEP_TIMEOUT, Scenario, WITNESS};
 use ha_e2e::scratch;
-use ha_e2e::sinks::{Mailbox, Sinks};
 use ha_e2e::wait::wait_until;
 use serde_json::{Value, json};
 
@@ -19,8 +19,11 @@ const USER: &str = "hactl";
 const PASSWORD: &str = "sesame";
 
 /// Returns the notifications of a kind that the web server received.
-fn posted_notifications(sinks: &Sinks, kind: NotificationKind) -> Result<Vec<Notification>> {
-    let all: Result<Vec<Notification>, _> = sinks
+fn posted_notifications(
+    receivers: &NotificationReceivers,
+    kind: NotificationKind,
+) -> Result<Vec<Notification>> {
+    let all: Result<Vec<Notification>, _> = receivers
         .requests("http")?
         .iter()
         .map(|request| serde_json::from_str(request["text"].as_str().unwrap_or_default()))
@@ -29,10 +32,10 @@ fn posted_notifications(sinks: &Sinks, kind: NotificationKind) -> Result<Vec<Not
 }
 
 /// Returns the mails whose subject contains a text.
-fn mails_with_subject(sinks: &Sinks, subject: &str) -> Result<Vec<Value>> {
+fn mails_with_subject(receivers: &NotificationReceivers, subject: &str) -> Result<Vec<Value>> {
     let has =
         |request: &Value| request["headers"]["Subject"].as_str().is_some_and(|found| found.contains(subject));
-    Ok(sinks.requests("smtp")?.into_iter().filter(has).collect())
+    Ok(receivers.requests("smtp")?.into_iter().filter(has).collect())
 }
 
 fn queue_length(scenario: &Scenario) -> Result<usize> {
@@ -45,7 +48,7 @@ fn queue_length(scenario: &Scenario) -> Result<usize> {
 #[test]
 fn notifications_survive_leader_and_receiver_failures() -> Result<()> {
     let mut plan = Plan::test(&scratch::directory("notifications")?);
-    let directory = plan.directory.join("sinks");
+    let directory = plan.directory.join("receivers");
     let policy = json!({"secretsDirectory": directory, "notificationAddresses": ["198.18.0.0/15"]});
     for index in 1..=plan.controllers {
         plan.policies.insert(format!("controller{index}"), policy.to_string());
@@ -61,13 +64,13 @@ fn notifications_survive_leader_and_receiver_failures() -> Result<()> {
         user: USER.to_owned(),
         password: PASSWORD.to_owned(),
     };
-    let mut sinks = Sinks::start(&directory, address, &mailbox, None)?;
+    let mut receivers = NotificationReceivers::start(&directory, address, &mailbox, None)?;
     scenario.apply(
         "clusters",
         "default",
         &json!({"notifications": {
-            "webhooks": [{"url": sinks.url(), "hmacKeyFile": "password"}],
-            "smtp": {"server": sinks.server(), "tls": "StartTls", "caFile": directory.join("ca.pem"),
+            "webhooks": [{"url": receivers.url(), "hmacKeyFile": "password"}],
+            "smtp": {"server": receivers.server(), "tls": "StartTls", "caFile": directory.join("ca.pem"),
                 "from": "hactl@example.org", "to": ["ops@example.org", "oncall@example.org"],
                 "user": USER, "passwordFile": "password"},
         }}),
@@ -86,8 +89,8 @@ fn notifications_survive_leader_and_receiver_failures() -> Result<()> {
     assert_eq!(test.status.code(), Some(0), "{output_text}");
     assert_eq!(
         (
-            mails_with_subject(&sinks, "test notification")?.len(),
-            posted_notifications(&sinks, NotificationKind::Test)?.len()
+            mails_with_subject(&receivers, "test notification")?.len(),
+            posted_notifications(&receivers, NotificationKind::Test)?.len()
         ),
         (1, 1)
     );
@@ -96,14 +99,15 @@ fn notifications_survive_leader_and_receiver_failures() -> Result<()> {
     scenario.cluster.power_off(&active_node)?;
     scenario.wait_until_moved_from(WITNESS, &active_node)?;
     wait_until("the notification of the fencing to reach both targets", STEP_TIMEOUT, || {
-        mails_with_subject(&sinks, "was fenced").is_ok_and(|mails| !mails.is_empty())
-            && posted_notifications(&sinks, NotificationKind::NodeFenced).is_ok_and(|posts| !posts.is_empty())
+        mails_with_subject(&receivers, "was fenced").is_ok_and(|mails| !mails.is_empty())
+            && posted_notifications(&receivers, NotificationKind::NodeFenced)
+                .is_ok_and(|posts| !posts.is_empty())
     })?;
-    let posts = sinks.requests("http")?;
+    let posts = receivers.requests("http")?;
     let signature = posts[0]["headers"]["x-hactl-signature"].as_str().unwrap_or_default();
     assert!(signature.starts_with("sha256=") && signature.len() == 71, "{signature}");
-    let mail = mails_with_subject(&sinks, "was fenced")?.remove(0);
-    let notification = posted_notifications(&sinks, NotificationKind::NodeFenced)?.remove(0);
+    let mail = mails_with_subject(&receivers, "was fenced")?.remove(0);
+    let notification = posted_notifications(&receivers, NotificationKind::NodeFenced)?.remove(0);
     assert_eq!(
         mail["headers"]["Subject"],
         format!("[hactl default] CRITICAL: node {active_node} was fenced")
@@ -122,8 +126,8 @@ fn notifications_survive_leader_and_receiver_failures() -> Result<()> {
     }
 
     // Both servers are down when a service enters the state Error, and the leader fails before they are up again.
-    let ports = (sinks.http, sinks.smtp);
-    drop(sinks);
+    let ports = (receivers.http, receivers.smtp);
+    drop(receivers);
     let test = scenario.cluster.hactl(&["notify", "test"])?;
     assert_eq!(test.status.code(), Some(1), "{}", String::from_utf8_lossy(&test.stderr));
     scenario.apply(
@@ -140,30 +144,30 @@ fn notifications_survive_leader_and_receiver_failures() -> Result<()> {
     wait_until("another leader", STEP_TIMEOUT, || {
         scenario.cluster.leader().is_ok_and(|leader| leader != old)
     })?;
-    sinks = Sinks::start(&directory, address, &mailbox, Some(ports))?;
+    receivers = NotificationReceivers::start(&directory, address, &mailbox, Some(ports))?;
     wait_until("the notification of the error to reach both targets", STEP_TIMEOUT, || {
         queue_length(&scenario).is_ok_and(|length| length == 0)
     })?;
 
     // A leader may fail between a delivery and its record. The next leader then delivers again, with the same id.
     let ids = |kind: NotificationKind| -> Result<BTreeSet<String>> {
-        Ok(posted_notifications(&sinks, kind)?.into_iter().map(|notification| notification.id).collect())
+        Ok(posted_notifications(&receivers, kind)?.into_iter().map(|notification| notification.id).collect())
     };
     for (kind, subject) in [
         (NotificationKind::NodeFenced, "was fenced"),
         (NotificationKind::ResourceError, "resource broken is in Error"),
     ] {
-        let mails: BTreeSet<String> = mails_with_subject(&sinks, subject)?
+        let mails: BTreeSet<String> = mails_with_subject(&receivers, subject)?
             .iter()
             .map(|mail| mail["headers"]["Message-ID"].to_string())
             .collect();
         assert_eq!((ids(kind)?.len(), mails.len()), (1, 1), "{kind:?}");
     }
     assert_eq!(
-        mails_with_subject(&sinks, "was fenced")?.len(),
+        mails_with_subject(&receivers, "was fenced")?.len(),
         1,
         "the fencing must be notified exactly once"
     );
-    drop(sinks);
+    drop(receivers);
     scenario.finish()
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use ha_e2e::fence_agent::{Agent, Power};
-use ha_e2e::metal::qmp;
+use ha_e2e::qemu_nodes::qmp;
 use ha_e2e::wait::wait_until;
 
 const AGENT: Agent = Agent {

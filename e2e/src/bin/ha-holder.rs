@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Parser;
 use ha_e2e::machine::append;
-use ha_e2e::metal::holders::{OWNER, PREFIX, VIOLATIONS};
 use ha_e2e::program::exit_code_of;
+use ha_e2e::qemu_nodes::holders::{OWNER, PREFIX, VIOLATIONS};
 
 /// Hold a directory on shared storage while the process runs
 #[derive(Parser)]

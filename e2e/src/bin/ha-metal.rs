@@ -4,13 +4,13 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use ha_e2e::metal::case::{Case, Outcome};
-use ha_e2e::metal::cases::{ALL, SHORT};
-use ha_e2e::metal::hardware::{Accelerator, Hardware, Watchdog};
-use ha_e2e::metal::rig::Rig;
-use ha_e2e::metal::{measure, run, table};
 use ha_e2e::plan::Plan;
 use ha_e2e::program::{exit_code_of_suite, fnv1a_hash, print_line};
+use ha_e2e::qemu_nodes::case::{Case, Outcome};
+use ha_e2e::qemu_nodes::cases::{ALL, SHORT};
+use ha_e2e::qemu_nodes::hardware::{Accelerator, Hardware, Watchdog};
+use ha_e2e::qemu_nodes::rig::Rig;
+use ha_e2e::qemu_nodes::{measure, run, table};
 use ha_e2e::scratch;
 use ha_e2e::wait::monotonic_ns;
 
@@ -74,7 +74,7 @@ fn run_suite(arguments: &Arguments) -> Result<bool> {
     for case in &cases {
         let attempts = if arguments.short { 1 } else { arguments.attempts };
         let (outcome, usable) = run_with_retries(&mut rig, case, attempts)?;
-        passed &= if arguments.short { outcome.meets_requirements() } else { outcome.passed() };
+        passed &= if arguments.short { outcome.meets_requirements() } else { outcome.has_passed() };
         if !usable {
             // The cluster may be in any state, so the next case gets a new cluster. The logs stay.
             print_line(&format!(

@@ -56,7 +56,7 @@ impl Cluster {
     ///
     /// # Errors
     /// Fails if the command cannot be started. A failure of the command is visible only in the output.
-    pub fn as_client(&self, name: &str, command: &[&str]) -> Result<Output> {
+    pub fn run_as_client(&self, name: &str, command: &[&str]) -> Result<Output> {
         let namespace = self.namespace(name);
         output(tool("ip"), &[&["netns", "exec", namespace.as_str()], command].concat())
     }

@@ -45,12 +45,12 @@ impl DashboardQuerier<'_> {
                 .with_context(|| format!("{}: variable {}", dashboard.title, variable.name))?;
         }
         for panel in &dashboard.panels {
-            let mut of_panel = Vec::new();
+            let mut panel_series = Vec::new();
             for target in &panel.targets {
                 let description = format!("{}, {}, query {}", dashboard.title, panel.title, target.ref_id);
-                of_panel.push(self.series(target, &description, &mut answers)?);
+                panel_series.push(self.series(target, &description, &mut answers)?);
             }
-            answers.panels.push(of_panel);
+            answers.panels.push(panel_series);
         }
         for annotation in &dashboard.annotations.list {
             let description = format!("{}, events {}", dashboard.title, annotation.name);
@@ -64,9 +64,10 @@ impl DashboardQuerier<'_> {
     fn intervals(&self) -> Values {
         let rate = (self.span.step + self.scrape_seconds).max(SCRAPES_OF_A_RATE * self.scrape_seconds);
         let range = (self.span.to - self.span.from).max(1.0);
-        let named = [("__rate_interval", rate), ("__interval", self.span.step), ("__range", range)];
+        let interval_seconds =
+            [("__rate_interval", rate), ("__interval", self.span.step), ("__range", range)];
         let seconds = |(name, seconds): (&str, f64)| (name.to_owned(), format!("{}s", seconds.ceil()));
-        named.map(seconds).into()
+        interval_seconds.map(seconds).into()
     }
 
     fn select_value(&self, variable: &Variable, chosen: &Values, answers: &mut Answers) -> Result<()> {

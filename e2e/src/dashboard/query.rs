@@ -18,15 +18,15 @@ pub struct Selector {
 
 /// Replaces variables with their values. An unknown variable remains, so Prometheus rejects the query.
 pub fn substitute_variables(text: &str, values: &Values) -> String {
-    let mut filled = text.to_owned();
+    let mut query = text.to_owned();
     // Longest names first, so that `$ab` is not replaced as `$a` followed by `b`.
     let mut names: Vec<&String> = values.keys().collect();
     names.sort_by_key(|name| std::cmp::Reverse(name.len()));
     for name in names {
-        filled = filled.replace(&format!("${{{name}}}"), &values[name]);
-        filled = filled.replace(&format!("${name}"), &values[name]);
+        query = query.replace(&format!("${{{name}}}"), &values[name]);
+        query = query.replace(&format!("${name}"), &values[name]);
     }
-    filled
+    query
 }
 
 /// Returns the name of a series: each `{{label}}` becomes the label's value. With an empty format, lists all labels.
@@ -38,10 +38,10 @@ pub fn legend(format: &str, labels: &BTreeMap<String, String>) -> String {
     let mut text = String::new();
     let mut remaining = format;
     while let Some((before, after)) = remaining.split_once("{{") {
-        let Some((name, behind)) = after.split_once("}}") else { break };
+        let Some((name, after_label)) = after.split_once("}}") else { break };
         text.push_str(before);
         text.push_str(labels.get(name.trim()).map(String::as_str).unwrap_or_default());
-        remaining = behind;
+        remaining = after_label;
     }
     text.push_str(remaining);
     text.trim().to_owned()
@@ -94,11 +94,11 @@ fn is_identifier_char(letter: char) -> bool {
 
 /// Returns the length of the part in braces, including both. Braces inside quotes are text.
 fn braces_length(text: &str) -> usize {
-    let mut quoted = false;
+    let mut is_quoted = false;
     for (at, letter) in text.char_indices() {
         match letter {
-            '"' => quoted = !quoted,
-            '}' if !quoted => return at + 1,
+            '"' => is_quoted = !is_quoted,
+            '}' if !is_quoted => return at + 1,
             _ => {}
         }
     }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     /// Returns the labels that series of this metric can have; `None` if the metric does not exist.
-    fn known_labels(name: &str) -> Option<BTreeSet<String>> {
+    fn declared_labels(name: &str) -> Option<BTreeSet<String>> {
         // Prometheus' configuration gives these labels to every target.
         let mut labels = set(&["cluster", "instance", "job"]);
         // Metrics of Prometheus itself.
@@ -191,7 +191,7 @@ mod tests {
             errors.push("a metric without {} takes every cluster's".to_owned());
         }
         for selector in &named {
-            match known_labels(&selector.metric) {
+            match declared_labels(&selector.metric) {
                 None => errors.push(format!("there is no {}", selector.metric)),
                 Some(labels) => {
                     let other = selector.labels.difference(&labels);
@@ -224,7 +224,7 @@ mod tests {
                 let named = selectors(metric);
                 let name = named.first().map_or(metric, |selector| selector.metric.as_str());
                 assert!(
-                    known_labels(name).is_some_and(|labels| labels.contains(label)),
+                    declared_labels(name).is_some_and(|labels| labels.contains(label)),
                     "{file}: {}",
                     variable.query
                 );

@@ -28,55 +28,59 @@ pub const ALL: [Case; 10] = [
     Case {
         name: "moves",
         requirement: "the guest starts, live-migrates to the other node and back without a restart, and stops",
-        run: moves,
+        run: migrate_there_and_back,
     },
     Case {
         name: "by-hand",
         requirement: "a stop outside hactl and a crash are reported differently; after both, the guest is started again",
-        run: by_hand,
+        run: stop_by_hand,
     },
-    Case { name: "file", requirement: "the requests in a definition file count on the node", run: file },
+    Case {
+        name: "file",
+        requirement: "the requests in a definition file count on the node",
+        run: use_definition_file,
+    },
     Case {
         name: "too-slow",
         requirement: "a migration that takes too long is canceled; the guest keeps running on the source",
-        run: too_slow,
+        run: cancel_slow_migration,
     },
     Case {
         name: "post-copy",
         requirement: "a migration that takes too long changes to post-copy; the guest arrives without a restart",
-        run: post_copy,
+        run: finish_with_post_copy,
     },
     Case {
         name: "target-killed",
         requirement: "the target fails during the migration: the guest keeps running on the source",
-        run: target_killed,
+        run: kill_target,
     },
     Case {
         name: "source-killed",
         requirement: "the source fails during the migration: one copy runs after fencing",
-        run: source_killed,
+        run: kill_source,
     },
     Case {
         name: "source-agent-killed",
         requirement: "the source's agent is killed during the migration: the guest arrives without a restart",
-        run: source_agent_killed,
+        run: kill_source_agent,
     },
     Case {
         name: "target-agent-killed",
         requirement: "the target's agent is killed during the migration: the guest arrives without a restart",
-        run: target_agent_killed,
+        run: kill_target_agent,
     },
     Case {
         name: "libvirt-killed",
         requirement: "the source's libvirt is killed during the migration: one copy keeps running",
-        run: libvirt_killed,
+        run: kill_libvirt,
     },
 ];
 
 /// Bandwidth of a slow migration. The migration then takes about twenty seconds, long enough for an interruption.
 const SLOW_BANDWIDTH_MEBIBYTES: u32 = 4;
 
-fn name() -> String {
+fn guest_object() -> String {
     format!("vm:{}", guest::NAME)
 }
 
@@ -84,7 +88,7 @@ fn name() -> String {
 /// running resource leaves the service running.
 fn start_fresh_guest(rig: &Rig, spec: &serde_json::Value) -> Result<String> {
     if rig.cluster.object("resources", guest::NAME).is_some() {
-        rig.hactl(&["stop", &name(), "--grace-period", "1s"], 0)?;
+        rig.hactl(&["stop", &guest_object(), "--grace-period", "1s"], 0)?;
     }
     rig.cluster.delete("resources", guest::NAME)?;
     wait_until("the guest to be deleted", STEP_TIMEOUT, || {
@@ -103,7 +107,7 @@ fn begin_slow_migration(rig: &Rig) -> Result<(String, String, GuestLine)> {
     Ok((source, target, line_before))
 }
 
-fn moves(rig: &mut Rig) -> Result<()> {
+fn migrate_there_and_back(rig: &mut Rig) -> Result<()> {
     let source = start_fresh_guest(rig, &guest::spec(None)?)?;
     let target = rig.other_node(&source)?;
     // The node's allocation must include the requests from the definition.
@@ -114,18 +118,18 @@ fn moves(rig: &mut Rig) -> Result<()> {
     })?;
     for (from, to) in [(&source, &target), (&target, &source)] {
         let line_before = rig.next_line()?;
-        rig.hactl(&["migrate", &name(), to], 0)?;
-        let after = rig.wait_until_continued(&line_before, to)?;
-        if after.count > line_before.count + 600 {
+        rig.hactl(&["migrate", &guest_object(), to], 0)?;
+        let line_after = rig.wait_until_continued(&line_before, to)?;
+        if line_after.count > line_before.count + 600 {
             bail!(
                 "the guest counted from {} to {} during the migration, which is minutes",
                 line_before.count,
-                after.count
+                line_after.count
             );
         }
         rig.wait_until_gone_from(from)?;
     }
-    rig.hactl(&["stop", &name()], 0)?;
+    rig.hactl(&["stop", &guest_object()], 0)?;
     rig.wait_until_gone_from(&source)?;
     let console = std::fs::read_to_string(host::console(rig.cluster.machine(&source)?))?;
     if !console.contains("switching off") {
@@ -134,7 +138,7 @@ fn moves(rig: &mut Rig) -> Result<()> {
     Ok(())
 }
 
-fn by_hand(rig: &mut Rig) -> Result<()> {
+fn stop_by_hand(rig: &mut Rig) -> Result<()> {
     let node = start_fresh_guest(rig, &patched(guest::spec(None)?, &json!({"maxRestart": 9})))?;
     let check_restart = |rig: &Rig, line_before: &GuestLine, event: &str| {
         rig.consoles.wait("to start again", |line| line.boot != line_before.boot)?;
@@ -156,16 +160,16 @@ fn by_hand(rig: &mut Rig) -> Result<()> {
         &line_before,
         "stopped outside hactl (guest was asked to shut down, as with \"virsh shutdown\")",
     )?;
-    accepted(rig, &node)
+    check_accepted_stops(rig, &node)
 }
 
 /// With `externalStop: Accept`, clean stops with virsh set the requested state to Stopped, and a start with virsh sets it
 /// to Started. A killed QEMU is still a crash.
-fn accepted(rig: &Rig, node: &str) -> Result<()> {
-    rig.hactl(&["set", &name(), "externalStop=Accept"], 0)?;
+fn check_accepted_stops(rig: &Rig, node: &str) -> Result<()> {
+    rig.hactl(&["set", &guest_object(), "externalStop=Accept"], 0)?;
     let file = format!("{}-by-hand.xml", guest::NAME);
     std::fs::write(rig.cluster.shared().join(&file), guest::definition()?)?;
-    let requested = |rig: &Rig, state: &str| {
+    let wait_for_requested_state = |rig: &Rig, state: &str| {
         wait_until(&format!("the requested state to be {state}"), STEP_TIMEOUT, || {
             let object = rig.cluster.object("resources", guest::NAME).unwrap_or_default();
             object["spec"]["state"] == state && object["status"]["state"] == state
@@ -175,21 +179,21 @@ fn accepted(rig: &Rig, node: &str) -> Result<()> {
     for stop in stops {
         rig.wait_until_continued(&rig.next_line()?, node)?;
         rig.virsh(node, &[stop, &[guest::NAME]].concat())?;
-        requested(rig, "Stopped")?;
+        wait_for_requested_state(rig, "Stopped")?;
         rig.wait_until_gone_from(node)?;
         rig.wait_for_event("requested state is now Stopped (externalStop: Accept)")?;
         rig.virsh(node, &["create", "--file", &format!("{SHARED}/{file}")])?;
-        requested(rig, "Started")?;
+        wait_for_requested_state(rig, "Started")?;
     }
     let line_before = rig.next_line()?;
     for qemu in rig.qemus(node) {
         qemu.signal(Signal::SIGKILL)?;
     }
     rig.consoles.wait("to start again after a crash", |line| line.boot != line_before.boot)?;
-    requested(rig, "Started")
+    wait_for_requested_state(rig, "Started")
 }
 
-fn file(rig: &mut Rig) -> Result<()> {
+fn use_definition_file(rig: &mut Rig) -> Result<()> {
     let name = format!("{}.xml", guest::NAME);
     std::fs::write(rig.cluster.shared().join(&name), guest::definition()?)?;
     let spec = patched(
@@ -207,13 +211,13 @@ fn file(rig: &mut Rig) -> Result<()> {
     })
 }
 
-fn too_slow(rig: &mut Rig) -> Result<()> {
+fn cancel_slow_migration(rig: &mut Rig) -> Result<()> {
     let spec =
         patched(guest::spec(Some(SLOW_BANDWIDTH_MEBIBYTES))?, &json!({"timeouts": {"migrateSeconds": 6}}));
     let source = start_fresh_guest(rig, &spec)?;
     let target = rig.other_node(&source)?;
     let line_before = rig.next_line()?;
-    let output_text = rig.hactl(&["migrate", &name(), &target], 1)?;
+    let output_text = rig.hactl(&["migrate", &guest_object(), &target], 1)?;
     if !output_text.contains("canceled after 6 s") {
         bail!("the output does not name the limit: {output_text}");
     }
@@ -226,7 +230,7 @@ fn too_slow(rig: &mut Rig) -> Result<()> {
     Ok(())
 }
 
-fn post_copy(rig: &mut Rig) -> Result<()> {
+fn finish_with_post_copy(rig: &mut Rig) -> Result<()> {
     let migration = json!({"postCopyAfterSeconds": 3, "maxDowntimeSeconds": 0.2});
     let spec = patched(
         guest::spec(Some(SLOW_BANDWIDTH_MEBIBYTES))?,
@@ -235,7 +239,7 @@ fn post_copy(rig: &mut Rig) -> Result<()> {
     let source = start_fresh_guest(rig, &spec)?;
     let target = rig.other_node(&source)?;
     let line_before = rig.next_line()?;
-    rig.hactl(&["migrate", &name(), &target], 0)?;
+    rig.hactl(&["migrate", &guest_object(), &target], 0)?;
     rig.wait_until_continued(&line_before, &target)?;
     rig.wait_until_gone_from(&source)?;
     // libvirt itself must report the change to post-copy.
@@ -246,7 +250,7 @@ fn post_copy(rig: &mut Rig) -> Result<()> {
     Ok(())
 }
 
-fn target_killed(rig: &mut Rig) -> Result<()> {
+fn kill_target(rig: &mut Rig) -> Result<()> {
     let (source, target, line_before) = begin_slow_migration(rig)?;
     rig.cluster.power_off(&target)?;
     rig.wait_until_continued(&line_before, &source)?;
@@ -259,12 +263,12 @@ fn target_killed(rig: &mut Rig) -> Result<()> {
     rig.wait_until_gone_from(&target)
 }
 
-fn source_killed(rig: &mut Rig) -> Result<()> {
+fn kill_source(rig: &mut Rig) -> Result<()> {
     let (source, target, line_before) = begin_slow_migration(rig)?;
     rig.cluster.power_off(&source)?;
-    let after = rig.consoles.wait("to run after fencing", |line| line.node == target)?;
-    if after.boot == line_before.boot {
-        bail!("an incompletely migrated guest kept running: {line_before:?}, {after:?}");
+    let line_after = rig.consoles.wait("to run after fencing", |line| line.node == target)?;
+    if line_after.boot == line_before.boot {
+        bail!("an incompletely migrated guest kept running: {line_before:?}, {line_after:?}");
     }
     let fence = rig.cluster.etcdctl().get(&rig.cluster.keys().fence(&source.as_str().into()))?;
     let state = fence.map(|fence| fence.value["state"].to_string()).unwrap_or_default();
@@ -277,7 +281,7 @@ fn source_killed(rig: &mut Rig) -> Result<()> {
     rig.wait_until_started().map(|_| ())
 }
 
-fn source_agent_killed(rig: &mut Rig) -> Result<()> {
+fn kill_source_agent(rig: &mut Rig) -> Result<()> {
     let (source, target, line_before) = begin_slow_migration(rig)?;
     rig.cluster.machine(&source)?.kill("ha-node-agent")?;
     rig.wait_until_continued(&line_before, &target)?;
@@ -285,7 +289,7 @@ fn source_agent_killed(rig: &mut Rig) -> Result<()> {
     rig.wait_until_started().map(|_| ())
 }
 
-fn target_agent_killed(rig: &mut Rig) -> Result<()> {
+fn kill_target_agent(rig: &mut Rig) -> Result<()> {
     let (source, target, line_before) = begin_slow_migration(rig)?;
     rig.cluster.machine(&target)?.kill("ha-node-agent")?;
     rig.wait_until_continued(&line_before, &target)?;
@@ -293,7 +297,7 @@ fn target_agent_killed(rig: &mut Rig) -> Result<()> {
     rig.wait_until_started().map(|_| ())
 }
 
-fn libvirt_killed(rig: &mut Rig) -> Result<()> {
+fn kill_libvirt(rig: &mut Rig) -> Result<()> {
     let (source, target, line_before) = begin_slow_migration(rig)?;
     rig.cluster.machine(&source)?.kill(host::PROGRAM)?;
     rig.consoles.wait("to continue counting", |line| {

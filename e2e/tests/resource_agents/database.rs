@@ -100,11 +100,11 @@ impl Database {
             .stderr(Stdio::null())
             .spawn()?;
         let is_busy = |process: &ProcessId| {
-            process::program(process.pid).as_deref() == Some(SERVER)
+            process::program_name(process.pid).as_deref() == Some(SERVER)
                 && process::command_line(process.pid).ends_with(" SELECT")
         };
         let worker = wait_for("a worker process of the server", STEP_TIMEOUT, || {
-            process::all().into_iter().filter_map(ProcessId::of).find(is_busy)
+            process::all_pids().into_iter().filter_map(ProcessId::of).find(is_busy)
         })?;
         Ok((client, worker))
     }
@@ -173,7 +173,7 @@ impl DependencyChecker {
         Self(Background::start(|stop| {
             let (mut servers, mut violations) = Observations::default();
             while !stop.is_requested() {
-                for server in process::all().into_iter().filter_map(ProcessId::of).filter(is_server) {
+                for server in process::all_pids().into_iter().filter_map(ProcessId::of).filter(is_server) {
                     servers.insert(server);
                     violations.extend(missing_dependencies(server));
                 }
@@ -196,7 +196,7 @@ impl DependencyChecker {
 
 /// Returns `true` for the server's main process. Child processes overwrite their environment with their titles.
 fn is_server(process: &ProcessId) -> bool {
-    process::program(process.pid).as_deref() == Some(SERVER)
+    process::program_name(process.pid).as_deref() == Some(SERVER)
         && process::environment(process.pid).get("HA_RESOURCE").map(String::as_str) == Some("database")
 }
 

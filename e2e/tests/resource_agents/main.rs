@@ -118,7 +118,7 @@ fn check_web_group(scenario: &Scenario) -> Result<()> {
     let file = file.to_string_lossy();
     scenario.hactl(&["apply", "-f", &file, "--wait", "--timeout", "90s"])?;
     let fetch = ["curl", "--silent", "--max-time", "10", "http://192.0.2.20/index.html"];
-    let page = scenario.cluster.as_client(CLIENT, &fetch)?;
+    let page = scenario.cluster.run_as_client(CLIENT, &fetch)?;
     assert_eq!(String::from_utf8_lossy(&page.stdout), "hello");
     scenario.hactl(&["delete", "--stop", "-f", &file, "--wait"]).map(|_| ())
 }
@@ -183,8 +183,8 @@ fn check_move(scenario: &Scenario, writer: &Writer, from: &str, to: &str) -> Res
     let committed = writer.wait_for_commit_after(ended)?;
     println!("moved: stopped for {} ms", (committed - ended) / 1_000_000);
     let namespace = container::systemd_process(scenario.cluster.machine(from)?)?.pid_namespace();
-    let mut remaining = process::in_namespace(namespace.context("systemd is still running")?);
-    remaining.retain(|remaining| process::program(remaining.pid).as_deref() == Some(SERVER));
+    let mut remaining = process::processes_in_namespace(namespace.context("systemd is still running")?);
+    remaining.retain(|remaining| process::program_name(remaining.pid).as_deref() == Some(SERVER));
     assert!(remaining.is_empty(), "left on {from}: {remaining:?}");
     let address = format!("{}/24", database::ADDRESS);
     assert!(!scenario.cluster.addresses(from)?.contains(&address), "{from} still has the address");

@@ -89,11 +89,12 @@ impl Accelerator {
             .stderr(Stdio::null())
             .spawn()
             .context("cannot start qemu-system-x86_64")?;
-        let ended = wait_for("the probing machine", PROBE_TIMEOUT, || machine.try_wait().ok().flatten());
+        let exit_status =
+            wait_for("the probing machine", PROBE_TIMEOUT, || machine.try_wait().ok().flatten());
         // Both calls fail only if the process has already ended, which is the goal.
         let _ = machine.kill();
         let _ = machine.wait();
-        Ok(match ended {
+        Ok(match exit_status {
             Ok(status) if status.success() => Accelerator::Kvm,
             Ok(_) | Err(_) => Accelerator::Emulation,
         })

@@ -11,15 +11,15 @@ pub fn header() -> String {
 
 /// Returns the line of one run, followed by a line for each violation.
 pub fn line(case: &Case, outcome: &Outcome) -> String {
-    let verdict = match (&outcome.invalid_reason, outcome.passed()) {
+    let verdict = match (&outcome.invalid_reason, outcome.has_passed()) {
         (Some(_), _) => "not valid",
         (None, true) => "passed",
         (None, false) => "FAILED",
     };
     let two = if outcome.double_runs.is_empty() { "never" } else { "YES" };
-    let returned = if outcome.returned { "yes" } else { "no" };
+    let returned = if outcome.has_returned { "yes" } else { "no" };
     let seconds =
-        [outcome.reset_ms, outcome.stopped_ms, outcome.elsewhere_ms, outcome.bound_ms].map(in_seconds);
+        [outcome.reset_ms, outcome.stopped_ms, outcome.elsewhere_ms, outcome.limit_ms].map(in_seconds);
     let [reset, stopped, elsewhere, bound] = seconds.each_ref().map(String::as_str);
     let mut text =
         row([case.name, case.watchdog.module(), reset, stopped, elsewhere, bound, two, returned, verdict]);
@@ -44,7 +44,7 @@ fn row(cells: [&str; 9]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metal::cases::ALL;
+    use crate::qemu_nodes::cases::ALL;
 
     fn check(outcome: &Outcome, expected: &[&str]) {
         let text = line(&ALL[0], outcome);
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn table_shows_failures_and_invalid_times() {
-        let passing_outcome = Outcome { returned: true, stopped_ms: Some(12_345), ..Outcome::default() };
+        let passing_outcome = Outcome { has_returned: true, stopped_ms: Some(12_345), ..Outcome::default() };
         check(&passing_outcome, &["12.34 s", "never", "yes", "passed"]);
         check(
             &Outcome { double_runs: vec!["both".to_owned()], ..passing_outcome.clone() },

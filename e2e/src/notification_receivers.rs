@@ -25,7 +25,7 @@ pub struct Mailbox {
 }
 
 /// A mail server and a web server that run until this value is dropped or the program ends.
-pub struct Sinks {
+pub struct NotificationReceivers {
     child: Child,
     record: PathBuf,
     address: Ipv4Addr,
@@ -35,8 +35,8 @@ pub struct Sinks {
     pub smtp: u16,
 }
 
-impl Sinks {
-    /// Starts both servers at the run's own address. `ports` are those of earlier sinks; `None` chooses free ports.
+impl NotificationReceivers {
+    /// Starts both servers at the run's own address. `ports` are those of earlier receivers; `None` chooses free ports.
     ///
     /// # Errors
     /// Fails if the servers cannot be started.
@@ -46,9 +46,9 @@ impl Sinks {
         mailbox: &Mailbox,
         ports: Option<(u16, u16)>,
     ) -> Result<Self> {
-        let record = directory.join("sinks.jsonl");
+        let record = directory.join("receivers.jsonl");
         let (http, smtp) = ports.unwrap_or_default();
-        let log = fs::File::options().create(true).append(true).open(directory.join("sinks.log"))?;
+        let log = fs::File::options().create(true).append(true).open(directory.join("receivers.log"))?;
         let mut child = Command::new(tool("setpriv"))
             .args(["--pdeathsig", "KILL"])
             .arg(binaries::sinks_python()?)
@@ -66,14 +66,15 @@ impl Sinks {
             .context("cannot start dev/lib/sinks.py")?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line)?;
-        let mut sinks = Self { child, record, address, http: 0, smtp: 0 };
+        let mut receivers = Self { child, record, address, http: 0, smtp: 0 };
         let ports: Value = serde_json::from_str(&line).with_context(|| {
-            format!("dev/lib/sinks.py does not listen: {}", directory.join("sinks.log").display())
+            format!("dev/lib/sinks.py does not listen: {}", directory.join("receivers.log").display())
         })?;
         let port = |name: &str| ports[name].as_u64().and_then(|port| u16::try_from(port).ok());
-        sinks.http = port("http").context("dev/lib/sinks.py did not print the port of the web server")?;
-        sinks.smtp = port("smtp").context("dev/lib/sinks.py did not print the port of the mail server")?;
-        Ok(sinks)
+        receivers.http = port("http").context("dev/lib/sinks.py did not print the port of the web server")?;
+        receivers.smtp =
+            port("smtp").context("dev/lib/sinks.py did not print the port of the mail server")?;
+        Ok(receivers)
     }
 
     /// Returns the URL of the web server.
@@ -86,7 +87,7 @@ impl Sinks {
         format!("{}:{}", self.address, self.smtp)
     }
 
-    /// Returns the requests to one server (`http` or `smtp`) in order, including those to earlier sinks in this directory.
+    /// Returns the requests to one server (`http` or `smtp`) in order, including those to earlier receivers in this directory.
     ///
     /// # Errors
     /// Fails if the record cannot be read.
@@ -97,7 +98,7 @@ impl Sinks {
     }
 }
 
-impl Drop for Sinks {
+impl Drop for NotificationReceivers {
     fn drop(&mut self) {
         // The process may have exited already.
         let _ = self.child.kill();

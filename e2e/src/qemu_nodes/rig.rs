@@ -154,13 +154,13 @@ impl Rig {
     /// # Errors
     /// Fails if the API refuses a setting, or if a node does not adopt it.
     pub fn configure(&self, node: &str, case: &Case) -> Result<()> {
-        let settings = json!({"shutdownPolicy": case.policy, "fencing": {"onEtcdLoss": case.on_etcd_loss},
+        let settings = json!({"shutdownPolicy": case.shutdown_policy, "fencing": {"onEtcdLoss": case.on_etcd_loss},
             "timing": {"returnGraceSeconds": RETURN_GRACE_SECONDS}});
         self.cluster.apply("clusters", "default", &settings)?;
         for other in self.nodes() {
-            let fencing = if other == node { case.fencing } else { Fencing::Wait };
+            let fencing = if other == node { case.fencing } else { Fencing::FencingDelay };
             let (unfenced, devices) = match fencing {
-                Fencing::Wait => (true, json!([])),
+                Fencing::FencingDelay => (true, json!([])),
                 Fencing::Impossible => (false, json!([])),
                 Fencing::Device => (false, json!([self.hypervisor(&other)?])),
                 Fencing::Fabric(action) => (false, json!([self.fabric(&other, action)?])),
@@ -279,7 +279,7 @@ impl Rig {
     }
 
     /// Returns a description of the longest stall after `after_ns`, if it is longer than `limit_ms`.
-    pub fn stalled(&self, after_ns: u64, limit_ms: u64) -> Option<String> {
+    pub fn stall_reason(&self, after_ns: u64, limit_ms: u64) -> Option<String> {
         let stall = self.stalls.longest(after_ns).filter(|stall| stall.duration_ms > limit_ms)?;
         Some(format!("{} did not run for {} ms", stall.machine, stall.duration_ms))
     }

@@ -4,7 +4,7 @@ use ha_api_types::cluster::OnEtcdLoss::Hold;
 use ha_api_types::cluster::ShutdownPolicy::{Conditional, Failover, Freeze, Migrate};
 use ha_api_types::node::FenceAction;
 
-use super::case::{Case, DEFAULT, Fencing, OtherMachines, Reset, Service, Step};
+use super::case::{Case, DEFAULT, Fencing, OtherMachines, Reset, ServiceOutcome, Step};
 use super::hardware::Watchdog::I6300esb;
 use super::{actions, fabric, suspended, unbound};
 use crate::plan;
@@ -13,7 +13,7 @@ use crate::plan;
 pub static ALL: &[Case] = &[
     Case {
         name: "power-cut",
-        service: Service::Elsewhere,
+        service: ServiceOutcome::StartsElsewhere,
         inject: |rig, node| rig.power_off(node),
         restore: |rig, node| rig.power_on(node),
         ..DEFAULT
@@ -21,7 +21,7 @@ pub static ALL: &[Case] = &[
     Case {
         name: "network-cut",
         watchdog: I6300esb,
-        service: Service::Elsewhere,
+        service: ServiceOutcome::StartsElsewhere,
         inject: |rig, node| rig.cluster.cut(node),
         restore: |rig, node| rig.cluster.heal(node),
         ..DEFAULT
@@ -38,7 +38,7 @@ pub static ALL: &[Case] = &[
     Case { name: "starved-i6300esb", watchdog: I6300esb, inject: actions::starve_processor, ..RESET },
     Case {
         name: "driver-unbound-i6300esb",
-        service: Service::Moves,
+        service: ServiceOutcome::Moves,
         inject: unbound::unbind_and_wait_for_failure,
         restore: unbound::check_failed_and_rebind,
         ..UNBOUND
@@ -60,7 +60,7 @@ pub static ALL: &[Case] = &[
     Case {
         name: "paused-device",
         fencing: Fencing::Device,
-        service: Service::Fenced,
+        service: ServiceOutcome::StartsAfterFencing,
         inject: actions::pause_until_fenced,
         restore: actions::switch_on,
         ..DEFAULT
@@ -73,8 +73,8 @@ pub static ALL: &[Case] = &[
     },
     Case {
         name: "suspended",
-        reset: Reset::Asked(Step::Restoration),
-        service: Service::Returns,
+        reset: Reset::Requested(Step::Restoration),
+        service: ServiceOutcome::RestartsOnSameNode,
         fencing: Fencing::Impossible,
         storage: plan::FABRIC,
         inject: suspended::suspend_and_wake,
@@ -84,7 +84,7 @@ pub static ALL: &[Case] = &[
     Case {
         name: "suspended-device",
         fencing: Fencing::Device,
-        service: Service::Fenced,
+        service: ServiceOutcome::StartsAfterFencing,
         inject: suspended::suspend,
         restore: actions::switch_on,
         ..DEFAULT
@@ -97,33 +97,48 @@ pub static ALL: &[Case] = &[
         restore: fabric::reset_and_unfence,
         ..FABRIC
     },
-    Case { name: "store-outage", service: Service::Returns, inject: actions::etcd_outage, ..DEFAULT },
+    Case {
+        name: "store-outage",
+        service: ServiceOutcome::RestartsOnSameNode,
+        inject: actions::etcd_outage,
+        ..DEFAULT
+    },
     Case { name: "hold-outage", inject: actions::etcd_outage, ..HOLD },
     Case {
         name: "hold-cut",
-        service: Service::Withdraws,
+        service: ServiceOutcome::StopsUntilRestored,
         prepare: actions::isolate_etcd,
         inject: |rig, node| rig.cluster.cut(node),
         restore: actions::heal_all,
         ..HOLD
     },
-    Case { name: "reboot-conditional", policy: Conditional, ..REBOOT },
-    Case { name: "reboot-freeze", policy: Freeze, ..REBOOT },
-    Case { name: "reboot-failover", policy: Failover, ..REBOOT },
-    Case { name: "reboot-migrate", policy: Migrate, service: Service::Visits, ..REBOOT },
-    Case { name: "poweroff-conditional", policy: Conditional, ..POWER_OFF },
+    Case { name: "reboot-conditional", shutdown_policy: Conditional, ..REBOOT },
+    Case { name: "reboot-freeze", shutdown_policy: Freeze, ..REBOOT },
+    Case { name: "reboot-failover", shutdown_policy: Failover, ..REBOOT },
+    Case {
+        name: "reboot-migrate",
+        shutdown_policy: Migrate,
+        service: ServiceOutcome::MovesAndReturns,
+        ..REBOOT
+    },
+    Case { name: "poweroff-conditional", shutdown_policy: Conditional, ..POWER_OFF },
     Case {
         name: "poweroff-freeze",
-        policy: Freeze,
-        service: Service::Returns,
+        shutdown_policy: Freeze,
+        service: ServiceOutcome::RestartsOnSameNode,
         inject: actions::switch_off_and_on,
         ..DEFAULT
     },
-    Case { name: "poweroff-failover", policy: Failover, ..POWER_OFF },
-    Case { name: "poweroff-migrate", policy: Migrate, service: Service::Visits, ..POWER_OFF },
+    Case { name: "poweroff-failover", shutdown_policy: Failover, ..POWER_OFF },
+    Case {
+        name: "poweroff-migrate",
+        shutdown_policy: Migrate,
+        service: ServiceOutcome::MovesAndReturns,
+        ..POWER_OFF
+    },
     Case {
         name: "maintenance",
-        service: Service::Moves,
+        service: ServiceOutcome::Moves,
         inject: actions::begin_maintenance,
         restore: actions::end_maintenance,
         ..DEFAULT
@@ -136,7 +151,7 @@ pub static ALL: &[Case] = &[
     Case { name: "test-watchdog-i6300esb", watchdog: I6300esb, ..TEST },
     Case {
         name: "test-watchdog-fails",
-        reset: Reset::Asked(Step::Restoration),
+        reset: Reset::Requested(Step::Restoration),
         set_up: actions::disable_softdog_resets,
         inject: actions::fail_watchdog_test,
         restore: actions::restore_softdog,
@@ -148,26 +163,26 @@ pub static ALL: &[Case] = &[
 pub const SHORT: [&str; 3] = ["network-cut", "agent-stopped-softdog", "agent-stopped-i6300esb"];
 
 /// A fault after which only the watchdog can end the service.
-const RESET: Case = Case { reset: Reset::Must, service: Service::Recovers, ..DEFAULT };
+const RESET: Case = Case { reset: Reset::Must, service: ServiceOutcome::Recovers, ..DEFAULT };
 
 const AGENT_LOST: Case = Case { prepare: actions::keep_agent_down, inject: actions::kill_agent, ..RESET };
 
 /// No process still pets the watchdog, but the agent commits heartbeats until the end.
 const DAEMON_LOST: Case = Case {
-    reset: Reset::MustEmpty,
-    service: Service::Elsewhere,
+    reset: Reset::MustAfterStop,
+    service: ServiceOutcome::StartsElsewhere,
     prepare: actions::keep_daemon_down,
     inject: actions::kill_daemon,
     ..DEFAULT
 };
 
 /// The hardware watchdog stops and rejects pets. softdog has no device that could be unbound.
-const UNBOUND: Case = Case { watchdog: I6300esb, service: Service::Elsewhere, ..DEFAULT };
+const UNBOUND: Case = Case { watchdog: I6300esb, service: ServiceOutcome::StartsElsewhere, ..DEFAULT };
 
 /// The machine keeps running, without a watchdog and isolated.
 const FABRIC: Case = Case {
-    reset: Reset::Asked(Step::Restoration),
-    service: Service::Fenced,
+    reset: Reset::Requested(Step::Restoration),
+    service: ServiceOutcome::StartsAfterFencing,
     storage: plan::FABRIC,
     set_up: actions::disable_softdog_resets,
     inject: fabric::isolate_with_agent_stopped,
@@ -179,15 +194,23 @@ const HOLD: Case = Case { on_etcd_loss: Hold, others: OtherMachines::Busy, ..DEF
 
 /// The service has moved away, because a watchdog is tested only in maintenance.
 const TEST: Case = Case {
-    reset: Reset::Asked(Step::Fault),
+    reset: Reset::Requested(Step::Fault),
     prepare: actions::drain,
     inject: actions::test_watchdog,
     restore: actions::end_maintenance,
     ..DEFAULT
 };
 
-const REBOOT: Case =
-    Case { reset: Reset::Own, service: Service::Returns, inject: actions::reboot, ..DEFAULT };
+const REBOOT: Case = Case {
+    reset: Reset::RebootFromInside,
+    service: ServiceOutcome::RestartsOnSameNode,
+    inject: actions::reboot,
+    ..DEFAULT
+};
 
-const POWER_OFF: Case =
-    Case { service: Service::Moves, inject: actions::switch_off, restore: actions::switch_on, ..DEFAULT };
+const POWER_OFF: Case = Case {
+    service: ServiceOutcome::Moves,
+    inject: actions::switch_off,
+    restore: actions::switch_on,
+    ..DEFAULT
+};

@@ -18,13 +18,13 @@ pub struct Case {
     /// Expected reset of the machine.
     pub reset: Reset,
     /// Required outcome for the machine's service.
-    pub service: Service,
+    pub service: ServiceOutcome,
     /// Way in which the machine may be fenced.
     pub fencing: Fencing,
     /// Directory on the machines in which the service has its storage.
     pub storage: &'static str,
     /// `Cluster.spec.shutdownPolicy`.
-    pub policy: ShutdownPolicy,
+    pub shutdown_policy: ShutdownPolicy,
     /// `Cluster.spec.fencing.onEtcdLoss`.
     pub on_etcd_loss: OnEtcdLoss,
     /// Load of the other machines during the case.
@@ -44,7 +44,7 @@ pub struct Case {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fencing {
     /// The leader waits for W, as if the machine could not be paused.
-    Wait,
+    FencingDelay,
     /// Fencing is not possible: waiting for W is not accepted as proof, and the machine has no device.
     Impossible,
     /// A fence device switches the machine off through the hypervisor.
@@ -60,10 +60,10 @@ pub const DEFAULT: Case = Case {
     name: "",
     watchdog: Watchdog::Softdog,
     reset: Reset::MustNot,
-    service: Service::Undisturbed,
-    fencing: Fencing::Wait,
+    service: ServiceOutcome::KeepsRunning,
+    fencing: Fencing::FencingDelay,
     storage: SHARED,
-    policy: ShutdownPolicy::Conditional,
+    shutdown_policy: ShutdownPolicy::Conditional,
     on_etcd_loss: OnEtcdLoss::Stop,
     others: OtherMachines::Idle,
     set_up: actions::do_nothing,
@@ -88,15 +88,15 @@ pub enum Reset {
     Must,
     /// The watchdog resets the machine, because no process still pets it. The agent must have stopped the services
     /// before.
-    MustEmpty,
+    MustAfterStop,
     /// The watchdog daemon resets the machine, before the service starts elsewhere. The device does not fire.
     MustByDaemon,
     /// No reset.
     MustNot,
     /// The machine is rebooted from inside.
-    Own,
+    RebootFromInside,
     /// The machine is reset by a request from outside, in this step and at no other time.
-    Asked(Step),
+    Requested(Step),
 }
 
 /// A step of a case.
@@ -110,26 +110,26 @@ pub enum Step {
 
 /// The required outcome for the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Service {
+pub enum ServiceOutcome {
     /// Starts on another machine within the computed limit, after it stopped on the first.
-    Elsewhere,
+    StartsElsewhere,
     /// Starts again within the computed limit, after it stopped on the first machine. It may start on the same machine,
     /// if that machine has booted and registered before the leader declares it dead.
     Recovers,
     /// Starts on another machine as soon as the fence device has confirmed.
-    Fenced,
+    StartsAfterFencing,
     /// Moves to another machine cleanly. The service first stops on the old machine; the time of this stop is not
     /// limited.
     Moves,
     /// Behaves like [`Service::Moves`], and returns once its machine accepts services again.
-    Visits,
+    MovesAndReturns,
     /// Keeps running as the same process.
-    Undisturbed,
+    KeepsRunning,
     /// Stops, and starts on the same machine again.
-    Returns,
+    RestartsOnSameNode,
     /// Stops before the machine's heartbeat expires, and runs nowhere until the machine is restored. Then it starts on the same
     /// machine again.
-    Withdraws,
+    StopsUntilRestored,
 }
 
 /// The observations of one run. Times are in milliseconds after the fault.
@@ -142,11 +142,11 @@ pub struct Outcome {
     /// Time of the first write on another machine, or of the next process on the same machine.
     pub elsewhere_ms: Option<u64>,
     /// Latest time that the timing settings allow for the start, or for the end if the case expects an end.
-    pub bound_ms: Option<u64>,
+    pub limit_ms: Option<u64>,
     /// Descriptions of the periods in which the service ran twice.
     pub double_runs: Vec<String>,
     /// `true` if the machine returned as an empty node and the service stayed on its new node.
-    pub returned: bool,
+    pub has_returned: bool,
     /// Reason why the times are not valid: the host did not run a machine for too long.
     pub invalid_reason: Option<String>,
     /// Descriptions of violated requirements.
@@ -155,7 +155,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Returns `true` if all requirements are met and the times are valid.
-    pub fn passed(&self) -> bool {
+    pub fn has_passed(&self) -> bool {
         self.invalid_reason.is_none() && self.meets_requirements()
     }
 

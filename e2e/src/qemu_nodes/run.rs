@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use ha_api_types::timing::{StoreTimes, failover_bound_ms};
 
-use super::case::{Case, OtherMachines, Outcome, Reset, Service, Step};
+use super::case::{Case, OtherMachines, Outcome, Reset, ServiceOutcome, Step};
 use super::hardware::Watchdog;
 use super::holders::Holder;
 use super::qmp::EventKind;
@@ -28,9 +28,9 @@ pub fn run(rig: &mut Rig, case: &Case, service: &str) -> Result<Outcome> {
     let other_services = OtherServices::create(rig, case.others, service, &node)?;
     // The limits are read now, because etcd may be unreachable later.
     let limits = Limits::of(rig, case, &node)?;
-    let first = rig.holder(service)?;
+    let first_holder = rig.holder(service)?;
     (case.prepare)(rig, &node).with_context(|| format!("cannot prepare {node}"))?;
-    let mut run = Run::begin(rig, case, service, &node, &limits, &first)?;
+    let mut run = Run::begin(rig, case, service, &node, &limits, &first_holder)?;
     (case.inject)(rig, &node).with_context(|| format!("cannot execute the fault {} on {node}", case.name))?;
     run.injected_ns = monotonic_ns();
     run.observe(rig)?;
@@ -48,9 +48,9 @@ pub fn run(rig: &mut Rig, case: &Case, service: &str) -> Result<Outcome> {
 /// Limits for a machine from its timing settings.
 struct Limits {
     /// Latest time that the timing settings allow for the expected event, in milliseconds; `None` if there is no limit.
-    bound_ms: Option<u64>,
+    limit_ms: Option<u64>,
     /// W of the machine.
-    wait: Duration,
+    fencing_delay: Duration,
     /// Longest lateness of a watchdog, in milliseconds.
     lateness_ms: u64,
 }
@@ -65,15 +65,20 @@ impl Limits {
         let device_ms = report.timings.heartbeat_valid_ms + 5 * commit_ms + 1_000;
         // The limits assume an armed node. An idle node first commits that it is armed.
         let arming_ms = report.timings.heartbeat_interval_ms + commit_ms;
-        let bound_ms = match case.service {
-            Service::Elsewhere | Service::Recovers => Some(silence_ms + arming_ms + start_ms),
-            Service::Fenced => Some(device_ms + arming_ms + start_ms),
-            Service::Withdraws => Some(report.timings.heartbeat_valid_ms),
-            Service::Moves | Service::Visits | Service::Undisturbed | Service::Returns => None,
+        let limit_ms = match case.service {
+            ServiceOutcome::StartsElsewhere | ServiceOutcome::Recovers => {
+                Some(silence_ms + arming_ms + start_ms)
+            }
+            ServiceOutcome::StartsAfterFencing => Some(device_ms + arming_ms + start_ms),
+            ServiceOutcome::StopsUntilRestored => Some(report.timings.heartbeat_valid_ms),
+            ServiceOutcome::Moves
+            | ServiceOutcome::MovesAndReturns
+            | ServiceOutcome::KeepsRunning
+            | ServiceOutcome::RestartsOnSameNode => None,
         };
         Ok(Self {
-            bound_ms: bound_ms.filter(|_| rig.are_times_checked),
-            wait: Duration::from_millis(report.fencing_delay_ms()),
+            limit_ms: limit_ms.filter(|_| rig.are_times_checked),
+            fencing_delay: Duration::from_millis(report.fencing_delay_ms()),
             lateness_ms: report.timings.watchdog_lateness_ms,
         })
     }
@@ -102,7 +107,7 @@ impl<'a> Run<'a> {
         service: &'a str,
         node: &'a str,
         limits: &'a Limits,
-        first: &Holder,
+        first_holder: &Holder,
     ) -> Result<Self> {
         let holder = rig.holder(service)?;
         let begin_ns = monotonic_ns();
@@ -116,9 +121,9 @@ impl<'a> Run<'a> {
             injected_ns: begin_ns,
             restoring_ns: begin_ns,
             restored_ns: begin_ns,
-            outcome: Outcome { bound_ms: limits.bound_ms, ..Outcome::default() },
+            outcome: Outcome { limit_ms: limits.limit_ms, ..Outcome::default() },
         };
-        if holder.node == first.node && run.process != first.process {
+        if holder.node == first_holder.node && run.process != first_holder.process {
             run.fail(format!("{service} restarted on {node} before the fault"));
         }
         Ok(run)
@@ -127,32 +132,37 @@ impl<'a> Run<'a> {
     /// Waits for the expected events, or checks for a while that none occurs.
     fn observe(&mut self, rig: &Rig) -> Result<()> {
         let observation = match self.case.service {
-            Service::Elsewhere | Service::Fenced | Service::Moves | Service::Visits => {
+            ServiceOutcome::StartsElsewhere
+            | ServiceOutcome::StartsAfterFencing
+            | ServiceOutcome::Moves
+            | ServiceOutcome::MovesAndReturns => {
                 wait_for(&format!("{} to run elsewhere", self.service), STEP_TIMEOUT, || {
                     rig.runs_on(self.service).filter(|node| node != self.node)
                 })
                 .map(|_| ())
             }
-            Service::Recovers => wait_until(&format!("{} to run again", self.service), STEP_TIMEOUT, || {
-                self.has_released(rig) && rig.runs_on(self.service).is_some()
-            }),
-            Service::Returns => {
+            ServiceOutcome::Recovers => {
+                wait_until(&format!("{} to run again", self.service), STEP_TIMEOUT, || {
+                    self.has_released(rig) && rig.runs_on(self.service).is_some()
+                })
+            }
+            ServiceOutcome::RestartsOnSameNode => {
                 wait_until(&format!("{} to run on the same node again", self.service), STEP_TIMEOUT, || {
                     self.has_released(rig) && rig.runs_on(self.service).as_deref() == Some(self.node)
                 })
             }
-            Service::Undisturbed => check_holds_for(
+            ServiceOutcome::KeepsRunning => check_holds_for(
                 "the same process holds the service",
-                self.limits.wait + STABLE_DURATION,
+                self.limits.fencing_delay + STABLE_DURATION,
                 || {
                     let holders = rig.holders(self.service).all().unwrap_or_default();
                     holders.last().is_some_and(|holder| holder.process == self.process)
                 },
             ),
-            Service::Withdraws => {
+            ServiceOutcome::StopsUntilRestored => {
                 wait_until(&format!("the end of {}", self.service), STEP_TIMEOUT, || self.has_released(rig))
                     .and_then(|()| {
-                        check_holds_for("no process holds the service", self.limits.wait, || {
+                        check_holds_for("no process holds the service", self.limits.fencing_delay, || {
                             rig.current_holders(self.service).is_empty()
                         })
                     })
@@ -160,14 +170,18 @@ impl<'a> Run<'a> {
         };
         self.record(observation);
         match self.case.reset {
-            Reset::Must | Reset::MustEmpty | Reset::MustByDaemon | Reset::Own | Reset::Asked(Step::Fault) => {
+            Reset::Must
+            | Reset::MustAfterStop
+            | Reset::MustByDaemon
+            | Reset::RebootFromInside
+            | Reset::Requested(Step::Fault) => {
                 let monitor = rig.monitor(self.node)?;
                 let observation = wait_until(&format!("the reset of {}", self.node), STEP_TIMEOUT, || {
                     monitor.first(EventKind::Reset, self.begin_ns).is_some()
                 });
                 self.record(observation);
             }
-            Reset::MustNot | Reset::Asked(Step::Restoration) => {}
+            Reset::MustNot | Reset::Requested(Step::Restoration) => {}
         }
         Ok(())
     }
@@ -176,13 +190,13 @@ impl<'a> Run<'a> {
     fn check_return(&mut self, rig: &Rig) {
         let outcome = rig.wait_until_ready(self.node).and_then(|()| {
             let preferred = match self.case.service {
-                Service::Visits | Service::Withdraws => Some(self.node),
-                Service::Elsewhere
-                | Service::Recovers
-                | Service::Fenced
-                | Service::Moves
-                | Service::Undisturbed
-                | Service::Returns => None,
+                ServiceOutcome::MovesAndReturns | ServiceOutcome::StopsUntilRestored => Some(self.node),
+                ServiceOutcome::StartsElsewhere
+                | ServiceOutcome::Recovers
+                | ServiceOutcome::StartsAfterFencing
+                | ServiceOutcome::Moves
+                | ServiceOutcome::KeepsRunning
+                | ServiceOutcome::RestartsOnSameNode => None,
             };
             let node =
                 wait_for(&format!("{} to run on its preferred node", self.service), STEP_TIMEOUT, || {
@@ -194,7 +208,7 @@ impl<'a> Run<'a> {
                 rig.holders(self.service).all().is_ok_and(|all_holders| all_holders.len() == holders)
             })
         });
-        self.outcome.returned = outcome.is_ok();
+        self.outcome.has_returned = outcome.is_ok();
         self.record(outcome);
     }
 
@@ -208,27 +222,27 @@ impl<'a> Run<'a> {
         let next_holder = all_holders.iter().find(|holder| holder.first_ns > first_holder.first_ns);
         // The restoration may move a service that the fault does not affect.
         let next_holder = next_holder.filter(|next_holder| {
-            self.case.service != Service::Undisturbed || next_holder.first_ns < self.restoring_ns
+            self.case.service != ServiceOutcome::KeepsRunning || next_holder.first_ns < self.restoring_ns
         });
         let reset_ns = self.evaluate_resets(rig, first_holder, next_holder)?;
-        self.outcome.reset_ms = reset_ns.map(|at_ns| self.after_ms(at_ns));
-        self.outcome.elsewhere_ms = next_holder.map(|holder| self.after_ms(holder.first_ns));
-        if next_holder.is_some() || self.case.service != Service::Undisturbed {
-            self.outcome.stopped_ms = Some(self.after_ms(first_holder.last_ns));
+        self.outcome.reset_ms = reset_ns.map(|at_ns| self.ms_after_fault(at_ns));
+        self.outcome.elsewhere_ms = next_holder.map(|holder| self.ms_after_fault(holder.first_ns));
+        if next_holder.is_some() || self.case.service != ServiceOutcome::KeepsRunning {
+            self.outcome.stopped_ms = Some(self.ms_after_fault(first_holder.last_ns));
         }
         self.outcome.double_runs = record.violations()?;
-        self.outcome.invalid_reason = rig.stalled(self.begin_ns, self.limits.lateness_ms);
+        self.outcome.invalid_reason = rig.stall_reason(self.begin_ns, self.limits.lateness_ms);
         match self.case.service {
-            Service::Withdraws => {
+            ServiceOutcome::StopsUntilRestored => {
                 self.evaluate_time(rig, "service stopped", Some(first_holder), |holder| holder.last_ns);
             }
-            Service::Elsewhere
-            | Service::Recovers
-            | Service::Fenced
-            | Service::Moves
-            | Service::Visits
-            | Service::Undisturbed
-            | Service::Returns => {
+            ServiceOutcome::StartsElsewhere
+            | ServiceOutcome::Recovers
+            | ServiceOutcome::StartsAfterFencing
+            | ServiceOutcome::Moves
+            | ServiceOutcome::MovesAndReturns
+            | ServiceOutcome::KeepsRunning
+            | ServiceOutcome::RestartsOnSameNode => {
                 self.evaluate_time(rig, "service ran", next_holder, |holder| holder.first_ns);
             }
         }
@@ -258,7 +272,7 @@ impl<'a> Run<'a> {
             {
                 self.fail("unbound watchdog device reset the machine".to_owned());
             }
-            (Reset::Asked(step), _, _) => {
+            (Reset::Requested(step), _, _) => {
                 let (from_ns, to_ns) = match step {
                     Step::Fault => (self.begin_ns, self.injected_ns),
                     Step::Restoration => (self.restoring_ns, self.restored_ns),
@@ -266,11 +280,12 @@ impl<'a> Run<'a> {
                 if reset_times_ns.is_empty()
                     || !reset_times_ns.iter().all(|at_ns| (from_ns..=to_ns).contains(at_ns))
                 {
-                    let resets: Vec<_> = reset_times_ns.iter().map(|at_ns| self.after_ms(*at_ns)).collect();
+                    let resets: Vec<_> =
+                        reset_times_ns.iter().map(|at_ns| self.ms_after_fault(*at_ns)).collect();
                     self.fail(format!(
                         "reset expected between {} and {} ms after the start of the fault, found at {resets:?}",
-                        self.after_ms(from_ns),
-                        self.after_ms(to_ns)
+                        self.ms_after_fault(from_ns),
+                        self.ms_after_fault(to_ns)
                     ));
                 }
                 let fired_ns = monitor.first(EventKind::Watchdog, from_ns);
@@ -280,10 +295,18 @@ impl<'a> Run<'a> {
                     self.fail("machine was not reset by its watchdog".to_owned());
                 }
             }
-            (Reset::MustEmpty, Some(reset), _) if reset < first_holder.last_ns => {
+            (Reset::MustAfterStop, Some(reset), _) if reset < first_holder.last_ns => {
                 self.fail("service was not stopped before the reset".to_owned());
             }
-            (Reset::MustNot | Reset::Must | Reset::MustEmpty | Reset::MustByDaemon | Reset::Own, _, _) => {}
+            (
+                Reset::MustNot
+                | Reset::Must
+                | Reset::MustAfterStop
+                | Reset::MustByDaemon
+                | Reset::RebootFromInside,
+                _,
+                _,
+            ) => {}
         }
         Ok(first_ns)
     }
@@ -294,18 +317,20 @@ impl<'a> Run<'a> {
         rig: &Rig,
         event_name: &str,
         holder: Option<&Holder>,
-        at: fn(&Holder) -> u64,
+        event_time_ns: fn(&Holder) -> u64,
     ) {
-        let (Some(bound), Some(holder)) = (self.outcome.bound_ms, holder) else { return };
-        let at_ns = at(holder);
-        let after = self.after_ms(at_ns);
-        if after <= bound {
+        let (Some(limit_ms), Some(holder)) = (self.outcome.limit_ms, holder) else { return };
+        let at_ns = event_time_ns(holder);
+        let elapsed_ms = self.ms_after_fault(at_ns);
+        if elapsed_ms <= limit_ms {
             return;
         }
-        let lateness_message =
-            format!("{event_name} on {} {after} ms after the fault, limit is {bound} ms", holder.node);
+        let lateness_message = format!(
+            "{event_name} on {} {elapsed_ms} ms after the fault, limit is {limit_ms} ms",
+            holder.node
+        );
         let waited = rig.stalls.waited_ms(&holder.node, self.begin_ns, at_ns);
-        if waited > after - bound {
+        if waited > elapsed_ms - limit_ms {
             // The machine got no processor, so this delay is not a defect of the product.
             self.outcome.invalid_reason =
                 Some(format!("{lateness_message}; that machine waited {waited} ms for a processor"));
@@ -329,7 +354,7 @@ impl<'a> Run<'a> {
         self.outcome.failures.push(message);
     }
 
-    fn after_ms(&self, at_ns: u64) -> u64 {
+    fn ms_after_fault(&self, at_ns: u64) -> u64 {
         at_ns.saturating_sub(self.begin_ns) / 1_000_000
     }
 }
@@ -346,11 +371,11 @@ struct OtherService {
 impl OtherServices {
     /// Creates a service on each machine except `node`, if the case requires it. The names start with `service`.
     fn create(rig: &Rig, others: OtherMachines, service: &str, node: &str) -> Result<Self> {
-        let busy = match others {
+        let busy_nodes = match others {
             OtherMachines::Idle => Vec::new(),
             OtherMachines::Busy => rig.nodes().into_iter().filter(|other| other != node).collect(),
         };
-        let all = busy.iter().map(|other| {
+        let all = busy_nodes.iter().map(|other| {
             let service = format!("{service}-on-{other}");
             rig.create_service(&service, other, SHARED)?;
             let process = rig.holder(&service)?.process;
