@@ -38,11 +38,11 @@ pub enum Key<'a> {
     /// `fence/<node>`.
     Fence(NodeName),
     /// `notified`.
-    Notified,
+    NotificationRecord,
     /// `backup`.
     Backup,
     /// `restored`.
-    Restored,
+    RestoreMarker,
     /// `incarnation`.
     Incarnation,
     /// `leader`.
@@ -290,14 +290,14 @@ impl Keys {
         let rest = key.strip_prefix(self.root.as_str())?;
         let mut parts = rest.split('/');
         let parsed = match (parts.next()?, parts.next(), parts.next(), parts.next()) {
-            ("spec", Some(kind), Some(name), None) => Key::Spec(exact_kind(kind)?, name),
-            ("status", Some(kind), Some(name), None) => Key::Status(exact_kind(kind)?, name),
+            ("spec", Some(kind), Some(name), None) => Key::Spec(kind_with_name(kind)?, name),
+            ("status", Some(kind), Some(name), None) => Key::Status(kind_with_name(kind)?, name),
             ("assignment", Some(resource), None, None) => Key::Assignment(resource.into()),
             ("tombstone", Some(resource), None, None) => Key::Tombstone(resource.into()),
             ("fence", Some(node), None, None) => Key::Fence(node.into()),
-            ("notified", None, None, None) => Key::Notified,
+            ("notified", None, None, None) => Key::NotificationRecord,
             ("backup", None, None, None) => Key::Backup,
-            ("restored", None, None, None) => Key::Restored,
+            ("restored", None, None, None) => Key::RestoreMarker,
             ("incarnation", None, None, None) => Key::Incarnation,
             ("leader", None, None, None) => Key::Leader,
             ("candidate", Some(id), None, None) => Key::Candidate(id.into()),
@@ -321,7 +321,7 @@ impl Keys {
     }
 }
 
-fn exact_kind(text: &str) -> Option<Kind> {
+fn kind_with_name(text: &str) -> Option<Kind> {
     Kind::ALL.into_iter().find(|kind| kind.singular() == text)
 }
 
@@ -340,9 +340,9 @@ mod tests {
         check(keys.assignment(&"web".into()), Key::Assignment("web".into()));
         check(keys.tombstone(&"web".into()), Key::Tombstone("web".into()));
         check(keys.fence(&"node1".into()), Key::Fence("node1".into()));
-        check(keys.notification_record(), Key::Notified);
+        check(keys.notification_record(), Key::NotificationRecord);
         check(keys.backup_record(), Key::Backup);
-        check(keys.restore_marker(), Key::Restored);
+        check(keys.restore_marker(), Key::RestoreMarker);
         check(keys.incarnation(), Key::Incarnation);
         check(keys.leader(), Key::Leader);
         check(keys.candidate(&"c1".into()), Key::Candidate("c1".into()));

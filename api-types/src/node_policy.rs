@@ -70,14 +70,14 @@ impl NodePolicy {
 
     /// Returns what the policy allows, in one line.
     pub fn summary(&self) -> String {
-        let unlisted = if self.allow_root { "all" } else { "none" };
+        let default_text = if self.allow_root { "all" } else { "none" };
         let root = if self.allow_root { "yes" } else { "no" };
         let lists = [
             ("drivers", &self.drivers, "all"),
             ("users", &self.users, "all except root"),
             ("paths of programs", &self.paths, "all"),
-            ("mounts", &self.mounts, unlisted),
-            ("OCF agents", &self.ocf_providers, unlisted),
+            ("mounts", &self.mounts, default_text),
+            ("OCF agents", &self.ocf_providers, default_text),
         ];
         let lists = lists.map(|(name, entries, absent)| match entries.as_deref() {
             None => format!("{name}: {absent}"),
@@ -94,8 +94,8 @@ impl NodePolicy {
     pub fn parse(text: &str) -> Result<NodePolicy, String> {
         let fields = yaml::map_with_keys(text, &FIELDS)?;
         let directories = ["paths", "mounts"].into_iter().filter_map(|field| fields.get(field)?.as_array());
-        let relative = |entry: &&Value| entry.as_str().is_some_and(|path| !path.starts_with('/'));
-        if let Some(path) = directories.flatten().find(relative) {
+        let is_relative = |entry: &&Value| entry.as_str().is_some_and(|path| !path.starts_with('/'));
+        if let Some(path) = directories.flatten().find(is_relative) {
             return Err(format!("{path} is not an absolute path"));
         }
         serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())
@@ -115,9 +115,9 @@ impl PolicyEvaluator<'_> {
     fn refusal(&self, driver: &DriverSpec) -> Option<String> {
         let kind = driver.kind()?;
         let name = driver.external.as_ref().map_or(kind.name(), |external| external.name.as_str());
-        let listed =
+        let is_listed =
             |names: &Vec<String>| names.iter().any(|allowed| allowed == name || allowed == kind.name());
-        if self.policy.drivers.as_ref().is_some_and(|names| !listed(names)) {
+        if self.policy.drivers.as_ref().is_some_and(|names| !is_listed(names)) {
             return Some(format!("node does not run driver {name}"));
         }
         let DriverSpec { exec, systemd, ocf, podman, lxc, libvirt, external: _, simulated: _ } = driver;
@@ -147,24 +147,24 @@ impl PolicyEvaluator<'_> {
         if is_root(user) {
             return (!self.policy.allow_root).then(|| format!("node does not run {subject} as root"));
         }
-        let allowed =
+        let is_allowed =
             self.policy.users.as_ref().is_none_or(|users| users.iter().any(|allowed| allowed == user));
-        (!allowed).then(|| format!("node does not run {subject} as user {user}"))
+        (!is_allowed).then(|| format!("node does not run {subject} as user {user}"))
     }
 
     fn refusal_of_program(&self, program: &[String]) -> Option<String> {
         let path = program.first()?;
-        let allowed = self.policy.paths.as_ref().is_none_or(|paths| self.is_below(path, paths));
-        (!allowed).then(|| format!("node runs no programs outside its allowed paths: {path}"))
+        let is_allowed = self.policy.paths.as_ref().is_none_or(|paths| self.is_below(path, paths));
+        (!is_allowed).then(|| format!("node runs no programs outside its allowed paths: {path}"))
     }
 
     fn refusal_of_agent(&self, agent: &str) -> Option<String> {
         let provider = agent.split_once(':').map_or("heartbeat", |(provider, _)| provider);
-        let allowed = match &self.policy.ocf_providers {
+        let is_allowed = match &self.policy.ocf_providers {
             Some(allowed) => allowed.iter().any(|entry| entry == provider || entry == agent),
             None => self.policy.allow_root,
         };
-        (!allowed).then(|| format!("node does not run OCF agent {agent}"))
+        (!is_allowed).then(|| format!("node does not run OCF agent {agent}"))
     }
 
     fn refusal_of_mounts(&self, podman: &PodmanDriver) -> Option<String> {
@@ -172,20 +172,20 @@ impl PolicyEvaluator<'_> {
     }
 
     fn refusal_of_mount(&self, path: &str) -> Option<String> {
-        let allowed = match &self.policy.mounts {
+        let is_allowed = match &self.policy.mounts {
             Some(mounts) => self.is_below(path, mounts),
             None => self.policy.allow_root,
         };
-        (!allowed).then(|| format!("node does not give {path} to containers and virtual machines"))
+        (!is_allowed).then(|| format!("node does not give {path} to containers and virtual machines"))
     }
 
     fn refusal_of_file(&self, subject: &str, path: &str) -> Option<String> {
-        let allowed = match &self.policy.paths {
+        let is_allowed = match &self.policy.paths {
             _ if path.is_empty() => true,
             Some(paths) => self.is_below(path, paths),
             None => self.policy.allow_root,
         };
-        (!allowed).then(|| format!("node uses no {subject} outside its allowed paths: {path}"))
+        (!is_allowed).then(|| format!("node uses no {subject} outside its allowed paths: {path}"))
     }
 
     fn refusal_of_domain(&self, domain: &LibvirtDriver) -> Option<String> {

@@ -35,13 +35,13 @@ impl FromStr for AgentName {
 
     /// Parses `PROVIDER:AGENT`. The prefix `ocf:`, which other tools write, is accepted.
     fn from_str(text: &str) -> Result<AgentName, WrongName> {
-        let plain = |part: &str| {
+        let is_plain = |part: &str| {
             !part.is_empty()
                 && !part.starts_with('.')
                 && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
         };
         let named = text.strip_prefix("ocf:").unwrap_or(text).split_once(':');
-        let parts = named.filter(|(provider, agent)| plain(provider) && plain(agent));
+        let parts = named.filter(|(provider, agent)| is_plain(provider) && is_plain(agent));
         let (provider, agent) = parts.ok_or_else(|| WrongName(text.to_owned()))?;
         Ok(AgentName { provider: provider.to_owned(), agent: agent.to_owned() })
     }

@@ -68,9 +68,9 @@ impl fmt::Display for Problem {
 
 /// Returns the path of a member: plain names after a dot, others in brackets.
 pub fn field_path(path: &str, name: &str) -> String {
-    let plain = !name.is_empty()
+    let is_plain = !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
-    match (plain, path.is_empty()) {
+    match (is_plain, path.is_empty()) {
         (true, true) => name.to_owned(),
         (true, false) => format!("{path}.{name}"),
         (false, _) => format!("{path}[{name}]"),

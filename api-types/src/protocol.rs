@@ -56,13 +56,25 @@ pub const ADDED_VALUES: &[AddedValue] = &[
 ];
 
 /// Returns the words in an object that only builds of a later protocol version can read.
-pub fn values_added_after(kind: Kind, object: &Value, than: Protocol) -> Vec<AddedValue> {
-    added_after(ADDED_VALUES, kind, object, than)
+pub fn values_added_after(kind: Kind, object: &Value, version: Protocol) -> Vec<AddedValue> {
+    added_after(ADDED_VALUES, kind, object, version)
 }
 
-fn added_after(words: &[AddedValue], kind: Kind, object: &Value, than: Protocol) -> Vec<AddedValue> {
-    let is_in = |word: &&AddedValue| object.pointer(word.field).and_then(Value::as_str) == Some(word.value);
-    words.iter().filter(|word| word.kind == kind && word.since > than).filter(is_in).copied().collect()
+fn added_after(
+    added_values: &[AddedValue],
+    kind: Kind,
+    object: &Value,
+    version: Protocol,
+) -> Vec<AddedValue> {
+    let is_in = |added_value: &&AddedValue| {
+        object.pointer(added_value.field).and_then(Value::as_str) == Some(added_value.value)
+    };
+    added_values
+        .iter()
+        .filter(|added_value| added_value.kind == kind && added_value.since > version)
+        .filter(is_in)
+        .copied()
+        .collect()
 }
 
 #[cfg(test)]
@@ -72,13 +84,17 @@ mod tests {
 
     #[test]
     fn enum_values_newer_than_version_are_found() {
-        let word =
+        let added_value =
             AddedValue { kind: Kind::Operation, field: "/spec/action", value: "NotHere", since: Protocol(2) };
-        let check = |kind: Kind, action: &str, than: u32, expected: &[AddedValue]| {
+        let check = |kind: Kind, action: &str, version: u32, expected: &[AddedValue]| {
             let object = json!({"spec": {"action": action}});
-            assert_eq!(added_after(&[word], kind, &object, Protocol(than)), expected, "{action} {than}");
+            assert_eq!(
+                added_after(&[added_value], kind, &object, Protocol(version)),
+                expected,
+                "{action} {version}"
+            );
         };
-        check(Kind::Operation, "NotHere", 1, &[word]);
+        check(Kind::Operation, "NotHere", 1, &[added_value]);
         check(Kind::Operation, "NotHere", 2, &[]);
         check(Kind::Operation, "Stop", 1, &[]);
         check(Kind::Resource, "NotHere", 1, &[]);

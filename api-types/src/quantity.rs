@@ -92,8 +92,11 @@ impl FromStr for Quantity {
             },
         };
         let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-        let plain = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-        if (whole.is_empty() && fraction.is_empty()) || !plain(whole) || !plain(fraction) || digits.len() > 24
+        let is_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        if (whole.is_empty() && fraction.is_empty())
+            || !is_digits(whole)
+            || !is_digits(fraction)
+            || digits.len() > 24
         {
             return Err(error());
         }
@@ -103,9 +106,9 @@ impl FromStr for Quantity {
             10_i128.checked_pow(u32::try_from(fraction.len()).map_err(|_| error())?).ok_or_else(error)?;
         let whole = parse(whole)?.checked_mul(factor_milli).ok_or_else(error)?;
         // Fractions of a thousandth are rounded up, as in Kubernetes, so that a request is never understated.
-        let part = parse(fraction)?.checked_mul(factor_milli).ok_or_else(error)?;
-        let part = part / scale + i128::from(part % scale != 0);
-        Ok(Quantity { milli: whole.checked_add(part).ok_or_else(error)? })
+        let fraction_milli = parse(fraction)?.checked_mul(factor_milli).ok_or_else(error)?;
+        let fraction_milli = fraction_milli / scale + i128::from(fraction_milli % scale != 0);
+        Ok(Quantity { milli: whole.checked_add(fraction_milli).ok_or_else(error)? })
     }
 }
 

@@ -433,7 +433,7 @@ impl Client {
 
     /// Returns the effects of a planned change.
     pub(crate) async fn plan(&self, request: &PlanRequest) -> Result<Plan, Failure> {
-        let body = serde_json::to_value(request).map_err(|error| Failure::refused(error.to_string()))?;
+        let body = serde_json::to_value(request).map_err(|error| Failure::failed(error.to_string()))?;
         self.call_hactl_api(
             &Call::new(Method::POST, hactl_api_path(&["plan"])).body("application/json", &body).read_only(),
         )
@@ -482,14 +482,14 @@ impl Client {
         let value = self.call(call).await.map_err(|error| {
             // The object names were checked before, so a 404 means that the server does not have this path.
             if error.is_status(404) {
-                Failure::refused(format!("the controller does not serve {}", call.describe()))
+                Failure::failed(format!("the controller does not serve {}", call.describe()))
                     .help("run \"hactl version\" to compare the versions of hactl and the controller")
             } else {
                 error.into()
             }
         })?;
         serde_json::from_value(value).map_err(|error| {
-            Failure::refused(format!("cannot parse the response to {}: {error}", call.describe()))
+            Failure::failed(format!("cannot parse the response to {}: {error}", call.describe()))
                 .help("run \"hactl version\" to compare the versions of hactl and the controller")
         })
     }
@@ -497,7 +497,7 @@ impl Client {
     /// Returns the failure for an object that does not exist, with the most similar existing name.
     async fn not_found_failure(&self, target: &Target) -> Failure {
         let failure =
-            Failure::refused(format!("{} not found", target.display_name())).with_server_reason("NotFound");
+            Failure::failed(format!("{} not found", target.display_name())).with_server_reason("NotFound");
         let names =
             self.list(Collection::Kind(target.kind), &[]).await.map(|list| list.items).unwrap_or_default();
         match crate::names::most_similar(&target.name.name, names.iter().map(name_of)) {
@@ -538,6 +538,6 @@ fn exit_for_status(code: u16) -> Exit {
         401 | 403 => Exit::NotPermitted,
         400 | 413 | 422 => Exit::Usage,
         503 | 504 => Exit::Unreachable,
-        _ => Exit::Refused,
+        _ => Exit::Failed,
     }
 }

@@ -62,7 +62,7 @@ async fn run_age(command: &mut Command) -> Result<(), Failure> {
     match run(command).await {
         Ok(_) => Ok(()),
         Err(failure) if failure.message.contains("No such file") => {
-            Err(Failure::refused("age not found in PATH").help("install the package \"age\""))
+            Err(Failure::failed("age not found in PATH").help("install the package \"age\""))
         }
         Err(failure) => Err(Failure { exit: Exit::Usage, ..failure }),
     }

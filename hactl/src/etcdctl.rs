@@ -32,8 +32,8 @@ impl EtcdConnection {
         Ok(Etcdctl {
             program: find_program("etcdctl", self.programs.as_deref())?,
             endpoints: self.etcd_endpoints.join(","),
-            authority: Some(self.etcd_ca.clone()),
-            identity: Some((self.etcd_cert.clone(), self.etcd_key.clone())),
+            ca_file: Some(self.etcd_ca.clone()),
+            client_certificate: Some((self.etcd_cert.clone(), self.etcd_key.clone())),
         })
     }
 }
@@ -44,9 +44,9 @@ pub(crate) struct Etcdctl {
     pub(crate) program: PathBuf,
     /// Client URLs, separated by commas.
     pub(crate) endpoints: String,
-    pub(crate) authority: Option<PathBuf>,
+    pub(crate) ca_file: Option<PathBuf>,
     /// Certificate and key of the client.
-    pub(crate) identity: Option<(PathBuf, PathBuf)>,
+    pub(crate) client_certificate: Option<(PathBuf, PathBuf)>,
 }
 
 impl Etcdctl {
@@ -66,10 +66,10 @@ impl Etcdctl {
         let mut command = Command::new(&self.program);
         remove_etcd_environment(&mut command);
         command.args(["--endpoints", &self.endpoints, "--command-timeout", "60s"]);
-        if let Some(authority) = &self.authority {
-            command.arg("--cacert").arg(authority);
+        if let Some(ca_file) = &self.ca_file {
+            command.arg("--cacert").arg(ca_file);
         }
-        if let Some((certificate, key)) = &self.identity {
+        if let Some((certificate, key)) = &self.client_certificate {
             command.arg("--cert").arg(certificate).arg("--key").arg(key);
         }
         command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
@@ -85,7 +85,7 @@ pub(crate) fn find_program(name: &str, directory: Option<&Path>) -> Result<PathB
     };
     directories.iter().map(|directory| directory.join(name)).find(|path| path.is_file()).ok_or_else(|| {
         let searched = directory.map_or("PATH".to_owned(), |directory| directory.display().to_string());
-        Failure::refused(format!("{name} not found in {searched}"))
+        Failure::failed(format!("{name} not found in {searched}"))
             .help("install the etcd programs (etcd, etcdctl, etcdutl; docs/etcd.md), or add --programs DIR")
     })
 }
@@ -104,11 +104,11 @@ pub(crate) async fn run(command: &mut Command) -> Result<Output, Failure> {
     let program = command.as_std().get_program().to_string_lossy().into_owned();
     remove_etcd_environment(command);
     let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await;
-    let output = output.map_err(|error| Failure::refused(format!("{program}: {error}")))?;
+    let output = output.map_err(|error| Failure::failed(format!("{program}: {error}")))?;
     if output.status.success() {
         return Ok(output);
     }
     let error_output = String::from_utf8_lossy(&output.stderr);
     let last_line = error_output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no output");
-    Err(Failure::refused(format!("{program} failed ({}): {last_line}", output.status)))
+    Err(Failure::failed(format!("{program} failed ({}): {last_line}", output.status)))
 }

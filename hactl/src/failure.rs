@@ -8,7 +8,7 @@ pub(crate) enum Exit {
     /// The command succeeded, the checked state is healthy, or no difference was found.
     Done,
     /// The request was refused or failed, the checked state is degraded, or a difference was found.
-    Refused,
+    Failed,
     /// Usage error or bad input. For `status`: a desired service does not run, or there is no leader.
     Usage,
     /// No controller is reachable, or etcd is unreachable for the controller.
@@ -23,7 +23,7 @@ impl Exit {
     pub(crate) fn number(self) -> u8 {
         match self {
             Exit::Done => 0,
-            Exit::Refused => 1,
+            Exit::Failed => 1,
             Exit::Usage => 2,
             Exit::Unreachable => 3,
             Exit::NotPermitted => 4,
@@ -70,8 +70,8 @@ impl Failure {
     }
 
     /// Creates a failure of a refused or failed request.
-    pub(crate) fn refused(message: impl Into<String>) -> Failure {
-        Failure::new(Exit::Refused, message)
+    pub(crate) fn failed(message: impl Into<String>) -> Failure {
+        Failure::new(Exit::Failed, message)
     }
 
     /// Creates a failure for invalid usage or input.

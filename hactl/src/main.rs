@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     let outcome = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::refused(format!("cannot start the runtime: {error}")))
+        .map_err(|error| Failure::failed(format!("cannot start the runtime: {error}")))
         .and_then(|runtime| runtime.block_on(command::run(&session, arguments.command)));
     match outcome {
         Ok(exit) => exit.into(),

@@ -32,7 +32,7 @@ pub(crate) struct Entry {
     /// Origin of the object's first line as `file:line`.
     pub(crate) location: String,
     /// Renamed fields that have their earlier names in the text.
-    pub(crate) renamed: Vec<&'static RenamedField>,
+    pub(crate) renamed_fields: Vec<&'static RenamedField>,
 }
 
 impl Entry {
@@ -96,7 +96,7 @@ pub(crate) fn read_texts(flags: &FileFlags) -> Result<Vec<source::Text>, Failure
 /// Warns about fields with earlier names. The objects sent to the API have the current names, so the API does not warn.
 pub(crate) fn warn_renamed(terminal: &Terminal, entries: &[Entry]) {
     for entry in entries {
-        for renamed in &entry.renamed {
+        for renamed in &entry.renamed_fields {
             terminal.warn(&format!("{}: {}", entry.location, renamed.warning()));
         }
     }
@@ -211,7 +211,7 @@ fn parse_object(
         report_problem("kind", format!("{written_kind:?} is not a valid kind{hint}"));
         return None;
     };
-    let renamed = renamed::accept(kind, &mut value).unwrap_or_else(|problems| {
+    let renamed_fields = renamed::accept(kind, &mut value).unwrap_or_else(|problems| {
         for problem in problems {
             report_problem(&problem.path, problem.message);
         }
@@ -243,7 +243,7 @@ fn parse_object(
     }
     fill_missing_priorities(&mut value);
     let name = crate::names::name_of(&value).to_owned();
-    Some(Entry { kind, name, object: value, location: location.format(""), renamed })
+    Some(Entry { kind, name, object: value, location: location.format(""), renamed_fields })
 }
 
 /// Removes the fields that only the API and the leader write, as in files from `hactl get -o yaml`.
@@ -360,7 +360,7 @@ mod tests {
             (entries[0].object["spec"]["dependsOn"][0].as_str(), &problems[..]),
             (Some("db"), &[][..])
         );
-        assert_eq!(entries[0].renamed.len(), 1);
+        assert_eq!(entries[0].renamed_fields.len(), 1);
         let both = format!("{WEB_MANIFEST}  after: [db]\n  dependsOn: [db]\n");
         check(&both, Err(&["f.yaml:9: spec.after: also given as spec.dependsOn"]));
     }

@@ -33,7 +33,7 @@ impl TypedName {
     pub(crate) fn check(&self, object: &Value) -> Result<(), Failure> {
         let actual = type_of(object);
         match &self.type_name {
-            Some(typed) if *typed != actual => Err(Failure::refused(format!(
+            Some(typed) if *typed != actual => Err(Failure::failed(format!(
                 "resource {typed}:{} not found: {} has type {actual}",
                 self.name, self.name
             ))

@@ -45,7 +45,7 @@ impl<S: Spec> TypedObject<S> {
     /// Fails if this version cannot read a part of the object.
     pub(crate) fn into_strict(self) -> Result<Object<S>, Failure> {
         serde_json::from_value(self.value)
-            .map_err(|error| Failure::refused(format!("cannot read the response: {error}")))
+            .map_err(|error| Failure::failed(format!("cannot read the response: {error}")))
     }
 
     /// Returns the name of the object.

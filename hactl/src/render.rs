@@ -113,7 +113,7 @@ pub(crate) fn is_table(format: Option<&Format>) -> bool {
 }
 
 pub(crate) fn yaml(value: &Value) -> Result<String, Failure> {
-    ha_api_types::yaml::to_text(value).map_err(|error| Failure::refused(error.to_string()))
+    ha_api_types::yaml::to_text(value).map_err(|error| Failure::failed(error.to_string()))
 }
 
 /// Returns a value as indented JSON.

@@ -218,7 +218,7 @@ impl Terminal {
         let mut answer = String::new();
         std::io::stdin()
             .read_line(&mut answer)
-            .map_err(|error| Failure::refused(format!("cannot read the answer: {error}")))?;
+            .map_err(|error| Failure::failed(format!("cannot read the answer: {error}")))?;
         Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     }
 

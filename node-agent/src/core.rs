@@ -446,7 +446,7 @@ impl AgentCore {
                 Key::Spec(Kind::Cluster | Kind::Node | Kind::Group | Kind::AffinityRule | Kind::NodeGroup, _)
                 | Key::Tombstone(_)
                 | Key::Fence(_)
-                | Key::Restored
+                | Key::RestoreMarker
                 | Key::Incarnation
                 | Key::Leader
                 | Key::Alive(_)
@@ -461,7 +461,7 @@ impl AgentCore {
                 | Key::Refresh(_)
                 | Key::DoctorReport(_)
                 | Key::UsageReport(_)
-                | Key::Notified
+                | Key::NotificationRecord
                 | Key::Backup
                 | Key::LogRequest(..)
                 | Key::JoinToken(..)

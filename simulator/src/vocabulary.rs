@@ -115,9 +115,9 @@ impl Vocabulary {
                     Key::Spec(..)
                     | Key::Assignment(_)
                     | Key::Tombstone(_)
-                    | Key::Notified
+                    | Key::NotificationRecord
                     | Key::Backup
-                    | Key::Restored
+                    | Key::RestoreMarker
                     | Key::Incarnation
                     | Key::Leader
                     | Key::Candidate(_)

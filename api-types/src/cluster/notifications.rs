@@ -138,7 +138,7 @@ impl Webhook {
 impl SmtpSpec {
     /// Returns host and port; an IPv6 host has no brackets. `None` if the server is not valid.
     pub fn host_and_port(&self) -> Option<(String, u16)> {
-        let usual = match self.tls {
+        let default_port = match self.tls {
             SmtpTls::StartTls => 587,
             SmtpTls::Tls => 465,
             SmtpTls::None => 25,
@@ -154,9 +154,9 @@ impl SmtpSpec {
                 None => (self.server.as_str(), None),
             },
         };
-        let plain = |c: char| c.is_ascii_alphanumeric() || ".:-_".contains(c);
-        let port = port.map_or(Some(usual), |port| port.parse().ok().filter(|port| *port != 0))?;
-        (!host.is_empty() && host.chars().all(plain)).then(|| (host.to_owned(), port))
+        let is_host_character = |c: char| c.is_ascii_alphanumeric() || ".:-_".contains(c);
+        let port = port.map_or(Some(default_port), |port| port.parse().ok().filter(|port| *port != 0))?;
+        (!host.is_empty() && host.chars().all(is_host_character)).then(|| (host.to_owned(), port))
     }
 }
 
@@ -176,14 +176,14 @@ impl NotificationsSpec {
         let mut targets: Vec<Target> = Vec::new();
         for webhook in self.webhooks.iter().map(Webhook::settings) {
             let target = Target::Webhook(webhook);
-            if targets.iter().all(|known| known.key() != target.key()) {
+            if targets.iter().all(|existing| existing.key() != target.key()) {
                 targets.push(target);
             }
         }
-        let says_enough = |smtp: &&SmtpSpec| {
+        let is_complete = |smtp: &&SmtpSpec| {
             smtp.host_and_port().is_some() && !smtp.from.is_empty() && !smtp.to.addresses().is_empty()
         };
-        targets.extend(self.smtp.as_ref().filter(says_enough).map(|smtp| Target::Mail(smtp.clone())));
+        targets.extend(self.smtp.as_ref().filter(is_complete).map(|smtp| Target::Mail(smtp.clone())));
         targets
     }
 
@@ -259,10 +259,10 @@ mod tests {
         check("127.0.0.1:2525", SmtpTls::None, Some(("127.0.0.1", 2525)));
         check("[::1]", SmtpTls::None, Some(("::1", 25)));
         check("[::1]:2525", SmtpTls::None, Some(("::1", 2525)));
-        for wrong in
+        for invalid_server in
             ["", ":25", "mail:", "mail:0", "mail:99999", "::1", "smtp://mail", "[::1", "[::1]25", "a b"]
         {
-            check(wrong, SmtpTls::None, None);
+            check(invalid_server, SmtpTls::None, None);
         }
     }
 

@@ -71,7 +71,8 @@ mod tests {
     fn a_restore_deletes_assignments_and_reports() {
         let keys = Keys::new("default");
         let keys_deleted_by_restore = keys_deleted_by_restore(&keys);
-        let is = |key: &str| keys_deleted_by_restore.iter().any(|part| key.starts_with(part.as_str()));
+        let is_deleted_by_restore =
+            |key: &str| keys_deleted_by_restore.iter().any(|part| key.starts_with(part.as_str()));
         for key in [
             keys.assignment(&"web".into()),
             keys.alive(&"n1".into()),
@@ -80,10 +81,10 @@ mod tests {
             keys.service_report(&"n1".into(), &"web".into()),
             keys.leader(),
         ] {
-            assert!(is(&key), "{key}");
+            assert!(is_deleted_by_restore(&key), "{key}");
         }
         for key in [keys.candidate(&"c1".into()), keys.incarnation()] {
-            assert!(!is(&key), "{key}");
+            assert!(!is_deleted_by_restore(&key), "{key}");
         }
         for key in [
             keys.fence(&"n1".into()),
@@ -92,7 +93,7 @@ mod tests {
             keys.specs(),
             keys.statuses(),
         ] {
-            assert!(!is(&key), "{key}");
+            assert!(!is_deleted_by_restore(&key), "{key}");
         }
     }
 
@@ -101,8 +102,9 @@ mod tests {
         let quiet_period_ms = |timings: &Timings| super::quiet_period_ms(timings, &RestoreMarker::default());
         let longest = quiet_period_ms(&Timings::default());
         assert_eq!(longest, quiet_period_ms(&Timings::of_profile(Profile::Conservative)));
-        let named = RestoreMarker { longest_fencing_delay_ms: Some(longest + 1), ..RestoreMarker::default() };
-        assert_eq!(super::quiet_period_ms(&Timings::default(), &named), longest + 1);
+        let marker_with_delay =
+            RestoreMarker { longest_fencing_delay_ms: Some(longest + 1), ..RestoreMarker::default() };
+        assert_eq!(super::quiet_period_ms(&Timings::default(), &marker_with_delay), longest + 1);
         let drained = Timings { io_drain_ms: 600_000, ..Timings::default() };
         assert!(quiet_period_ms(&drained) >= 600_000 && quiet_period_ms(&drained) > longest);
     }

@@ -11,7 +11,7 @@ const MAX_DESCRIBED_VALUES: usize = 16;
 pub(super) fn simplify(root: &Value) -> Value {
     let empty = Map::new();
     let definitions = root.get("$defs").and_then(Value::as_object).unwrap_or(&empty);
-    let mut schema = walk(root, definitions, 0);
+    let mut schema = simplify_part(root, definitions, 0);
     if let Some(map) = schema.as_object_mut() {
         for unwanted in ["$schema", "$defs", "title"] {
             map.shift_remove(unwanted);
@@ -20,7 +20,7 @@ pub(super) fn simplify(root: &Value) -> Value {
     schema
 }
 
-fn walk(schema: &Value, definitions: &Map<String, Value>, depth: usize) -> Value {
+fn simplify_part(schema: &Value, definitions: &Map<String, Value>, depth: usize) -> Value {
     let Some(map) = schema.as_object() else {
         // `true` allows any value.
         return json!({"x-kubernetes-preserve-unknown-fields": true});
@@ -30,32 +30,35 @@ fn walk(schema: &Value, definitions: &Map<String, Value>, depth: usize) -> Value
     }
     if let Some(target) = map.get("$ref").and_then(Value::as_str) {
         let name = target.rsplit('/').next().unwrap_or_default();
-        let found = definitions.get(name).map_or(json!({}), |found| walk(found, definitions, depth + 1));
-        return overlay(found, map, definitions, depth);
+        let definition = definitions
+            .get(name)
+            .map_or(json!({}), |definition| simplify_part(definition, definitions, depth + 1));
+        return overlay(definition, map, definitions, depth);
     }
     if let Some([only]) = map.get("allOf").and_then(Value::as_array).map(Vec::as_slice) {
-        return overlay(walk(only, definitions, depth + 1), map, definitions, depth);
+        return overlay(simplify_part(only, definitions, depth + 1), map, definitions, depth);
     }
     if let Some(alternatives) = map.get("anyOf").and_then(Value::as_array) {
         let (nulls, other_schemas): (Vec<&Value>, Vec<&Value>) =
             alternatives.iter().partition(|one| one.get("type").and_then(Value::as_str) == Some("null"));
         if let ([only], false) = (other_schemas.as_slice(), nulls.is_empty()) {
-            let mut found = overlay(walk(only, definitions, depth + 1), map, definitions, depth);
-            found["nullable"] = json!(true);
-            return found;
+            let mut definition =
+                overlay(simplify_part(only, definitions, depth + 1), map, definitions, depth);
+            definition["nullable"] = json!(true);
+            return definition;
         }
     }
-    if let Some(values) = map.get("oneOf").and_then(Value::as_array).and_then(|all| enumeration(all)) {
-        return enumerated(map, &values);
+    if let Some(values) = map.get("oneOf").and_then(Value::as_array).and_then(|all| enumeration_values(all)) {
+        return enumeration_schema(map, &values);
     }
     let mut result = Map::new();
     for (name, part) in map {
-        keyword(&mut result, name, part, definitions, depth);
+        add_keyword(&mut result, name, part, definitions, depth);
     }
     Value::Object(result)
 }
 
-fn keyword(
+fn add_keyword(
     result: &mut Map<String, Value>,
     name: &str,
     part: &Value,
@@ -64,9 +67,11 @@ fn keyword(
 ) {
     match (name, part) {
         ("properties", Value::Object(members)) => {
-            let walked =
-                members.iter().map(|(name, one)| (name.clone(), walk(one, definitions, depth + 1))).collect();
-            result.insert(name.to_owned(), Value::Object(walked));
+            let simplified = members
+                .iter()
+                .map(|(name, one)| (name.clone(), simplify_part(one, definitions, depth + 1)))
+                .collect();
+            result.insert(name.to_owned(), Value::Object(simplified));
         }
         // `kubectl explain` cannot follow a truth value.
         ("additionalProperties", Value::Bool(true)) => {
@@ -76,11 +81,11 @@ fn keyword(
             result.insert(name.to_owned(), part.clone());
         }
         ("items" | "additionalProperties", one) => {
-            result.insert(name.to_owned(), walk(one, definitions, depth + 1));
+            result.insert(name.to_owned(), simplify_part(one, definitions, depth + 1));
         }
         ("anyOf" | "oneOf" | "allOf", Value::Array(all)) => {
-            let walked = all.iter().map(|one| walk(one, definitions, depth + 1)).collect();
-            result.insert(name.to_owned(), Value::Array(walked));
+            let simplified = all.iter().map(|one| simplify_part(one, definitions, depth + 1)).collect();
+            result.insert(name.to_owned(), Value::Array(simplified));
         }
         ("type", Value::Array(types)) => {
             let mut other_types = types.iter().filter(|one| one.as_str() != Some("null"));
@@ -111,16 +116,16 @@ fn keyword(
 
 /// Merges the keywords next to a reference into the referenced schema. These keywords take precedence.
 fn overlay(
-    mut found: Value,
+    mut definition: Value,
     siblings: &Map<String, Value>,
     definitions: &Map<String, Value>,
     depth: usize,
 ) -> Value {
-    let values = found.get("x-hactl-values").and_then(Value::as_str).map(str::to_owned);
-    if let Some(result) = found.as_object_mut() {
+    let values = definition.get("x-hactl-values").and_then(Value::as_str).map(str::to_owned);
+    if let Some(result) = definition.as_object_mut() {
         for (name, part) in siblings {
             if !matches!(name.as_str(), "$ref" | "allOf" | "anyOf" | "$schema" | "$defs") {
-                keyword(result, name, part, definitions, depth);
+                add_keyword(result, name, part, definitions, depth);
             }
         }
         // An enumeration keeps the list of its values after the field's own description.
@@ -128,18 +133,18 @@ fn overlay(
             result.insert("description".to_owned(), json!(format!("{} {values}", join_lines(text))));
         }
     }
-    found
+    definition
 }
 
 /// Returns the values and descriptions of an enumeration; `None` if an alternative is not a string constant.
-fn enumeration(alternatives: &[Value]) -> Option<Vec<(String, String)>> {
+fn enumeration_values(alternatives: &[Value]) -> Option<Vec<(String, String)>> {
     let mut values = Vec::new();
     for one in alternatives {
         let description = one.get("description").and_then(Value::as_str).unwrap_or_default();
         match (one.get("const"), one.get("enum").and_then(Value::as_array)) {
             (Some(Value::String(value)), _) => values.push((value.clone(), join_lines(description))),
-            (None, Some(several)) => {
-                for value in several {
+            (None, Some(enum_values)) => {
+                for value in enum_values {
                     values.push((value.as_str()?.to_owned(), String::new()));
                 }
             }
@@ -149,12 +154,12 @@ fn enumeration(alternatives: &[Value]) -> Option<Vec<(String, String)>> {
     Some(values)
 }
 
-fn enumerated(map: &Map<String, Value>, values: &[(String, String)]) -> Value {
+fn enumeration_schema(map: &Map<String, Value>, values: &[(String, String)]) -> Value {
     let mut result = Map::new();
     result.insert("type".to_owned(), json!("string"));
     let text = map.get("description").and_then(Value::as_str).map(join_lines).unwrap_or_default();
-    let described = values.iter().any(|(_, description)| !description.is_empty());
-    if described && values.len() <= MAX_DESCRIBED_VALUES {
+    let is_described = values.iter().any(|(_, description)| !description.is_empty());
+    if is_described && values.len() <= MAX_DESCRIBED_VALUES {
         let list: Vec<String> = values
             .iter()
             .map(|(value, description)| format!("{value}: {}", description.trim_end_matches('.')))

@@ -8,7 +8,6 @@ use crate::time::Millis;
 /// A machine must have time to try a heartbeat twice and still kill its services before D.
 pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
-    let t = timings;
     let mut seconds =
         |field: &'static str, value_ms: Millis, min_ms: Millis, max_ms: Millis, reason: &str| {
             // Texts are built only for problems, because an agent calls this function with every heartbeat.
@@ -34,42 +33,42 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
                 ));
             }
         };
-    seconds("heartbeatIntervalSeconds", t.heartbeat_interval_ms, 100, 60_000, "");
-    seconds("heartbeatValidSeconds", t.heartbeat_valid_ms, 0, 600_000, "");
+    seconds("heartbeatIntervalSeconds", timings.heartbeat_interval_ms, 100, 60_000, "");
+    seconds("heartbeatValidSeconds", timings.heartbeat_valid_ms, 0, 600_000, "");
     let killed = ", or services cannot be killed before the deadline";
-    seconds("stopMarginSeconds", t.stop_margin_ms, 500, Millis::MAX, killed);
-    seconds("watchdogTimeoutSeconds", t.watchdog_timeout_ms, 1_000, 300_000, "");
-    seconds("watchdogLatenessSeconds", t.watchdog_lateness_ms, 0, 60_000, "");
-    seconds("ioDrainSeconds", t.io_drain_ms, 0, 600_000, "");
-    seconds("leaderLeaseSeconds", t.leader_lease_ms, 1_000, 600_000, "");
-    let busy = 2 * t.heartbeat_interval_ms + t.stop_margin_ms;
-    if t.heartbeat_valid_ms <= busy {
+    seconds("stopMarginSeconds", timings.stop_margin_ms, 500, Millis::MAX, killed);
+    seconds("watchdogTimeoutSeconds", timings.watchdog_timeout_ms, 1_000, 300_000, "");
+    seconds("watchdogLatenessSeconds", timings.watchdog_lateness_ms, 0, 60_000, "");
+    seconds("ioDrainSeconds", timings.io_drain_ms, 0, 600_000, "");
+    seconds("leaderLeaseSeconds", timings.leader_lease_ms, 1_000, 600_000, "");
+    let busy = 2 * timings.heartbeat_interval_ms + timings.stop_margin_ms;
+    if timings.heartbeat_valid_ms <= busy {
         found.push((
             "heartbeatValidSeconds",
             format!(
                 "is {}, must be more than 2 × heartbeatIntervalSeconds + stopMarginSeconds (2 × {} + {} = {}), or one slow \
                  heartbeat stops services: raise it by more than {}, or lower one of those by the same amount",
-                seconds_text(t.heartbeat_valid_ms),
-                seconds_text(t.heartbeat_interval_ms),
-                seconds_text(t.stop_margin_ms),
+                seconds_text(timings.heartbeat_valid_ms),
+                seconds_text(timings.heartbeat_interval_ms),
+                seconds_text(timings.stop_margin_ms),
                 seconds_text(busy),
-                seconds_text(busy - t.heartbeat_valid_ms),
+                seconds_text(busy - timings.heartbeat_valid_ms),
             ),
         ));
     }
-    if !t.watchdog_timeout_ms.is_multiple_of(1000) {
+    if !timings.watchdog_timeout_ms.is_multiple_of(1000) {
         found.push((
             "watchdogTimeoutSeconds",
             format!(
                 "is {}, must be an integer because kernel watchdogs count seconds: set it to {}",
-                seconds_text(t.watchdog_timeout_ms),
-                seconds_text(t.watchdog_timeout_ms.div_ceil(1000) * 1000)
+                seconds_text(timings.watchdog_timeout_ms),
+                seconds_text(timings.watchdog_timeout_ms.div_ceil(1000) * 1000)
             ),
         ));
     }
     for (field, ppm) in [
-        ("watchdogRateErrorPercent", t.watchdog_rate_error_ppm),
-        ("clockRateErrorPercent", t.clock_rate_error_ppm),
+        ("watchdogRateErrorPercent", timings.watchdog_rate_error_ppm),
+        ("clockRateErrorPercent", timings.clock_rate_error_ppm),
     ] {
         if ppm > MAX_PPM {
             let percent = |ppm: u64| ppm as f64 / 10_000.0;

@@ -10,22 +10,22 @@ pub(super) fn check(cluster: &Cluster, context: &mut Context) {
     check_timing(&spec.timing, context);
     let fencing = &spec.fencing;
     if let (CountOrPercent::Percent(text), None) = (&fencing.max_fencing, fencing.max_fencing.of(1)) {
-        context.invalid(
+        context.add_invalid(
             "spec.fencing.maxFencing",
             format!("{text:?} is not a valid number of nodes or percentage such as \"50%\""),
         );
     }
     if !(1..=86_400).contains(&fencing.window_seconds) {
-        context.invalid("spec.fencing.windowSeconds", "must be between 1 and 86400");
+        context.add_invalid("spec.fencing.windowSeconds", "must be between 1 and 86400");
     }
     let scheduler = &spec.scheduler;
-    for (field, value, least, most) in [
+    for (field, value, min_seconds, max_seconds) in [
         ("overcommit", scheduler.overcommit, 0.1, 100.0),
         ("maxCpuRatio", scheduler.max_cpu_ratio, 0.1, 1000.0),
         ("autoRebalance.threshold", scheduler.auto_rebalance.threshold, 0.0, 100.0),
         ("autoRebalance.margin", scheduler.auto_rebalance.margin, 0.0, 1.0),
     ] {
-        context.check_seconds(&format!("spec.scheduler.{field}"), value, least, most);
+        context.check_seconds(&format!("spec.scheduler.{field}"), value, min_seconds, max_seconds);
     }
     context.check_tags("spec.scheduler.exclusionTags", &scheduler.exclusion_tags);
     if let Some(notifications) = &spec.notifications {
@@ -54,13 +54,13 @@ fn check_timing(spec: &TimingSpec, context: &mut Context) {
     for (field, value) in values {
         if value.is_some_and(|value| !(0.0..=31_536_000.0).contains(&value)) {
             negative = true;
-            context.invalid(&field_path(path, field), "must be between 0 and 31536000 (a year)");
+            context.add_invalid(&field_path(path, field), "must be between 0 and 31536000 (a year)");
         }
     }
     // The types read a negative number as zero, and the zero would cause misleading further problems.
     if !negative {
         for (field, message) in timing::problems(&Timings::from(spec)) {
-            context.invalid(&field_path(path, field), message);
+            context.add_invalid(&field_path(path, field), message);
         }
     }
 }

@@ -21,24 +21,24 @@ impl Context {
         self.problems.push(problem);
     }
 
-    pub(super) fn invalid(&mut self, path: &str, message: impl Into<String>) {
+    pub(super) fn add_invalid(&mut self, path: &str, message: impl Into<String>) {
         self.push(Problem::invalid(path, message));
     }
 
-    pub(super) fn required(&mut self, path: &str, message: impl Into<String>) {
+    pub(super) fn add_required(&mut self, path: &str, message: impl Into<String>) {
         self.push(Problem::required(path, message));
     }
 
     /// Checks a name of any object except a node.
     pub(super) fn check_name(&mut self, path: &str, name: &str) {
         if let Some(message) = names::invalid_reason(name, names::MAX_NAME_LENGTH) {
-            self.invalid(path, message);
+            self.add_invalid(path, message);
         }
     }
 
     pub(super) fn check_node_name(&mut self, path: &str, name: &str) {
         if let Some(message) = names::invalid_reason(name, names::MAX_NODE_NAME_LENGTH) {
-            self.invalid(path, message);
+            self.add_invalid(path, message);
         }
     }
 
@@ -49,7 +49,7 @@ impl Context {
         if let Some(message) =
             typed.type_name.and_then(|type_name| names::invalid_reason(type_name, names::MAX_NAME_LENGTH))
         {
-            self.invalid(path, message);
+            self.add_invalid(path, message);
         }
     }
 
@@ -68,7 +68,7 @@ impl Context {
             let path = field_path(path, name);
             self.check_node_name(&path, name);
             if !(-1_000_000..=1_000_000).contains(priority) {
-                self.invalid(&path, "must be between -1000000 and 1000000");
+                self.add_invalid(&path, "must be between -1000000 and 1000000");
             }
         }
     }
@@ -86,13 +86,13 @@ impl Context {
 
     pub(super) fn check_size(&mut self, path: &str, count: usize) {
         if count > MAX_ELEMENTS {
-            self.invalid(path, format!("has {count} elements, at most {MAX_ELEMENTS} are allowed"));
+            self.add_invalid(path, format!("has {count} elements, at most {MAX_ELEMENTS} are allowed"));
         }
     }
 
     pub(super) fn check_comment(&mut self, comment: &str) {
         if comment.len() > MAX_COMMENT_LENGTH {
-            self.invalid("spec.comment", format!("must have at most {MAX_COMMENT_LENGTH} bytes"));
+            self.add_invalid("spec.comment", format!("must have at most {MAX_COMMENT_LENGTH} bytes"));
         }
     }
 
@@ -100,9 +100,9 @@ impl Context {
     pub(super) fn check_tags(&mut self, path: &str, tags: &[String]) {
         self.check_size(path, tags.len());
         for (index, tag) in tags.iter().enumerate() {
-            let plain = |c: char| c.is_alphanumeric() || "-_.:/=+".contains(c);
-            if tag.is_empty() || tag.len() > 128 || !tag.chars().all(plain) {
-                self.invalid(
+            let is_plain = |c: char| c.is_alphanumeric() || "-_.:/=+".contains(c);
+            if tag.is_empty() || tag.len() > 128 || !tag.chars().all(is_plain) {
+                self.add_invalid(
                     &element_path(path, index),
                     format!("{tag:?} is not a valid tag: use at most 128 letters, digits and any of -_.:/=+"),
                 );
@@ -112,9 +112,9 @@ impl Context {
     }
 
     /// Checks a number of seconds, which may have a fraction.
-    pub(super) fn check_seconds(&mut self, path: &str, value: f64, least: f64, most: f64) {
-        if !(least..=most).contains(&value) {
-            self.invalid(path, format!("must be between {least} and {most}, got {value}"));
+    pub(super) fn check_seconds(&mut self, path: &str, value: f64, min_seconds: f64, max_seconds: f64) {
+        if !(min_seconds..=max_seconds).contains(&value) {
+            self.add_invalid(path, format!("must be between {min_seconds} and {max_seconds}, got {value}"));
         }
     }
 }

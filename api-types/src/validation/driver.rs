@@ -19,7 +19,7 @@ const RESERVED_NAMES: [&str; 11] =
 
 pub(super) fn check(driver: &DriverSpec, context: &mut Context) {
     match driver.kinds().as_slice() {
-        [] => context.required(
+        [] => context.add_required(
             "spec.driver",
             "must name one driver: exec, systemd, ocf, podman, lxc, libvirt, external or simulated, such \
              as driver: {exec: {command: [...]}}",
@@ -27,8 +27,10 @@ pub(super) fn check(driver: &DriverSpec, context: &mut Context) {
         [_] => {}
         several => {
             let named: Vec<&str> = several.iter().map(|kind| kind.name()).collect();
-            context
-                .invalid("spec.driver", format!("must name exactly one driver, got {}", named.join(" and ")));
+            context.add_invalid(
+                "spec.driver",
+                format!("must name exactly one driver, got {}", named.join(" and ")),
+            );
         }
     }
     if let Some(exec) = &driver.exec {
@@ -69,8 +71,8 @@ fn check_exec(exec: &ExecDriver, context: &mut Context) {
     ];
     match (exec.command.is_empty(), exec.start.is_empty()) {
         (true, true) => context
-            .required(path, "set command (a supervised foreground process), or start, stop and monitor"),
-        (false, false) => context.invalid(
+            .add_required(path, "set command (a supervised foreground process), or start, stop and monitor"),
+        (false, false) => context.add_invalid(
             path,
             "command and start are mutually exclusive: command is a supervised foreground process, start \
              is a program that returns",
@@ -78,7 +80,7 @@ fn check_exec(exec: &ExecDriver, context: &mut Context) {
         (true, false) => {
             for (field, program) in [("stop", &exec.stop), ("monitor", &exec.monitor)] {
                 if program.is_empty() {
-                    context.required(&field_path(path, field), "start also requires stop and monitor");
+                    context.add_required(&field_path(path, field), "start also requires stop and monitor");
                 }
             }
         }
@@ -100,22 +102,22 @@ fn check_exec(exec: &ExecDriver, context: &mut Context) {
 fn check_ocf(ocf: &OcfDriver, context: &mut Context) {
     let path = "spec.driver.ocf";
     if let Err(error) = ocf.agent.parse::<AgentName>() {
-        context.invalid(&field_path(path, "agent"), error.to_string());
+        context.add_invalid(&field_path(path, "agent"), error.to_string());
     }
     for (name, value) in &ocf.parameters {
-        let at = field_path(&field_path(path, "parameters"), name);
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-        if name.is_empty() || !name.bytes().all(plain) {
-            context.invalid(&at, format!("{name:?} is not a valid parameter name"));
+        let parameter_path = field_path(&field_path(path, "parameters"), name);
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        if name.is_empty() || !name.bytes().all(is_plain) {
+            context.add_invalid(&parameter_path, format!("{name:?} is not a valid parameter name"));
         }
         if value.contains('\0') {
-            context.invalid(&at, "must not contain a NUL character");
+            context.add_invalid(&parameter_path, "must not contain a NUL character");
         }
     }
     if let Some(seconds) = ocf.monitor_interval_seconds
         && !(0.1..=86_400.0).contains(&seconds)
     {
-        context.invalid(
+        context.add_invalid(
             &field_path(path, "monitorIntervalSeconds"),
             format!("must be between 0.1 and 86400, got {seconds}"),
         );
@@ -125,9 +127,9 @@ fn check_ocf(ocf: &OcfDriver, context: &mut Context) {
 fn check_external(external: &ExternalDriver, context: &mut Context) {
     let path = "spec.driver.external.name";
     if external.name.is_empty() {
-        context.required(path, "required: the name of the executable in the driver directory");
+        context.add_required(path, "required: the name of the executable in the driver directory");
     } else if RESERVED_NAMES.contains(&external.name.as_str()) {
-        context.invalid(path, format!("{:?} is reserved for a built-in driver or type", external.name));
+        context.add_invalid(path, format!("{:?} is reserved for a built-in driver or type", external.name));
     } else {
         context.check_name(path, &external.name);
     }
@@ -136,14 +138,14 @@ fn check_external(external: &ExternalDriver, context: &mut Context) {
 /// Checks a program and its arguments.
 fn check_arguments(path: &str, program: &[String], context: &mut Context) {
     if program.first().is_some_and(String::is_empty) {
-        context.invalid(&element_path(path, 0), "program name must not be empty");
+        context.add_invalid(&element_path(path, 0), "program name must not be empty");
     }
     if program.len() > MAX_ARGUMENTS {
-        context.invalid(path, format!("must have at most {MAX_ARGUMENTS} arguments"));
+        context.add_invalid(path, format!("must have at most {MAX_ARGUMENTS} arguments"));
     }
     for (index, argument) in program.iter().enumerate() {
         if argument.contains('\0') {
-            context.invalid(&element_path(path, index), "must not contain a NUL character");
+            context.add_invalid(&element_path(path, index), "must not contain a NUL character");
         }
     }
 }
@@ -152,15 +154,15 @@ fn check_arguments(path: &str, program: &[String], context: &mut Context) {
 fn check_environment(path: &str, variables: &BTreeMap<String, String>, context: &mut Context) {
     for (name, text) in variables {
         let path = field_path(path, name);
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-        if name.is_empty() || name.as_bytes()[0].is_ascii_digit() || !name.bytes().all(plain) {
-            context.invalid(&path, format!("{name:?} is not a valid environment variable name"));
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        if name.is_empty() || name.as_bytes()[0].is_ascii_digit() || !name.bytes().all(is_plain) {
+            context.add_invalid(&path, format!("{name:?} is not a valid environment variable name"));
         }
         if text.contains('\0') {
-            context.invalid(&path, "must not contain a NUL character");
+            context.add_invalid(&path, "must not contain a NUL character");
         }
         if name.starts_with("HA_") {
-            context.invalid(&path, "names that start with HA_ are reserved for hactl");
+            context.add_invalid(&path, "names that start with HA_ are reserved for hactl");
         }
     }
 }
@@ -168,14 +170,14 @@ fn check_environment(path: &str, variables: &BTreeMap<String, String>, context: 
 /// Checks the working directory of a program.
 fn check_working_directory(path: &str, directory: Option<&str>, context: &mut Context) {
     if directory.is_some_and(|directory| !is_absolute(directory)) {
-        context.invalid(path, "must be an absolute path");
+        context.add_invalid(path, "must be an absolute path");
     }
 }
 
 /// Checks the user of a program.
 fn check_user(path: &str, user: Option<&str>, context: &mut Context) {
     if user.is_some_and(|user| user.is_empty() || user.contains(['\0', ':', '\n'])) {
-        context.invalid(path, "not a valid user name");
+        context.add_invalid(path, "not a valid user name");
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) fn check(metadata: &ObjectMeta, kind: Kind, value: &Value, context: &
         Kind::Node => context.check_node_name("metadata.name", name),
         Kind::Cluster => {
             if name != CLUSTER_NAME {
-                context.invalid(
+                context.add_invalid(
                     "metadata.name",
                     format!("must be {CLUSTER_NAME}: only one Cluster object exists"),
                 );
@@ -32,8 +32,10 @@ pub(super) fn check(metadata: &ObjectMeta, kind: Kind, value: &Value, context: &
     }
     let namespace = value.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
     if !namespace.is_empty() {
-        context
-            .invalid("metadata.namespace", "must be empty: objects of hactl.io belong to the whole cluster");
+        context.add_invalid(
+            "metadata.namespace",
+            "must be empty: objects of hactl.io belong to the whole cluster",
+        );
     }
     for (path, count) in [
         ("metadata.labels", metadata.labels.len()),
@@ -41,18 +43,20 @@ pub(super) fn check(metadata: &ObjectMeta, kind: Kind, value: &Value, context: &
         ("metadata.finalizers", metadata.finalizers.len()),
     ] {
         if count > MAX_METADATA_ENTRIES {
-            context.invalid(path, format!("must have at most {MAX_METADATA_ENTRIES} entries, got {count}"));
+            context
+                .add_invalid(path, format!("must have at most {MAX_METADATA_ENTRIES} entries, got {count}"));
         }
     }
     let owners = value.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     if owners.is_some_and(|owners| !owners.is_empty()) {
-        context.invalid("metadata.ownerReferences", "must be empty: objects are not deleted with an owner");
+        context
+            .add_invalid("metadata.ownerReferences", "must be empty: objects are not deleted with an owner");
     }
     for (key, text) in &metadata.labels {
         let path = field_path("metadata.labels", key);
         check_key(&path, key, context);
         if !is_label_value(text) {
-            context.invalid(
+            context.add_invalid(
                 &path,
                 format!(
                     "{text:?} is not a valid label value: use at most 63 letters, digits, '-', '_' and \
@@ -66,7 +70,7 @@ pub(super) fn check(metadata: &ObjectMeta, kind: Kind, value: &Value, context: &
     }
     let length: usize = metadata.annotations.iter().map(|(key, text)| key.len() + text.len()).sum();
     if length > MAX_ANNOTATIONS_LENGTH {
-        context.invalid(
+        context.add_invalid(
             "metadata.annotations",
             format!("must have at most {MAX_ANNOTATIONS_LENGTH} bytes in total"),
         );
@@ -75,7 +79,7 @@ pub(super) fn check(metadata: &ObjectMeta, kind: Kind, value: &Value, context: &
         let path = element_path("metadata.finalizers", index);
         check_key(&path, finalizer, context);
         if !finalizer.contains('/') {
-            context.invalid(&path, "must have the form domain/name");
+            context.add_invalid(&path, "must have the form domain/name");
         }
     }
 }
@@ -86,9 +90,9 @@ fn check_key(path: &str, key: &str, context: &mut Context) {
         Some((domain, name)) => (Some(domain), name),
         None => (None, key),
     };
-    let domain_fits = domain.is_none_or(|domain| crate::names::invalid_reason(domain, 253).is_none());
-    if !domain_fits || name.is_empty() || !is_label_value(name) {
-        context.invalid(
+    let is_valid_domain = domain.is_none_or(|domain| crate::names::invalid_reason(domain, 253).is_none());
+    if !is_valid_domain || name.is_empty() || !is_label_value(name) {
+        context.add_invalid(
             path,
             format!(
                 "{key:?} is not a valid key: use name or domain/name, where name has at most 63 \
@@ -99,11 +103,11 @@ fn check_key(path: &str, key: &str, context: &mut Context) {
 }
 
 fn is_label_value(text: &str) -> bool {
-    let is_valid_end = |byte: &u8| byte.is_ascii_alphanumeric();
+    let is_alphanumeric = |byte: &u8| byte.is_ascii_alphanumeric();
     let bytes = text.as_bytes();
     text.is_empty()
         || (text.len() <= 63
-            && bytes.first().is_some_and(is_valid_end)
-            && bytes.last().is_some_and(is_valid_end)
-            && bytes.iter().all(|byte| is_valid_end(byte) || b"-_.".contains(byte)))
+            && bytes.first().is_some_and(is_alphanumeric)
+            && bytes.last().is_some_and(is_alphanumeric)
+            && bytes.iter().all(|byte| is_alphanumeric(byte) || b"-_.".contains(byte)))
 }

@@ -13,7 +13,7 @@ pub(super) fn check(node: &Node, context: &mut Context) {
     context.check_size("spec.storagePools", spec.storage_pools.len());
     for (index, pool) in spec.storage_pools.iter().enumerate() {
         if pool.is_empty() {
-            context.invalid(&element_path("spec.storagePools", index), "must not be empty");
+            context.add_invalid(&element_path("spec.storagePools", index), "must not be empty");
         }
     }
     context.check_distinct("spec.storagePools", spec.storage_pools.iter().map(String::as_str));
@@ -28,35 +28,35 @@ pub(super) fn check(node: &Node, context: &mut Context) {
 fn check_device(path: &str, device: &FenceDevice, context: &mut Context) {
     context.check_name(&field_path(path, "name"), &device.name);
     if !(1..=3600).contains(&device.timeout_seconds) {
-        context.invalid(&field_path(path, "timeoutSeconds"), "must be between 1 and 3600");
+        context.add_invalid(&field_path(path, "timeoutSeconds"), "must be between 1 and 3600");
     }
     if device.retries > 10 {
-        context.invalid(&field_path(path, "retries"), "must be at most 10");
+        context.add_invalid(&field_path(path, "retries"), "must be at most 10");
     }
     if device.covers_storage && device.kind == FenceKind::Power {
-        context.invalid(
+        context.add_invalid(
             &field_path(path, "coversStorage"),
             "allowed only with kind Fabric: a power device stops the whole node",
         );
     }
     let parts = field_path(path, "parts");
     if device.parts.is_empty() {
-        context.required(&parts, "requires at least one part with a fence agent");
+        context.add_required(&parts, "requires at least one part with a fence agent");
     }
     for (index, part) in device.parts.iter().enumerate() {
         let path = element_path(&parts, index);
         // Controllers run this program, so only a plain name is allowed.
-        let plain =
+        let is_plain =
             part.agent.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
-        if !part.agent.starts_with("fence_") || !plain || part.agent.len() > 64 {
-            context.invalid(
+        if !part.agent.starts_with("fence_") || !is_plain || part.agent.len() > 64 {
+            context.add_invalid(
                 &field_path(&path, "agent"),
                 format!("{:?} is not a valid fence agent: use a name such as fence_ipmilan", part.agent),
             );
         }
         for (name, text) in &part.attributes {
             if name.is_empty() || name.contains(['=', '\n', '\0']) || text.contains(['\n', '\0']) {
-                context.invalid(
+                context.add_invalid(
                     &field_path(&field_path(&path, "attributes"), name),
                     "attributes must not contain line breaks, or '=' in the name",
                 );

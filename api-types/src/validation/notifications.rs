@@ -13,12 +13,12 @@ pub(super) fn check(spec: &NotificationsSpec, context: &mut Context) {
     for (index, kind) in spec.kinds.iter().enumerate() {
         if *kind == NotificationKind::Test {
             let path = element_path(&field_path(NOTIFICATIONS_PATH, "kinds"), index);
-            context.invalid(&path, "not a valid kind: run \"hactl notify test\" to send a test");
+            context.add_invalid(&path, "not a valid kind: run \"hactl notify test\" to send a test");
         }
     }
     let webhooks = field_path(NOTIFICATIONS_PATH, "webhooks");
     if spec.webhooks.len() > MAX_ELEMENTS {
-        context.invalid(
+        context.add_invalid(
             &webhooks,
             format!("has {} elements, at most {MAX_ELEMENTS} are allowed", spec.webhooks.len()),
         );
@@ -44,11 +44,11 @@ fn check_webhook(path: &str, webhook: &Webhook, context: &mut Context) {
         !host.is_empty() && !url.chars().any(|c| c.is_whitespace() || c.is_control())
     };
     if !rest.is_some_and(has_host) {
-        context.invalid(&at, format!("{url:?} is not a valid http or https URL"));
+        context.add_invalid(&at, format!("{url:?} is not a valid http or https URL"));
     }
     if settings.bearer_token_file.is_some() && !url.starts_with("https://") {
         let message = "the token would be sent unencrypted: use an https URL, or hmacKeyFile";
-        context.invalid(&field_path(path, "bearerTokenFile"), message);
+        context.add_invalid(&field_path(path, "bearerTokenFile"), message);
     }
     check_file(path, "bearerTokenFile", settings.bearer_token_file.as_deref(), context);
     check_file(path, "hmacKeyFile", settings.hmac_key_file.as_deref(), context);
@@ -58,36 +58,42 @@ fn check_webhook(path: &str, webhook: &Webhook, context: &mut Context) {
 fn check_smtp(path: &str, smtp: &SmtpSpec, context: &mut Context) {
     let server = field_path(path, "server");
     if smtp.server.is_empty() {
-        context.required(&server, "required: the mail server, such as mail.example.org:587");
+        context.add_required(&server, "required: the mail server, such as mail.example.org:587");
     } else if smtp.host_and_port().is_none() {
-        context.invalid(&server, format!("{:?} is not a valid server: use host or host:port", smtp.server));
+        context
+            .add_invalid(&server, format!("{:?} is not a valid server: use host or host:port", smtp.server));
     }
     let from = field_path(path, "from");
     if smtp.from.is_empty() {
-        context.required(&from, "required: the address of the sender");
+        context.add_required(&from, "required: the address of the sender");
     } else {
         check_address(&from, &smtp.from, context);
     }
     let to = field_path(path, "to");
     let addresses = smtp.to.addresses();
     if addresses.is_empty() {
-        context.required(&to, "required: at least one recipient");
+        context.add_required(&to, "required: at least one recipient");
     }
     if addresses.len() > MAX_ELEMENTS {
-        context.invalid(&to, format!("has {} elements, at most {MAX_ELEMENTS} are allowed", addresses.len()));
+        context.add_invalid(
+            &to,
+            format!("has {} elements, at most {MAX_ELEMENTS} are allowed", addresses.len()),
+        );
     }
     for (index, text) in addresses.iter().enumerate() {
         check_address(&element_path(&to, index), text, context);
     }
     match (&smtp.user, &smtp.password_file) {
         (Some(_), None) => {
-            context
-                .required(&field_path(path, "passwordFile"), "required with user: a file on the controllers");
+            context.add_required(
+                &field_path(path, "passwordFile"),
+                "required with user: a file on the controllers",
+            );
         }
-        (None, Some(_)) => context.required(&field_path(path, "user"), "required with passwordFile"),
+        (None, Some(_)) => context.add_required(&field_path(path, "user"), "required with passwordFile"),
         (Some(_), Some(_)) if smtp.tls == SmtpTls::None => {
             let message = "the password would be sent unencrypted: use StartTls or Tls";
-            context.invalid(&field_path(path, "tls"), message);
+            context.add_invalid(&field_path(path, "tls"), message);
         }
         (Some(_), Some(_)) | (None, None) => {}
     }
@@ -102,7 +108,7 @@ pub(super) fn check_file(path: &str, field: &str, name: Option<&str>, context: &
     if name.is_some_and(|name| !is_valid(name)) {
         let message =
             "must be the name of a file in the secrets directory of the controllers, or an absolute path";
-        context.invalid(&field_path(path, field), message);
+        context.add_invalid(&field_path(path, field), message);
     }
 }
 
@@ -113,7 +119,7 @@ fn check_address(path: &str, text: &str, context: &mut Context) {
     };
     let fits = text.split_once('@').is_some_and(|(user, domain)| plain(user) && plain(domain));
     if !fits || text.len() > 254 {
-        context.invalid(
+        context.add_invalid(
             path,
             format!(
                 "{text:?} is not a valid mail address: use the form ops@example.org, without a display \

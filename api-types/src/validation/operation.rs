@@ -6,14 +6,14 @@ use crate::problem::{Problem, field_path};
 
 /// The use of a field by an action.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
+enum FieldUse {
     Required,
     Optional,
     Unused,
 }
 
 pub(super) fn check(operation: &Operation, context: &mut Context) {
-    use Use::{Optional, Required, Unused};
+    use FieldUse::{Optional, Required, Unused};
     let spec = &operation.spec;
     // Order of the columns: resource, node, timeoutSeconds, epoch, bootId, notOn, generation.
     let uses = match spec.action {
@@ -52,7 +52,7 @@ pub(super) fn check(operation: &Operation, context: &mut Context) {
     for (field, given, wanted) in fields {
         let path = field_path("spec", field);
         match (given, wanted) {
-            (false, Required) => context.required(&path, format!("required by action {:?}", spec.action)),
+            (false, Required) => context.add_required(&path, format!("required by action {:?}", spec.action)),
             (true, Unused) => {
                 context.push(Problem::forbidden(path, format!("not used by action {:?}", spec.action)));
             }
@@ -69,6 +69,6 @@ pub(super) fn check(operation: &Operation, context: &mut Context) {
         context.check_node_name("spec.notOn", node);
     }
     if spec.timeout_seconds.is_some_and(|seconds| seconds > 86_400) {
-        context.invalid("spec.timeoutSeconds", "must be at most 86400");
+        context.add_invalid("spec.timeoutSeconds", "must be at most 86400");
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn check(resource: &Resource, context: &mut Context) {
     }
     if let Some(storage) = &spec.storage {
         if storage.pool.is_empty() {
-            context.required(
+            context.add_required(
                 "spec.storage.pool",
                 "required: the storage pool, as listed in spec.storagePools of nodes",
             );
@@ -25,10 +25,10 @@ pub(super) fn check(resource: &Resource, context: &mut Context) {
         match (&storage.secondary, storage.mode) {
             (Some(node), StorageMode::Replicated) => context.check_node_name("spec.storage.secondary", node),
             (Some(_), StorageMode::Shared | StorageMode::Local) => {
-                context.invalid("spec.storage.secondary", "requires mode Replicated");
+                context.add_invalid("spec.storage.secondary", "requires mode Replicated");
             }
             (None, StorageMode::Replicated) => {
-                context.required(
+                context.add_required(
                     "spec.storage.secondary",
                     "required by mode Replicated: the node with the second copy",
                 );
@@ -39,13 +39,13 @@ pub(super) fn check(resource: &Resource, context: &mut Context) {
     context.check_resource_names("spec.dependsOn", &spec.depends_on);
     for (index, other) in spec.depends_on.iter().enumerate() {
         if names::without_type(other) == resource.metadata.name {
-            context.invalid(&element_path("spec.dependsOn", index), "a resource cannot depend on itself");
+            context.add_invalid(&element_path("spec.dependsOn", index), "a resource cannot depend on itself");
         }
     }
     context.check_tags("spec.tags", &spec.tags);
     context.check_comment(&spec.comment);
     let timeouts = &spec.timeouts;
-    for (field, value, least) in [
+    for (field, value, min_seconds) in [
         ("startSeconds", timeouts.start_seconds, 0.1),
         ("stopSeconds", timeouts.stop_seconds, 0.0),
         ("migrateSeconds", timeouts.migrate_seconds, 0.1),
@@ -53,6 +53,6 @@ pub(super) fn check(resource: &Resource, context: &mut Context) {
         ("monitorSeconds", timeouts.monitor_seconds, 0.1),
         ("stableSeconds", timeouts.stable_seconds, 0.0),
     ] {
-        context.check_seconds(&field_path("spec.timeouts", field), value, least, MAX_TIMEOUT_SECONDS);
+        context.check_seconds(&field_path("spec.timeouts", field), value, min_seconds, MAX_TIMEOUT_SECONDS);
     }
 }

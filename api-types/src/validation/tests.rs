@@ -230,7 +230,7 @@ fn every_policy_is_accepted() {
 fn notification_settings_are_validated() {
     let of = |spec: Value| json!({"notifications": spec});
     let at = |rest: &str| format!("spec.notifications.{rest}");
-    let refused = |spec: Value, expected: &[&str]| {
+    let check_notifications = |spec: Value, expected: &[&str]| {
         let expected: Vec<String> = expected.iter().map(|rest| at(rest)).collect();
         let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
         check(Kind::Cluster, "default", of(spec), &expected);
@@ -242,29 +242,32 @@ fn notification_settings_are_validated() {
         }
         json!({"smtp": smtp})
     };
-    refused(json!({"webhooks": ["https://a.example/x", "http://127.0.0.1:9000"]}), &[]);
+    check_notifications(json!({"webhooks": ["https://a.example/x", "http://127.0.0.1:9000"]}), &[]);
     let webhook =
         json!({"url": "https://a.example", "bearerTokenFile": "/a", "hmacKeyFile": "b", "caFile": "c.pem"});
-    refused(json!({"kinds": ["NodeFenced"], "webhooks": [webhook]}), &[]);
-    refused(
+    check_notifications(json!({"kinds": ["NodeFenced"], "webhooks": [webhook]}), &[]);
+    check_notifications(
         json!({"webhooks": ["ftp://a", "https://", "https://a b"]}),
         &["webhooks[0]", "webhooks[1]", "webhooks[2]"],
     );
-    refused(
+    check_notifications(
         json!({"webhooks": [{"url": "http://a.example", "bearerTokenFile": "/a"}, {"url": "https://a", "caFile": "a/b", "hmacKeyFile": ".."}]}),
         &["webhooks[0].bearerTokenFile", "webhooks[1].hmacKeyFile", "webhooks[1].caFile"],
     );
-    refused(json!({"kinds": ["Test"]}), &["kinds[0]"]);
-    refused(json!({"kinds": ["NodeDied"]}), &["kinds[0]"]);
-    refused(mail(json!({})), &[]);
-    refused(mail(json!({"to": ["d@e.f", "g@h.i"], "user": "a", "passwordFile": "/p", "tls": "Tls"})), &[]);
-    refused(json!({"smtp": {}}), &["smtp.server", "smtp.from", "smtp.to"]);
-    refused(
+    check_notifications(json!({"kinds": ["Test"]}), &["kinds[0]"]);
+    check_notifications(json!({"kinds": ["NodeDied"]}), &["kinds[0]"]);
+    check_notifications(mail(json!({})), &[]);
+    check_notifications(
+        mail(json!({"to": ["d@e.f", "g@h.i"], "user": "a", "passwordFile": "/p", "tls": "Tls"})),
+        &[],
+    );
+    check_notifications(json!({"smtp": {}}), &["smtp.server", "smtp.from", "smtp.to"]);
+    check_notifications(
         mail(json!({"server": "smtp://mail", "from": "Ops <a@b.c>", "to": ["x", "a@b\r\nBcc: c@d"]})),
         &["smtp.server", "smtp.from", "smtp.to[0]", "smtp.to[1]"],
     );
-    refused(mail(json!({"tls": "IfPossible"})), &["smtp.tls"]);
-    refused(mail(json!({"user": "a"})), &["smtp.passwordFile"]);
-    refused(mail(json!({"user": "a", "passwordFile": "/p", "tls": "None"})), &["smtp.tls"]);
-    refused(mail(json!({"passwordFile": "secrets/p"})), &["smtp.user", "smtp.passwordFile"]);
+    check_notifications(mail(json!({"tls": "IfPossible"})), &["smtp.tls"]);
+    check_notifications(mail(json!({"user": "a"})), &["smtp.passwordFile"]);
+    check_notifications(mail(json!({"user": "a", "passwordFile": "/p", "tls": "None"})), &["smtp.tls"]);
+    check_notifications(mail(json!({"passwordFile": "secrets/p"})), &["smtp.user", "smtp.passwordFile"]);
 }

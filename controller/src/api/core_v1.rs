@@ -130,9 +130,9 @@ fn name_of<S>(state: &ApiState<S>, key: &str) -> Option<String> {
         | Key::Assignment(_)
         | Key::Tombstone(_)
         | Key::Fence(_)
-        | Key::Notified
+        | Key::NotificationRecord
         | Key::Backup
-        | Key::Restored
+        | Key::RestoreMarker
         | Key::Incarnation
         | Key::Leader
         | Key::Candidate(_)

@@ -347,12 +347,14 @@ impl ClusterView {
                 self.observe_fence(name, now);
                 read
             }
-            Key::Notified => put_single(&mut self.notified, CLUSTER_NAME, entry, now).map_err(error_text),
+            Key::NotificationRecord => {
+                put_single(&mut self.notified, CLUSTER_NAME, entry, now).map_err(error_text)
+            }
             Key::Backup => put_single(&mut self.backup, CLUSTER_NAME, entry, now).map_err(error_text),
             Key::Incarnation => {
                 put_single(&mut self.incarnation, CLUSTER_NAME, entry, now).map_err(error_text)
             }
-            Key::Restored => {
+            Key::RestoreMarker => {
                 // An unreadable marker still counts as a marker.
                 let value = serde_json::from_slice(&entry.value).unwrap_or_default();
                 let seen = self.restored.as_ref().filter(|known| known.modified == entry.mod_revision);
@@ -562,10 +564,10 @@ impl ClusterView {
             Key::Assignment(name) => drop(self.assignments.remove(name)),
             Key::Tombstone(name) => drop(self.tombstones.remove(name)),
             Key::Fence(name) => drop(self.fences.remove(name)),
-            Key::Notified => self.notified = None,
+            Key::NotificationRecord => self.notified = None,
             Key::Backup => self.backup = None,
             Key::Incarnation => self.incarnation = None,
-            Key::Restored => self.restored = None,
+            Key::RestoreMarker => self.restored = None,
             Key::Leader => self.leader = None,
             Key::Candidate(name) => {
                 self.candidate_entries.remove(name);

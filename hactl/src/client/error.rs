@@ -33,7 +33,7 @@ pub(crate) enum ApiError {
 }
 
 /// Returns `true` if a controller has refused the client's certificate, for example because it was revoked.
-fn refuses_certificate(message: &str) -> bool {
+fn is_certificate_refusal(message: &str) -> bool {
     message.contains("fatal alert: Certificate")
 }
 
@@ -43,11 +43,11 @@ pub(super) fn read_status(code: u16, body: &[u8]) -> Status {
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
     let mut status = Status { code, ..lenient::read_part(&value) };
     if status.message.is_empty() {
-        let plain: String = String::from_utf8_lossy(body).trim().chars().take(200).collect();
-        status.message = if plain.is_empty() {
+        let body_text: String = String::from_utf8_lossy(body).trim().chars().take(200).collect();
+        status.message = if body_text.is_empty() {
             format!("HTTP status {code}")
         } else {
-            format!("HTTP status {code}: {plain}")
+            format!("HTTP status {code}: {body_text}")
         };
     }
     status
@@ -75,7 +75,7 @@ impl ApiError {
         match self {
             ApiError::Status(status) => status.code == 429 || status.code >= 500,
             ApiError::Unreachable { attempts } => {
-                attempts.iter().any(|(_, message)| !refuses_certificate(message))
+                attempts.iter().any(|(_, message)| !is_certificate_refusal(message))
             }
             ApiError::OutcomeUnknown { .. } | ApiError::Malformed { .. } => true,
         }
@@ -149,7 +149,7 @@ mod tests {
     fn check(body: &Value, expected_help: &str) {
         let status = read_status(409, body.to_string().as_bytes());
         let failure = ApiError::Status(status).into_failure();
-        assert_eq!((failure.exit, failure.help.as_str()), (Exit::Refused, expected_help), "{body}");
+        assert_eq!((failure.exit, failure.help.as_str()), (Exit::Failed, expected_help), "{body}");
     }
 
     #[test]

@@ -146,7 +146,7 @@ impl Client {
     pub(crate) fn new(connection: Connection, terminal: Arc<Terminal>) -> Result<Client, Failure> {
         // The call fails only if another provider is already installed, which is sufficient.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let for_tcp = tcp_client(&connection)?;
+        let tcp_http_client = tcp_client(&connection)?;
         let mut servers = Vec::new();
         for address in &connection.servers {
             let (base, http) = match address {
@@ -154,15 +154,15 @@ impl Client {
                     return Err(Failure::usage(format!("server {url}: a token is not sent without TLS"))
                         .help("specify https://HOST:PORT"));
                 }
-                ServerAddress::Url(url) => (url.clone(), for_tcp.clone()),
+                ServerAddress::Url(url) => (url.clone(), tcp_http_client.clone()),
                 ServerAddress::Unix(path) => {
                     let http = builder(&connection).unix_socket(path.clone()).tls_certs_only([]).build();
-                    let set_up = |error| {
+                    let set_up_failure = |error| {
                         Failure::usage(format!("cannot set up the connection: {}", root_cause(&error)))
                     };
                     let base =
                         Url::parse("http://localhost").map_err(|error| Failure::usage(error.to_string()))?;
-                    (base, http.map_err(set_up)?)
+                    (base, http.map_err(set_up_failure)?)
                 }
             };
             servers.push(Server { address: address.clone(), base, http });
@@ -293,11 +293,11 @@ impl Client {
             request = request.timeout(timeout);
         }
         let started = Instant::now();
-        let Ok(sent) = tokio::time::timeout(timeout, request.send()).await else {
+        let Ok(response_result) = tokio::time::timeout(timeout, request.send()).await else {
             return Attempt::ResponseLost("request timed out".to_owned());
         };
         let elapsed_ms = started.elapsed().as_millis();
-        match sent {
+        match response_result {
             Ok(response) => {
                 self.terminal.debug(&format!(
                     "{} {url}: {} in {elapsed_ms} ms",

@@ -76,7 +76,7 @@ impl<'a> Watcher<'a> {
     }
 
     /// Creates a watch of one object.
-    pub(crate) fn object(client: &'a Client, kind: ha_api_types::kind::Kind, name: &str) -> Watcher<'a> {
+    pub(crate) fn for_object(client: &'a Client, kind: ha_api_types::kind::Kind, name: &str) -> Watcher<'a> {
         Watcher::new(client, Collection::Kind(kind), vec![("fieldSelector", format!("metadata.name={name}"))])
     }
 
@@ -101,7 +101,7 @@ impl<'a> Watcher<'a> {
                 return Ok(change);
             }
             let state = std::mem::replace(&mut self.state, State::List);
-            match self.step(state).await {
+            match self.advance(state).await {
                 Ok(state) => {
                     self.state = state;
                 }
@@ -126,7 +126,7 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    async fn step(&mut self, state: State) -> Result<State, (ApiError, State)> {
+    async fn advance(&mut self, state: State) -> Result<State, (ApiError, State)> {
         match state {
             State::List => {
                 let query: Vec<(&str, String)> = self.query.clone();

@@ -50,7 +50,7 @@ impl Allocate {
             session.terminal().print(&text(session, &loaded, &new_service, &candidates, max_nodes));
         }
         let is_allocatable = candidates.iter().any(|candidate| candidate.best().is_some());
-        Ok(if is_allocatable { Exit::Done } else { Exit::Refused })
+        Ok(if is_allocatable { Exit::Done } else { Exit::Failed })
     }
 }
 

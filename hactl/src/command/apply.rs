@@ -118,24 +118,27 @@ impl Apply {
         if self.prune
             && let Some(name) = &self.inventory
         {
-            for leftover in inventory::leftovers(client, name, &entries, session.terminal()).await? {
+            for prune_candidate in
+                inventory::prune_candidates(client, name, &entries, session.terminal()).await?
+            {
                 if let Some(write_mode) = self.dry_run.mode.write_mode() {
-                    client.delete(leftover.kind, &leftover.name, &leftover.uid, write_mode).await.map_err(
-                        |error| {
+                    client
+                        .delete(prune_candidate.kind, &prune_candidate.name, &prune_candidate.uid, write_mode)
+                        .await
+                        .map_err(|error| {
                             Failure::from(error).with_context(&format!(
                                 "pruning {}/{}",
-                                leftover.kind.singular(),
-                                leftover.name
+                                prune_candidate.kind.singular(),
+                                prune_candidate.name
                             ))
-                        },
-                    )?;
+                        })?;
                 }
                 if format.is_none() {
                     let suffix = self.dry_run.mode.suffix();
                     session.terminal().report(&format!(
                         "{}/{} pruned{suffix}",
-                        leftover.kind.singular(),
-                        leftover.name
+                        prune_candidate.kind.singular(),
+                        prune_candidate.name
                     ));
                 }
             }
@@ -161,7 +164,7 @@ impl Apply {
         let stopped = client
             .get(entry.kind, &entry.name)
             .await?
-            .ok_or_else(|| Failure::refused(format!("{} was deleted", entry.display_name())))?;
+            .ok_or_else(|| Failure::failed(format!("{} was deleted", entry.display_name())))?;
         let patch = with_state(&patch(&desired, &stopped), &desired, &state_before);
         let object_after = client.patch(entry.kind, &entry.name, &patch, WriteMode::Persist).await?;
         Ok((Change::Configured, object_after))

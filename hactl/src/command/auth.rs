@@ -35,9 +35,9 @@ struct CanI {
     verb: Option<String>,
     /// KIND or KIND/NAME; * for all kinds
     #[arg(value_name = "KIND[/NAME]", required_unless_present = "list")]
-    what: Option<String>,
+    object_argument: Option<String>,
     /// List all allowed actions
-    #[arg(long, conflicts_with_all = ["verb", "what", "subresource"])]
+    #[arg(long, conflicts_with_all = ["verb", "object_argument", "subresource"])]
     list: bool,
     /// Omit the column headers of the list
     #[arg(long, requires = "list")]
@@ -76,19 +76,19 @@ impl CanI {
     async fn run(&self, session: &Session) -> Outcome {
         session.format(&[])?;
         let client = session.client()?;
-        let (Some(verb), Some(what)) = (&self.verb, &self.what) else {
+        let (Some(verb), Some(object_argument)) = (&self.verb, &self.object_argument) else {
             let table = permissions_table(&client.rules_review().await?).omit_header(self.no_headers);
             session.terminal().print(&table.render(session.terminal(), 0));
             return Ok(Exit::Done);
         };
-        let (kind, name) = what.split_once('/').unwrap_or((what, ""));
+        let (kind, name) = object_argument.split_once('/').unwrap_or((object_argument, ""));
         let (group, resource) = match kind {
             "*" => ("*".to_owned(), "*".to_owned()),
             kind => {
-                let served = list_served_kinds(client).await?;
-                let Some(served_kind) = find(session, &served, kind) else {
+                let served_kinds = list_served_kinds(client).await?;
+                let Some(served_kind) = find_kind(session, &served_kinds, kind) else {
                     session.terminal().report("no");
-                    return Ok(Exit::Refused);
+                    return Ok(Exit::Failed);
                 };
                 (served_kind.group().to_owned(), served_kind.resource.name.clone())
             }
@@ -108,7 +108,7 @@ impl CanI {
         } else {
             format!("{answer} - {reason}")
         });
-        Ok(if allowed { Exit::Done } else { Exit::Refused })
+        Ok(if allowed { Exit::Done } else { Exit::Failed })
     }
 }
 
@@ -144,11 +144,11 @@ fn qualified_resources(rule: &ResourceRule) -> Vec<String> {
 }
 
 /// Returns the kind with this name. Warns if the API serves none, as kubectl does.
-fn find<'a>(session: &Session, served: &'a [ServedKind], text: &str) -> Option<&'a ServedKind> {
+fn find_kind<'a>(session: &Session, served_kinds: &'a [ServedKind], text: &str) -> Option<&'a ServedKind> {
     let text = text.to_ascii_lowercase();
-    let served_kind = served.iter().find(|one| one.names().contains(&text));
+    let served_kind = served_kinds.iter().find(|kind| kind.names().contains(&text));
     if served_kind.is_none() {
-        let known_names: Vec<String> = served.iter().flat_map(ServedKind::names).collect();
+        let known_names: Vec<String> = served_kinds.iter().flat_map(ServedKind::names).collect();
         let hint = most_similar(&text, known_names.iter().map(String::as_str));
         let hint = hint.map(|most_similar| format!("; did you mean {most_similar}?")).unwrap_or_default();
         session.terminal().warn(&format!("the API does not serve a kind {text:?}{hint}"));

@@ -52,10 +52,10 @@ impl Backup {
         let scratch = tempfile::Builder::new()
             .prefix(".hactl-backup-")
             .tempdir_in(directory)
-            .map_err(|error| Failure::refused(format!("{}: {error}", directory.display())))?;
+            .map_err(|error| Failure::failed(format!("{}: {error}", directory.display())))?;
         tokio::select! {
             outcome = self.save(session.terminal(), &programs, scratch.path()) => outcome,
-            _ = tokio::signal::ctrl_c() => Err(Failure::refused("interrupted: nothing was written")),
+            _ = tokio::signal::ctrl_c() => Err(Failure::failed("interrupted: nothing was written")),
         }
     }
 
@@ -65,7 +65,7 @@ impl Backup {
         let member = self.save_snapshot(terminal, &snapshot).await?;
         let source = Source { backup: &snapshot, skip_hash_check: false, empty: None };
         let prepared = source.prepare(terminal, programs, scratch, &|_| Ok(())).await.map_err(|failure| {
-            Failure { exit: Exit::Refused, ..failure }.with_context("the backup cannot be restored")
+            Failure { exit: Exit::Failed, ..failure }.with_context("the backup cannot be restored")
         })?;
         let file = if self.recipients.is_empty() {
             snapshot
@@ -125,7 +125,7 @@ impl Backup {
             Ok(opened.metadata()?.len())
         };
         replace()
-            .map_err(|error: std::io::Error| Failure::refused(format!("{}: {error}", self.file.display())))
+            .map_err(|error: std::io::Error| Failure::failed(format!("{}: {error}", self.file.display())))
     }
 
     fn report(&self, terminal: &Terminal, prepared: &PreparedBackup, record: &BackupRecord) {
@@ -153,7 +153,7 @@ impl Backup {
         prepared: &PreparedBackup,
         record: &BackupRecord,
     ) -> Result<(), Failure> {
-        let value = serde_json::to_string(record).map_err(|error| Failure::refused(error.to_string()))?;
+        let value = serde_json::to_string(record).map_err(|error| Failure::failed(error.to_string()))?;
         for summary in &prepared.summaries {
             let key = Keys::new(&summary.cluster).backup_record();
             member.run(["put", "--", key.as_str(), value.as_str()]).await?;

@@ -38,7 +38,7 @@ pub(crate) struct Generate {
 impl Generate {
     pub(crate) fn run(&self) -> Outcome {
         write(&self.directory).map_err(|error| {
-            Failure::refused(format!("cannot write {}: {error}", self.directory.display()))
+            Failure::failed(format!("cannot write {}: {error}", self.directory.display()))
         })?;
         Ok(Exit::Done)
     }

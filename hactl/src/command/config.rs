@@ -51,7 +51,7 @@ impl Config {
             ConfigCommand::GetContexts => list_contexts(session),
             ConfigCommand::CurrentContext => {
                 let current = current_context(&files()?).ok_or_else(|| {
-                    Failure::refused("no current context").help("run \"hactl config use-context NAME\"")
+                    Failure::failed("no current context").help("run \"hactl config use-context NAME\"")
                 })?;
                 session.terminal().print_line(&current);
                 Ok(Exit::Done)
@@ -86,7 +86,7 @@ impl Config {
                     }
                 })?;
                 if !is_found {
-                    return Err(Failure::refused(format!(
+                    return Err(Failure::failed(format!(
                         "context {name:?} not found in the user's configuration file"
                     )));
                 }

@@ -57,7 +57,7 @@ impl Convert {
                 Some(_) => objects.extend(after.objects),
                 None if self.write && after.text != text.content => {
                     std::fs::write(&text.name, after.text)
-                        .map_err(|error| Failure::refused(format!("cannot write {}: {error}", text.name)))?;
+                        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", text.name)))?;
                     terminal.report(&format!("{} converted", text.name));
                 }
                 None if self.write => terminal.report(&format!("{} unchanged", text.name)),

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 pub(crate) struct Delete {
     /// KIND NAME… or KIND/NAME…
     #[arg(value_name = "OBJECT", conflicts_with = "files")]
-    what: Vec<String>,
+    object_arguments: Vec<String>,
     #[command(flatten)]
     files: FileFlags,
     /// Delete all objects of the kind
@@ -51,7 +51,7 @@ pub(crate) struct Delete {
 impl Delete {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         session.format(&[])?;
-        if let Some(ids) = parse_controller_ids(&self.what)? {
+        if let Some(ids) = parse_controller_ids(&self.object_arguments)? {
             return self.delete_controllers(session, &ids).await;
         }
         let targets = self.targets(session).await?;
@@ -62,7 +62,7 @@ impl Delete {
             match client.target(&target).await {
                 Ok(object) => targets_found.push((target, object)),
                 Err(failure) if failure.is_not_found() && self.ignore_not_found => {}
-                Err(failure) if failure.exit == Exit::Refused => {
+                Err(failure) if failure.exit == Exit::Failed => {
                     if let Some(earlier) = missing.replace(failure) {
                         session.terminal().failure(&earlier);
                     }
@@ -102,8 +102,9 @@ impl Delete {
         }
         if self.wait.wait && mode == DryRun::None {
             for (target, _) in &targets_found {
-                let what = format!("{} is not deleted", target.display_name());
-                with_timeout(self.wait.timeout, &what, wait_until_deleted(session, target)).await?;
+                let object_arguments = format!("{} is not deleted", target.display_name());
+                with_timeout(self.wait.timeout, &object_arguments, wait_until_deleted(session, target))
+                    .await?;
             }
         }
         missing.map_or(Ok(Exit::Done), Err)
@@ -128,7 +129,7 @@ impl Delete {
                 session.terminal().report(&format!("{display_name} deleted{}", mode.suffix()));
             } else if !self.ignore_not_found {
                 let failure =
-                    Failure::refused(format!("{display_name} not found")).with_server_reason("NotFound");
+                    Failure::failed(format!("{display_name} not found")).with_server_reason("NotFound");
                 missing = Some(failure.help("run \"hactl status\""));
             }
         }
@@ -167,7 +168,7 @@ impl Delete {
                 })
                 .collect());
         }
-        match parse_selection(&self.what)? {
+        match parse_selection(&self.object_arguments)? {
             Selection::Objects(targets) => Ok(targets),
             Selection::Kinds(kinds) if self.all => {
                 let mut targets = Vec::new();
@@ -189,9 +190,9 @@ impl Delete {
 }
 
 /// Parses the ids of `controller ID…` or `controller/ID…`; `None` if another kind is named.
-fn parse_controller_ids(what: &[String]) -> Result<Option<Vec<String>>, Failure> {
+fn parse_controller_ids(object_arguments: &[String]) -> Result<Option<Vec<String>>, Failure> {
     let is_kind = |text: &str| matches!(text, "controller" | "controllers");
-    if let Some((kind, ids)) = what.split_first()
+    if let Some((kind, ids)) = object_arguments.split_first()
         && is_kind(kind)
     {
         if ids.is_empty() {
@@ -199,13 +200,13 @@ fn parse_controller_ids(what: &[String]) -> Result<Option<Vec<String>>, Failure>
         }
         return ids.iter().map(|id| Ok(TypedName::parse(id)?.name)).collect::<Result<_, _>>().map(Some);
     }
-    let ids: Vec<&str> = what
+    let ids: Vec<&str> = object_arguments
         .iter()
         .filter_map(|text| text.split_once('/').filter(|(kind, _)| is_kind(kind)).map(|(_, id)| id))
         .collect();
     match ids.len() {
         0 => Ok(None),
-        some if some == what.len() => {
+        some if some == object_arguments.len() => {
             ids.iter().map(|id| Ok(TypedName::parse(id)?.name)).collect::<Result<_, _>>().map(Some)
         }
         _ => Err(Failure::usage("controllers cannot be deleted together with other kinds")
@@ -284,10 +285,15 @@ mod tests {
 
     #[test]
     fn controllers_are_named_by_kind_and_id() {
-        let check = |what: &[&str], expected: Option<&[&str]>| {
-            let what: Vec<String> = what.iter().map(|text| (*text).to_owned()).collect();
+        let check = |object_arguments: &[&str], expected: Option<&[&str]>| {
+            let object_arguments: Vec<String> =
+                object_arguments.iter().map(|text| (*text).to_owned()).collect();
             let expected = expected.map(|ids| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>());
-            assert_eq!(parse_controller_ids(&what).ok().flatten(), expected, "{what:?}");
+            assert_eq!(
+                parse_controller_ids(&object_arguments).ok().flatten(),
+                expected,
+                "{object_arguments:?}"
+            );
         };
         check(&["controller/c1", "controller/c2"], Some(&["c1", "c2"]));
         check(&["controllers", "c1"], Some(&["c1"]));

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 pub(crate) struct Describe {
     /// KIND [NAME…] or KIND/NAME…
     #[arg(required = true, value_name = "OBJECT")]
-    what: Vec<String>,
+    object_arguments: Vec<String>,
 }
 
 impl Describe {
@@ -32,7 +32,7 @@ impl Describe {
         session.format(&[])?;
         let client = session.client()?;
         let mut objects: Vec<(Kind, Value)> = Vec::new();
-        match parse_selection(&self.what)? {
+        match parse_selection(&self.object_arguments)? {
             Selection::Kinds(kinds) => {
                 for kind in kinds {
                     let list = client.list(Collection::Kind(kind), &[]).await?;

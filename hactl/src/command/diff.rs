@@ -36,7 +36,7 @@ impl Diff {
         session.terminal().release_warnings(|_| true);
         // For this command, status 1 means that differences exist, so a refusal needs another status.
         outcome.map_err(|failure| match failure.exit {
-            Exit::Refused => Failure { exit: Exit::Usage, ..failure },
+            Exit::Failed => Failure { exit: Exit::Usage, ..failure },
             Exit::Done | Exit::Usage | Exit::Unreachable | Exit::NotPermitted | Exit::TimedOut => failure,
         })
     }
@@ -78,7 +78,7 @@ impl Diff {
         if !self.no_effect {
             show_effects(session, changed).await?;
         }
-        Ok(Exit::Refused)
+        Ok(Exit::Failed)
     }
 }
 

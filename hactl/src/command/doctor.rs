@@ -48,13 +48,13 @@ impl Doctor {
         let findings =
             Findings { cluster, nodes: nodes.into_iter().filter_map(findings_of_existing_node).collect() };
         let value = serde_json::to_value(&findings)
-            .map_err(|error| Failure::refused(format!("cannot print the findings: {error}")))?;
+            .map_err(|error| Failure::failed(format!("cannot print the findings: {error}")))?;
         if !session.print_value(format, &value)? {
             session.terminal().print(&self.text(session.terminal(), &findings));
         }
         let worst = findings.all().map(|check| check.verdict).max();
         let has_results_of_all_nodes = findings.nodes.iter().all(|node| !node.checks.is_empty());
-        Ok(if worst == Some(Verdict::Fail) || !has_results_of_all_nodes { Exit::Refused } else { Exit::Done })
+        Ok(if worst == Some(Verdict::Fail) || !has_results_of_all_nodes { Exit::Failed } else { Exit::Done })
     }
 
     fn text(&self, terminal: &Terminal, findings: &Findings) -> String {

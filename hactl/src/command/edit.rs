@@ -21,13 +21,13 @@ use std::process::Command;
 pub(crate) struct Edit {
     /// KIND NAME or KIND/NAME
     #[arg(required = true, value_name = "OBJECT")]
-    what: Vec<String>,
+    object_arguments: Vec<String>,
 }
 
 impl Edit {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         session.format(&[])?;
-        let target = match parse_selection(&self.what)? {
+        let target = match parse_selection(&self.object_arguments)? {
             Selection::Objects(mut targets) if targets.len() == 1 => targets.remove(0),
             Selection::Objects(_) | Selection::Kinds(_) => {
                 return Err(
@@ -110,7 +110,7 @@ fn header_comment(target: &Target, rejection: &str) -> String {
 
 /// Lets the user edit a text, and returns the edited text.
 fn open_in_editor(text: &str) -> Result<String, Failure> {
-    let failed = |error: std::io::Error| Failure::refused(format!("cannot use the temporary file: {error}"));
+    let failed = |error: std::io::Error| Failure::failed(format!("cannot use the temporary file: {error}"));
     let mut file = tempfile::Builder::new().prefix("hactl-").suffix(".yaml").tempfile().map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
     file.flush().map_err(failed)?;
@@ -122,11 +122,11 @@ fn open_in_editor(text: &str) -> Result<String, Failure> {
     match status {
         Ok(status) if status.success() => {}
         Ok(status) => {
-            return Err(Failure::refused(format!("editor {editor:?} failed: {status}"))
+            return Err(Failure::failed(format!("editor {editor:?} failed: {status}"))
                 .help("nothing was changed; check $VISUAL and $EDITOR"));
         }
         Err(error) => {
-            return Err(Failure::refused(format!("cannot start editor {editor:?}: {error}")));
+            return Err(Failure::failed(format!("cannot start editor {editor:?}: {error}")));
         }
     }
     std::fs::read_to_string(file.path()).map_err(failed)

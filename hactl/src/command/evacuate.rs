@@ -43,7 +43,7 @@ impl Evacuate {
         let loaded = self.input.read(session).await?;
         for name in &self.nodes {
             if !loaded.cluster.nodes.iter().any(|node| node.name == *name) {
-                return Err(Failure::refused(format!("node {name:?} not found")));
+                return Err(Failure::failed(format!("node {name:?} not found")));
             }
         }
         let names: BTreeSet<String> = self.nodes.iter().cloned().collect();
@@ -72,7 +72,7 @@ impl Evacuate {
         let executed = if self.inter_group { &all_moves } else { &evacuation.inside };
         let executed = Moves::new(&loaded, &all_groups, executed);
         executed.output_and_apply(session, &self.output, "hactl evacuate", format, rendered).await?;
-        Ok(if evacuation.stuck.is_empty() { Exit::Done } else { Exit::Refused })
+        Ok(if evacuation.stuck.is_empty() { Exit::Done } else { Exit::Failed })
     }
 
     fn text(

@@ -30,7 +30,7 @@ use std::cmp::Ordering;
 pub(crate) struct Get {
     /// KIND [NAME…] or KIND/NAME…
     #[arg(required = true, value_name = "OBJECT")]
-    what: Vec<String>,
+    object_arguments: Vec<String>,
     /// Select objects by labels, such as app=web,tier!=test
     #[arg(long, short = 'l', value_name = "LABELS")]
     selector: Option<String>,
@@ -107,7 +107,7 @@ impl RequestedObjects {
 impl Get {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Wide, Format::Yaml, Format::Json, Format::Name])?;
-        let requested = RequestedObjects::parse(&self.what)?;
+        let requested = RequestedObjects::parse(&self.object_arguments)?;
         if self.selector.is_some() || self.field_selector.is_some() {
             requested.check_no_names()?;
         }
@@ -188,18 +188,18 @@ impl Get {
         representation: Representation,
     ) -> Result<(Vec<FoundObjects>, Option<Failure>), Failure> {
         let mut found = Vec::new();
-        let mut failed = None;
+        let mut deferred_failure = None;
         for name in names {
             let query = self.query(Some(format!("metadata.name={name}")));
             let list = session.client()?.list_as(Collection::Events, &query, representation).await?;
             if list.items.is_empty() {
                 let failure =
-                    Failure::refused(format!("event/{name} not found")).with_server_reason("NotFound");
-                self.defer_failure(session, &mut failed, failure.help("run \"hactl get events\""));
+                    Failure::failed(format!("event/{name} not found")).with_server_reason("NotFound");
+                self.defer_failure(session, &mut deferred_failure, failure.help("run \"hactl get events\""));
             }
             add_to_found(&mut found, Collection::Events, list);
         }
-        Ok((found, failed))
+        Ok((found, deferred_failure))
     }
 
     /// Returns all named objects that exist, and the failure if some do not.
@@ -210,26 +210,26 @@ impl Get {
         representation: Representation,
     ) -> Result<(Vec<FoundObjects>, Option<Failure>), Failure> {
         let mut found = Vec::new();
-        let mut failed = None;
+        let mut deferred_failure = None;
         for target in targets {
             match session.client()?.target_as(target, representation).await {
                 Ok(list) => add_to_found(&mut found, Collection::Kind(target.kind), list),
-                Err(failure) if failure.exit == Exit::Refused => {
-                    self.defer_failure(session, &mut failed, failure);
+                Err(failure) if failure.exit == Exit::Failed => {
+                    self.defer_failure(session, &mut deferred_failure, failure);
                 }
                 Err(failure) => return Err(failure),
             }
         }
-        Ok((found, failed))
+        Ok((found, deferred_failure))
     }
 
     /// Keeps a failure for the end of the command, and shows an earlier one now. A missing object is not a failure with
     /// `--ignore-not-found`.
-    fn defer_failure(&self, session: &Session, failed: &mut Option<Failure>, failure: Failure) {
+    fn defer_failure(&self, session: &Session, deferred_failure: &mut Option<Failure>, failure: Failure) {
         if self.ignore_not_found && failure.is_not_found() {
             return;
         }
-        if let Some(earlier) = failed.replace(failure) {
+        if let Some(earlier) = deferred_failure.replace(failure) {
             session.terminal().failure(&earlier);
         }
     }
@@ -240,7 +240,7 @@ impl Get {
         session: &Session,
         found: &[FoundObjects],
         format: Option<&Format>,
-        single: bool,
+        is_single: bool,
     ) -> Result<(), Failure> {
         let terminal = session.terminal();
         let items = || found.iter().flat_map(|found| &found.list.items).map(render::readable);
@@ -259,9 +259,9 @@ impl Get {
             Some(Format::Json | Format::Yaml | Format::JsonPath(_)) => {
                 let mut items: Vec<Value> = items().collect();
                 let value = match items.pop() {
-                    Some(only) if single => only,
+                    Some(only) if is_single => only,
                     // The object does not exist, so only the failure is shown.
-                    None if single => return Ok(()),
+                    None if is_single => return Ok(()),
                     last => {
                         items.extend(last);
                         json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items})

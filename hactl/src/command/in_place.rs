@@ -43,7 +43,7 @@ impl InPlaceFlags {
             names.join(", ")
         );
         if !self.yes && !Terminal::confirm(&question)? {
-            return Err(Failure::refused("not confirmed: nothing was changed"));
+            return Err(Failure::failed("not confirmed: nothing was changed"));
         }
         Ok(())
     }
@@ -82,7 +82,7 @@ impl InPlaceFlags {
             OperationPhase::Failed
             | OperationPhase::Refused
             | OperationPhase::Pending
-            | OperationPhase::Running => Err(Failure::refused(line).help(format!(
+            | OperationPhase::Running => Err(Failure::failed(line).help(format!(
                 "the edit is stored, but not applied to the running copy: run \"hactl why {name}\""
             ))),
         }

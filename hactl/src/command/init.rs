@@ -137,7 +137,7 @@ impl Init {
             .map(|(file, _)| format!("{} already exists with different content", file.path.display()))
             .collect();
         if !conflicts.is_empty() {
-            return Err(Failure::refused(conflicts.join("\n"))
+            return Err(Failure::failed(conflicts.join("\n"))
                 .help("nothing was written; add --dry-run to show the files, or --force to overwrite existing files"));
         }
         for (file, effect) in files.iter().zip(&effects) {

@@ -44,7 +44,7 @@ pub(crate) struct Annotate {
 struct Edit {
     /// KIND NAME… or KIND/NAME…, then KEY=VALUE to set and KEY- to remove
     #[arg(required = true, value_name = "OBJECT|KEY=VALUE|KEY-")]
-    what: Vec<String>,
+    object_arguments: Vec<String>,
     /// Replace existing values
     #[arg(long)]
     overwrite: bool,
@@ -104,7 +104,7 @@ impl Annotate {
 impl Edit {
     async fn run(&self, session: &Session, field: Field) -> Outcome {
         let format = session.format(&[Format::Name])?;
-        let (objects, changes) = parse(field, &self.what)?;
+        let (objects, changes) = parse(field, &self.object_arguments)?;
         let client = session.client()?;
         let objects = self.objects(client, parse_selection(objects)?).await?;
         if !self.overwrite {
@@ -113,7 +113,7 @@ impl Edit {
                 .flat_map(|(target, object)| conflicts(field, target, object, &changes))
                 .collect();
             if !conflicts.is_empty() {
-                return Err(Failure::refused(conflicts.join("\n"))
+                return Err(Failure::failed(conflicts.join("\n"))
                     .help("nothing was changed; add --overwrite to replace existing values"));
             }
         }

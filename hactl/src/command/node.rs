@@ -154,7 +154,7 @@ impl ConfirmedOperation {
         let node = session.client()?.node(&super::parse_node(&self.node)?).await?;
         let status = node.status.clone().unwrap_or_default();
         if !self.yes && !Terminal::confirm(&question(node.name(), &status))? {
-            return Err(Failure::refused("not confirmed: nothing was changed"));
+            return Err(Failure::failed("not confirmed: nothing was changed"));
         }
         run_operation(session, operation(action, guard, &node), &self.wait_flags).await
     }
@@ -243,7 +243,7 @@ async fn follow_store(session: &Session, arguments: &FollowStore) -> Outcome {
          The data recorded by node {name} differs from this etcd. Is this the right etcd for {name}?"
     );
     if !arguments.yes && !Terminal::confirm(&question)? {
-        return Err(Failure::refused("not confirmed: nothing was changed"));
+        return Err(Failure::failed("not confirmed: nothing was changed"));
     }
     let spec = OperationSpec {
         action: OperationAction::FollowStore,

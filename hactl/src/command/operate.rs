@@ -261,7 +261,7 @@ pub(super) async fn run_operation(
     .await
     .map_err(|failure| match failure.exit {
         Exit::TimedOut => failure.help(format!("run \"hactl get operation {name} -w\"")),
-        Exit::Done | Exit::Refused | Exit::Usage | Exit::Unreachable | Exit::NotPermitted => failure,
+        Exit::Done | Exit::Failed | Exit::Usage | Exit::Unreachable | Exit::NotPermitted => failure,
     })?;
     let status = finished.status.unwrap_or_default();
     match format {
@@ -295,7 +295,7 @@ pub(super) async fn run_operation(
             if !status.companions.is_empty() {
                 line += &format!("\nwould also be moved: {}", status.companions.join(", "));
             }
-            Err(Failure::refused(line))
+            Err(Failure::failed(line))
         }
     }
 }
@@ -311,10 +311,8 @@ pub(super) async fn stop_and_wait(
         return Ok(());
     }
     if resource.spec.state == RequestedState::Ignored {
-        return Err(Failure::refused(format!(
-            "resource/{name} is Ignored: cannot stop an unmanaged service"
-        ))
-        .help("stop the service manually, then run the command again without --stop"));
+        return Err(Failure::failed(format!("resource/{name} is Ignored: cannot stop an unmanaged service"))
+            .help("stop the service manually, then run the command again without --stop"));
     }
     let spec = OperationSpec {
         action: OperationAction::Stop,
@@ -335,7 +333,7 @@ pub(super) async fn stop_and_wait(
         | OperationPhase::Refused
         | OperationPhase::Pending
         | OperationPhase::Running => {
-            Err(Failure::refused(format!("cannot stop resource/{name}: {}", status_explanation(&status)))
+            Err(Failure::failed(format!("cannot stop resource/{name}: {}", status_explanation(&status)))
                 .help(format!("nothing was deleted; run \"hactl why {name}\"")))
         }
     }
@@ -384,7 +382,7 @@ pub(super) async fn follow_operation(
     name: &str,
     label: &str,
 ) -> Result<TypedObject<OperationSpec>, Failure> {
-    let mut watcher = Watcher::object(session.client()?, Kind::Operation, name);
+    let mut watcher = Watcher::for_object(session.client()?, Kind::Operation, name);
     let mut last_line = String::new();
     loop {
         match watcher.next().await? {
@@ -410,7 +408,7 @@ pub(super) async fn follow_operation(
                 }
             }
             Change::Deleted(_) => {
-                return Err(Failure::refused(format!("operation/{name} was deleted before completion")));
+                return Err(Failure::failed(format!("operation/{name} was deleted before completion")));
             }
             Change::Synced => {}
         }

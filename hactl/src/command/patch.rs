@@ -22,7 +22,7 @@ use std::io::Read;
 pub(crate) struct Patch {
     /// KIND NAME or KIND/NAME
     #[arg(required = true, value_name = "OBJECT")]
-    what: Vec<String>,
+    object_arguments: Vec<String>,
     /// Type of the patch
     #[arg(id = "type", long = "type", value_name = "TYPE", default_value = "merge")]
     kind: PatchType,
@@ -62,7 +62,7 @@ impl PatchType {
 impl Patch {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json, Format::Name])?;
-        let target = match parse_selection(&self.what)? {
+        let target = match parse_selection(&self.object_arguments)? {
             Selection::Objects(mut targets) if targets.len() == 1 => targets.remove(0),
             Selection::Objects(_) | Selection::Kinds(_) => {
                 return Err(Failure::usage("a patch requires exactly one object")

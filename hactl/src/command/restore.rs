@@ -61,10 +61,10 @@ impl Restore {
         let scratch = tempfile::Builder::new()
             .prefix(".hactl-restore-")
             .tempdir_in(directory)
-            .map_err(|error| Failure::refused(format!("{}: {error}", directory.display())))?;
+            .map_err(|error| Failure::failed(format!("{}: {error}", directory.display())))?;
         tokio::select! {
             outcome = self.prepare(session, &programs, scratch.path()) => outcome,
-            _ = tokio::signal::ctrl_c() => Err(Failure::refused("interrupted: nothing was written")),
+            _ = tokio::signal::ctrl_c() => Err(Failure::failed("interrupted: nothing was written")),
         }
     }
 
@@ -110,7 +110,7 @@ impl Restore {
         let PreparedBackup { file, summaries, .. } =
             source.prepare(terminal, programs, scratch, &confirm).await?;
         std::fs::rename(&file, &self.prepared)
-            .map_err(|error| Failure::refused(format!("{}: {error}", self.prepared.display())))?;
+            .map_err(|error| Failure::failed(format!("{}: {error}", self.prepared.display())))?;
         for summary in &summaries {
             terminal.print_line(&format!(
                 "cluster {}: kept {} and {}; deleted heartbeats, assignments and reports: {}",
@@ -137,7 +137,7 @@ impl Restore {
 async fn empty_backup(programs: &Programs, scratch: &Path) -> Result<PathBuf, Failure> {
     let directory = scratch.join("empty");
     std::fs::create_dir(&directory)
-        .map_err(|error| Failure::refused(format!("{}: {error}", directory.display())))?;
+        .map_err(|error| Failure::failed(format!("{}: {error}", directory.display())))?;
     let etcd = PrivateEtcd::start(programs, &directory, &directory.join("data")).await?;
     let saved = directory.join("backup");
     etcd.save(&saved).await?;

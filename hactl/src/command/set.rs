@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 pub(crate) struct Set {
     /// NAME of a resource, or KIND/NAME
     #[arg(value_name = "OBJECT")]
-    what: String,
+    object_argument: String,
     /// Fields and values, nested with dots, such as requests.memory=2Gi
     #[arg(required = true, value_name = "FIELD=VALUE")]
     fields: Vec<String>,
@@ -40,7 +40,7 @@ pub(crate) struct Set {
 impl Set {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json, Format::Name])?;
-        let target = Target::parse(&self.what)?;
+        let target = Target::parse(&self.object_argument)?;
         let (patch, renamed) = patch(target.kind, &self.fields)?;
         for renamed in renamed {
             session.terminal().warn(&renamed.notice());

@@ -95,7 +95,7 @@ impl Simulate {
         .map_err(Failure::usage)?;
         let require_explanation = |explanation: Option<Explanation>, name: &str| {
             explanation
-                .ok_or_else(|| Failure::refused(format!("resource {name:?} not found in {}", path.display())))
+                .ok_or_else(|| Failure::failed(format!("resource {name:?} not found in {}", path.display())))
         };
         let resource_to_explain =
             self.why.as_deref().map(|name| (name, ResourceName::from(names::without_type(name))));
@@ -275,7 +275,7 @@ fn read_dump(directory: &Path) -> Result<Dump, Failure> {
 }
 
 fn exit(world: &World) -> Exit {
-    if world.has_passed() { Exit::Done } else { Exit::Refused }
+    if world.has_passed() { Exit::Done } else { Exit::Failed }
 }
 
 /// Returns the violations and the expectations as text; empty if there are none.

@@ -24,14 +24,14 @@ impl Status {
         let format = session.format(&[Format::Wide, Format::Yaml, Format::Json])?;
         let overview = session.client()?.overview().await?;
         let value = serde_json::to_value(&overview)
-            .map_err(|error| Failure::refused(format!("cannot print the status: {error}")))?;
+            .map_err(|error| Failure::failed(format!("cannot print the status: {error}")))?;
         if !session.print_value(format, &value)? {
             let wide = format == Some(&Format::Wide);
             session.terminal().print(&overview_text(session.terminal(), &overview, wide));
         }
         Ok(match overview.health() {
             Health::Healthy => Exit::Done,
-            Health::Degraded => Exit::Refused,
+            Health::Degraded => Exit::Failed,
             Health::Failed => Exit::Usage,
         })
     }

@@ -55,7 +55,7 @@ impl StopFirstFlags {
         ));
         let mut last_line = String::new();
         let stopped = async {
-            let mut watcher = Watcher::object(session.client()?, Kind::Resource, name);
+            let mut watcher = Watcher::for_object(session.client()?, Kind::Resource, name);
             loop {
                 match watcher.next().await? {
                     Change::Applied(object) => match blocking_reason(&TypedObject::from_value(object)) {
@@ -67,7 +67,7 @@ impl StopFirstFlags {
                         Some(_) => {}
                     },
                     Change::Deleted(_) => {
-                        return Err(Failure::refused(format!("{display_name} was deleted")));
+                        return Err(Failure::failed(format!("{display_name} was deleted")));
                     }
                     Change::Synced => {}
                 }

@@ -9,7 +9,7 @@ use crate::etcdctl::{EtcdConnection, Etcdctl};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::session::Session;
 use crate::terminal::Terminal;
-use access::{Access, ROOT, RoleAnswer, Step, controller_role, desired, node_role, plan};
+use access::{Access, ROOT, RoleAnswer, Step, controller_role, desired_access, node_role, plan};
 use clap::{Args, Subcommand};
 use ha_api_types::cluster::{CLUSTER_NAME, Cluster};
 use ha_api_types::keys::{Key, Keys};
@@ -119,7 +119,7 @@ impl Secure {
         let store = SecuredEtcd { etcdctl: self.etcd.etcdctl()?, keys: Keys::new(&self.etcd.cluster) };
         let present = store.access().await?;
         let removed: BTreeSet<String> = self.removed.iter().cloned().collect();
-        let desired = self.desired(&store, &present, &removed).await?;
+        let desired = self.desired_access(&store, &present, &removed).await?;
         let steps = plan(&present, &desired, &removed);
         let terminal = session.terminal();
         if steps.is_empty() {
@@ -132,19 +132,19 @@ impl Secure {
         }
         let question = "Each client that is not listed loses its access to etcd. Run these steps?";
         if !self.yes && !Terminal::confirm(question)? {
-            return Err(Failure::refused("not confirmed: nothing was changed"));
+            return Err(Failure::failed("not confirmed: nothing was changed"));
         }
-        let writers = store.writers().await?;
+        let writer_revisions = store.writer_revisions().await?;
         for step in &steps {
             store.run_step(step).await?;
         }
         if !present.is_enabled {
-            store.check_writers(&writers).await?;
+            store.check_writers(&writer_revisions).await?;
         }
         let remaining = plan(&store.access().await?, &desired, &removed);
         if !remaining.is_empty() {
             let list: Vec<String> = remaining.iter().map(Step::to_string).collect();
-            return Err(Failure::refused(format!(
+            return Err(Failure::failed(format!(
                 "etcd does not have all users and permissions: {}",
                 list.join("; ")
             )));
@@ -155,7 +155,7 @@ impl Secure {
 
     /// Returns the desired access: the given names, the existing users of etcd, and every node with an object or a
     /// fence record.
-    async fn desired(
+    async fn desired_access(
         &self,
         store: &SecuredEtcd,
         present: &Access,
@@ -189,7 +189,7 @@ impl Secure {
                 "issue a certificate with another common name to the controller, such as controller-NAME",
             ));
         }
-        Ok(desired(cluster, &controllers, &nodes))
+        Ok(desired_access(cluster, &controllers, &nodes))
     }
 }
 
@@ -221,23 +221,23 @@ struct KeyAnswer {
 }
 
 impl SecuredEtcd {
-    async fn ask<T: DeserializeOwned>(&self, arguments: &[&str]) -> Result<T, Failure> {
+    async fn run_json<T: DeserializeOwned>(&self, arguments: &[&str]) -> Result<T, Failure> {
         let output = self.etcdctl.run(arguments.iter().chain(&["--write-out", "json"])).await?;
         serde_json::from_slice(&output.stdout).map_err(|error| {
-            Failure::refused(format!("cannot parse the output of etcdctl {}: {error}", arguments.join(" ")))
+            Failure::failed(format!("cannot parse the output of etcdctl {}: {error}", arguments.join(" ")))
         })
     }
 
     /// Reads users, roles, and whether authentication is enabled.
     async fn access(&self) -> Result<Access, Failure> {
-        let status: NamesAnswer = self.ask(&["auth", "status"]).await?;
+        let status: NamesAnswer = self.run_json(&["auth", "status"]).await?;
         let mut access = Access { is_enabled: status.enabled, ..Access::default() };
-        for user in self.ask::<NamesAnswer>(&["user", "list"]).await?.users {
-            let answer: NamesAnswer = self.ask(&["user", "get", &user]).await?;
+        for user in self.run_json::<NamesAnswer>(&["user", "list"]).await?.users {
+            let answer: NamesAnswer = self.run_json(&["user", "get", &user]).await?;
             access.users.insert(user, answer.roles.into_iter().collect());
         }
-        for role in self.ask::<NamesAnswer>(&["role", "list"]).await?.roles {
-            let answer: RoleAnswer = self.ask(&["role", "get", &role]).await?;
+        for role in self.run_json::<NamesAnswer>(&["role", "list"]).await?.roles {
+            let answer: RoleAnswer = self.run_json(&["role", "get", &role]).await?;
             access.roles.insert(role, answer.ranges());
         }
         Ok(access)
@@ -266,50 +266,51 @@ impl SecuredEtcd {
     }
 
     /// Returns the keys that running controllers and nodes write regularly, with their revisions.
-    async fn writers(&self) -> Result<BTreeMap<String, i64>, Failure> {
-        let mut writers = BTreeMap::new();
+    async fn writer_revisions(&self) -> Result<BTreeMap<String, i64>, Failure> {
+        let mut writer_revisions = BTreeMap::new();
         for key in
             [self.list_keys(&self.keys.heartbeats()).await?, self.list_keys(&self.keys.refreshes()).await?]
                 .concat()
         {
             if let Some(revision) = self.revision(&key).await? {
-                writers.insert(key, revision);
+                writer_revisions.insert(key, revision);
             }
         }
-        Ok(writers)
+        Ok(writer_revisions)
     }
 
     async fn revision(&self, key: &str) -> Result<Option<i64>, Failure> {
-        let answer: KeysAnswer = self.ask(&["get", "--", key]).await?;
+        let answer: KeysAnswer = self.run_json(&["get", "--", key]).await?;
         Ok(answer.kvs.first().map(|key| key.mod_revision))
     }
 
     /// Waits until each writer has written again with its own identity. Otherwise, authentication is disabled again
     /// before a node would stop its services: after half of the time for which a heartbeat is valid.
     async fn check_writers(&self, before: &BTreeMap<String, i64>) -> Result<(), Failure> {
-        let heartbeat_limit = self.heartbeat_valid().await? / 2;
+        let heartbeat_limit = self.heartbeat_lifetime().await? / 2;
         let enabled_at = Instant::now();
-        let enabled = self.writers().await?;
-        let mut silent: BTreeSet<&String> = before.keys().filter(|key| enabled.contains_key(*key)).collect();
+        let enabled = self.writer_revisions().await?;
+        let mut silent_keys: BTreeSet<&String> =
+            before.keys().filter(|key| enabled.contains_key(*key)).collect();
         loop {
             let mut remaining = BTreeSet::new();
-            for key in silent {
+            for key in silent_keys {
                 if self.revision(key).await? == enabled.get(key).copied() {
                     remaining.insert(key);
                 }
             }
-            silent = remaining;
+            silent_keys = remaining;
             let is_node = |key: &&&String| matches!(self.keys.parse(key), Some(Key::Alive(_)));
             let elapsed = enabled_at.elapsed();
-            let is_late = (silent.iter().any(|key| is_node(&key)) && elapsed > heartbeat_limit)
-                || (!silent.is_empty() && elapsed > CONTROLLER_TIMEOUT);
-            if silent.is_empty() {
+            let is_late = (silent_keys.iter().any(|key| is_node(&key)) && elapsed > heartbeat_limit)
+                || (!silent_keys.is_empty() && elapsed > CONTROLLER_TIMEOUT);
+            if silent_keys.is_empty() {
                 return Ok(());
             }
             if is_late {
                 self.etcdctl.run(["auth", "disable"]).await?;
-                let names: Vec<&str> = silent.iter().filter_map(|key| key.rsplit('/').next()).collect();
-                return Err(Failure::refused(format!(
+                let names: Vec<&str> = silent_keys.iter().filter_map(|key| key.rsplit('/').next()).collect();
+                return Err(Failure::failed(format!(
                     "{} did not write with authentication enabled, so authentication is disabled again",
                     names.join(", ")
                 ))
@@ -320,7 +321,7 @@ impl SecuredEtcd {
     }
 
     /// Returns the time for which a heartbeat is valid, by the cluster's settings.
-    async fn heartbeat_valid(&self) -> Result<Duration, Failure> {
+    async fn heartbeat_lifetime(&self) -> Result<Duration, Failure> {
         let key = self.keys.spec(Kind::Cluster, CLUSTER_NAME);
         let output = self.etcdctl.run(["get", "--print-value-only", "--", &key]).await?;
         let cluster = serde_json::from_slice::<Cluster>(&output.stdout).ok();

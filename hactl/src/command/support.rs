@@ -110,7 +110,7 @@ impl Dump {
             session.terminal().warn(&format!("missing in the dump: {problem}"));
         }
         session.terminal().report(&format!("{written} files written to {}", self.directory.display()));
-        Ok(if problems.0.is_empty() { Exit::Done } else { Exit::Refused })
+        Ok(if problems.0.is_empty() { Exit::Done } else { Exit::Failed })
     }
 }
 
@@ -146,5 +146,5 @@ fn check_directory_is_empty(directory: &Path) -> Result<(), Failure> {
 fn write(directory: &Path, name: &str, text: &str) -> Result<(), Failure> {
     let path = directory.join(name);
     std::fs::write(&path, text)
-        .map_err(|error| Failure::refused(format!("cannot write {}: {error}", path.display())))
+        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
 }

@@ -78,14 +78,14 @@ impl Timing {
             None => self.cluster_report(session, &store).await?,
         };
         let value = serde_json::to_value(&report)
-            .map_err(|error| Failure::refused(format!("cannot print the timing: {error}")))?;
+            .map_err(|error| Failure::failed(format!("cannot print the timing: {error}")))?;
         let value = in_spec_units(value);
         if !session.print_value(format, &value)? {
             let terminal = session.terminal();
             let text = if self.explain { report.explanation(terminal) } else { report.summary(terminal) };
             terminal.print(&text);
         }
-        Ok(if report.is_complete() { Exit::Done } else { Exit::Refused })
+        Ok(if report.is_complete() { Exit::Done } else { Exit::Failed })
     }
 
     fn store_times(&self) -> StoreTimes {

@@ -101,7 +101,7 @@ impl TokenCommand {
     fn create(&self, session: &Session, name: &str, role: role::Role, valid: Duration) -> Outcome {
         let mut file = read(&self.file)?;
         if file.tokens.iter().any(|token| token.name == name) {
-            return Err(Failure::refused(format!("token {name} already exists in {}", self.file.display()))
+            return Err(Failure::failed(format!("token {name} already exists in {}", self.file.display()))
                 .help(format!("run \"hactl token revoke {name}\" first, or use another name")));
         }
         let text = random_token();
@@ -142,7 +142,7 @@ impl TokenCommand {
         let count_before = file.tokens.len();
         file.tokens.retain(|token| token.name != name);
         if file.tokens.len() == count_before {
-            return Err(Failure::refused(format!("token {name} not found in {}", self.file.display()))
+            return Err(Failure::failed(format!("token {name} not found in {}", self.file.display()))
                 .help("run \"hactl token list\""));
         }
         write(&self.file, &file)?;
@@ -179,11 +179,11 @@ fn read(path: &Path) -> Result<TokenFile, Failure> {
 /// and its permissions.
 fn write(path: &Path, file: &TokenFile) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
-        Failure::refused(format!("cannot write {}: {error}", path.display()))
+        Failure::failed(format!("cannot write {}: {error}", path.display()))
             .help("run the command as root on a controller, or add --file FILE")
     };
-    let value = serde_json::to_value(file).map_err(|error| Failure::refused(error.to_string()))?;
-    let text = yaml::to_text(&value).map_err(|error| Failure::refused(error.to_string()))?;
+    let value = serde_json::to_value(file).map_err(|error| Failure::failed(error.to_string()))?;
+    let text = yaml::to_text(&value).map_err(|error| Failure::failed(error.to_string()))?;
     let (mode, owner, group) = match std::fs::metadata(path) {
         Ok(existing) => (existing.mode(), Some(existing.uid().into()), Some(existing.gid().into())),
         Err(_) => (0o640, None, Group::from_name(CONTROLLER_GROUP).ok().flatten().map(|group| group.gid)),

@@ -156,7 +156,7 @@ pub(super) async fn add_usage_columns(session: &Session, found: &mut [FoundObjec
     let usages = match session.client()?.usage().await {
         Ok(overview) => overview.resources,
         // The controller does not provide usage, so the columns stay empty.
-        Err(failure) if failure.exit == Exit::Refused => Vec::new(),
+        Err(failure) if failure.exit == Exit::Failed => Vec::new(),
         Err(failure) => return Err(failure),
     };
     let column =

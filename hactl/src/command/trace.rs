@@ -46,7 +46,7 @@ impl Trace {
         events.sort_by(|left, right| left.time().cmp(right.time()));
         let trace = SubjectTrace::new(subject, &events);
         if trace.steps.is_empty() {
-            return Err(Failure::refused(format!(
+            return Err(Failure::failed(format!(
                 "no events found for {}",
                 trace.subject.display_name()
             ))
@@ -85,7 +85,7 @@ impl Trace {
             return Ok(if self.subject.contains('/') { None } else { find(&self.subject) });
         }
         find(&target.name.name).map(Some).ok_or_else(|| {
-            Failure::refused(format!("{} not found", self.subject))
+            Failure::failed(format!("{} not found", self.subject))
                 .help("run \"hactl get operations\"; operations are kept for 1 d")
         })
     }
@@ -95,7 +95,7 @@ impl Trace {
         let Some(resource) = session.client()?.find::<ResourceSpec>(&target.name.name).await? else {
             // A uid has no prefix with a kind or type.
             if self.subject.contains(['/', ':']) {
-                return Err(Failure::refused(format!("{} not found", target.display_name()))
+                return Err(Failure::failed(format!("{} not found", target.display_name()))
                     .with_server_reason("NotFound"));
             }
             return Ok(Subject::Action(self.subject.clone()));
@@ -103,7 +103,7 @@ impl Trace {
         target.name.check(&resource.value)?;
         match resource.status.and_then(|status| status.action_uid) {
             Some(uid) => Ok(Subject::Action(uid.to_string())),
-            None => Err(Failure::refused(format!("no action recorded for {} yet", self.subject))
+            None => Err(Failure::failed(format!("no action recorded for {} yet", self.subject))
                 .help(format!("run \"hactl why {}\"", self.subject))),
         }
     }

@@ -33,7 +33,7 @@ pub(crate) struct WaitFlags {
 pub(crate) struct Wait {
     /// KIND/NAME…, or the NAME of a resource
     #[arg(required = true, value_name = "KIND/NAME")]
-    what: Vec<String>,
+    object_arguments: Vec<String>,
     /// Condition to wait for, such as condition=Ready, state=Started or delete
     #[arg(long = "for", value_name = "CONDITION")]
     condition: String,
@@ -54,7 +54,8 @@ impl Wait {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         session.format(&[])?;
         let goal = parse_goal(&self.condition)?;
-        let targets = self.what.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>, _>>()?;
+        let targets =
+            self.object_arguments.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>, _>>()?;
         let client = session.client()?;
         for target in &targets {
             // A wait for a missing object would always time out. For `delete`, the goal is already reached.
@@ -142,7 +143,7 @@ async fn wait_for_goal(
     goal: &Goal,
     current: &mut String,
 ) -> Result<(), Failure> {
-    let mut watcher = Watcher::object(session.client()?, target.kind, &target.name.name);
+    let mut watcher = Watcher::for_object(session.client()?, target.kind, &target.name.name);
     let mut exists = false;
     let mut last_line = String::new();
     loop {
@@ -163,7 +164,7 @@ async fn wait_for_goal(
             Change::Deleted(_) if *goal == Goal::Deleted => return Ok(()),
             Change::Synced if *goal == Goal::Deleted && !exists => return Ok(()),
             Change::Deleted(_) => {
-                return Err(Failure::refused(format!("{} was deleted", target.display_name())));
+                return Err(Failure::failed(format!("{} was deleted", target.display_name())));
             }
             Change::Synced => {}
         }
@@ -213,7 +214,7 @@ pub(super) async fn wait_until_ready(
     for (kind, name) in targets {
         let display_name = format!("{}/{name}", kind.singular());
         let mut last_reason = String::new();
-        let mut watcher = Watcher::object(session.client()?, *kind, name);
+        let mut watcher = Watcher::for_object(session.client()?, *kind, name);
         loop {
             let Ok(change) = tokio::time::timeout_at(deadline, watcher.next()).await else {
                 let reason = if last_reason.is_empty() { String::new() } else { format!(": {last_reason}") };
@@ -225,7 +226,7 @@ pub(super) async fn wait_until_ready(
             };
             let object = match change? {
                 Change::Applied(object) => AnyObject::from_value(&object),
-                Change::Deleted(_) => return Err(Failure::refused(format!("{display_name} was deleted"))),
+                Change::Deleted(_) => return Err(Failure::failed(format!("{display_name} was deleted"))),
                 Change::Synced => continue,
             };
             match progress(*kind, &object) {
@@ -240,7 +241,7 @@ pub(super) async fn wait_until_ready(
                     }
                 }
                 Progress::Failed(reason) => {
-                    return Err(Failure::refused(format!("{display_name}: {reason}"))
+                    return Err(Failure::failed(format!("{display_name}: {reason}"))
                         .help(format!("run \"hactl why {name}\"")));
                 }
             }

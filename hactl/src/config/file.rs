@@ -101,9 +101,9 @@ impl ConfigFile {
     /// Writes the file atomically, readable only by its owner.
     pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
         let failed =
-            |error: std::io::Error| Failure::refused(format!("cannot write {}: {error}", path.display()));
-        let value = serde_json::to_value(self).map_err(|error| Failure::refused(error.to_string()))?;
-        let text = yaml::to_text(&value).map_err(|error| Failure::refused(error.to_string()))?;
+            |error: std::io::Error| Failure::failed(format!("cannot write {}: {error}", path.display()));
+        let value = serde_json::to_value(self).map_err(|error| Failure::failed(error.to_string()))?;
+        let text = yaml::to_text(&value).map_err(|error| Failure::failed(error.to_string()))?;
         let directory = match path.parent() {
             Some(directory) if !directory.as_os_str().is_empty() => directory,
             Some(_) | None => Path::new("."),

@@ -27,11 +27,11 @@ fn last_log_lines_are_printed_unchanged() {
     let server =
         server(move |_, _| ScriptedResponse::Text(text.to_owned(), vec!["older lines were omitted"]));
     hactl(&server, &["logs", "web"]).expect_stdout(0, text).expect_stderr(0, "older lines were omitted");
-    let last = |server: &Server| server.requests().last().expect("a request").query.clone();
-    assert_eq!(last(&server), "tailLines=100");
+    let last_query = |server: &Server| server.requests().last().expect("a request").query.clone();
+    assert_eq!(last_query(&server), "tailLines=100");
     hactl(&server, &["logs", "exec:web", "--tail", "-1", "--since=1m30s", "--node", "node2"])
         .expect_stdout(0, text);
-    assert_eq!(last(&server), "tailLines=10000&sinceSeconds=90&node=node2");
+    assert_eq!(last_query(&server), "tailLines=10000&sinceSeconds=90&node=node2");
     hactl(&server, &["logs", "wep"]).expect_stderr(1, "did you mean web?");
     hactl(&server, &["logs", "web", "--tail", "0"])
         .expect_stderr(2, "must be -1 or a number from 1 to 10000");
@@ -48,12 +48,12 @@ fn log_refusals_are_shown_with_hint() {
             "details": {"causes": [{"field": "status.node", "message": message}]}});
         server(move |_, _| ScriptedResponse::Answer(code, body.clone()))
     };
-    let nowhere = refused(409, "Conflict", "resource web is not assigned to a node");
-    hactl(&nowhere, &["logs", "web"]).expect_stderr(1, "hint: add --node NODE");
-    let without = refused(400, "BadRequest", "driver simulated does not provide logs");
-    hactl(&without, &["logs", "web"]).expect_stderr(2, "driver simulated does not provide logs");
-    let late = refused(504, "Timeout", "the agent of node node1 did not answer within 10 s");
-    hactl(&late, &["logs", "web"]).expect_stderr(3, "did not answer");
+    let unassigned = refused(409, "Conflict", "resource web is not assigned to a node");
+    hactl(&unassigned, &["logs", "web"]).expect_stderr(1, "hint: add --node NODE");
+    let no_logs = refused(400, "BadRequest", "driver simulated does not provide logs");
+    hactl(&no_logs, &["logs", "web"]).expect_stderr(2, "driver simulated does not provide logs");
+    let timed_out = refused(504, "Timeout", "the agent of node node1 did not answer within 10 s");
+    hactl(&timed_out, &["logs", "web"]).expect_stderr(3, "did not answer");
 }
 
 #[test]

@@ -54,8 +54,8 @@ exec:web  True   Started  Started  node1  Running  <unknown>
 
 "]],
     );
-    let coloured = run(&mut command(&["--server", server.url(), "--color", "always", "get", "har"]));
-    assert!(coloured.stdout.contains("\x1b[32mStarted"), "{:?}", coloured.stdout);
+    let colored = run(&mut command(&["--server", server.url(), "--color", "always", "get", "har"]));
+    assert!(colored.stdout.contains("\x1b[32mStarted"), "{:?}", colored.stdout);
 }
 
 #[test]

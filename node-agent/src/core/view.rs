@@ -374,9 +374,9 @@ impl View {
             | Key::Spec(Kind::Group | Kind::AffinityRule | Kind::NodeGroup, _)
             | Key::Status(..)
             | Key::Tombstone(_)
-            | Key::Notified
+            | Key::NotificationRecord
             | Key::Backup
-            | Key::Restored
+            | Key::RestoreMarker
             | Key::Incarnation
             | Key::Leader
             | Key::Refresh(_)
@@ -421,9 +421,9 @@ impl View {
             | Key::Spec(Kind::Group | Kind::AffinityRule | Kind::NodeGroup, _)
             | Key::Status(..)
             | Key::Tombstone(_)
-            | Key::Notified
+            | Key::NotificationRecord
             | Key::Backup
-            | Key::Restored
+            | Key::RestoreMarker
             | Key::Incarnation
             | Key::Leader
             | Key::Refresh(_)

@@ -190,9 +190,9 @@ impl World {
                 Some(
                     Key::Status(..)
                     | Key::Tombstone(_)
-                    | Key::Notified
+                    | Key::NotificationRecord
                     | Key::Backup
-                    | Key::Restored
+                    | Key::RestoreMarker
                     | Key::Incarnation
                     | Key::Leader
                     | Key::Candidate(_)

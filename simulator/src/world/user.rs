@@ -288,9 +288,9 @@ impl World {
                 | Key::Assignment(_)
                 | Key::Tombstone(_)
                 | Key::Fence(_)
-                | Key::Notified
+                | Key::NotificationRecord
                 | Key::Backup
-                | Key::Restored
+                | Key::RestoreMarker
                 | Key::Incarnation
                 | Key::Leader
                 | Key::Candidate(_)

@@ -17,43 +17,45 @@ pub(super) fn check(libvirt: &LibvirtDriver, context: &mut Context) {
     let at = |field: &str| field_path(LIBVIRT_PATH, field);
     let (domain, definition, xml) = (&libvirt.domain, &libvirt.definition, &libvirt.xml);
     match (domain.is_empty(), definition.is_empty(), xml.is_empty()) {
-        (_, false, false) => context.invalid(
+        (_, false, false) => context.add_invalid(
             &at("xml"),
             "xml and definition are mutually exclusive: put the definition either in the resource or in \
              a file",
         ),
         // hactl must be able to find and stop the domain without the file.
-        (true, false, true) => context.required(
+        (true, false, true) => context.add_required(
             &at("domain"),
             "required: the domain name as in the definition file, so that the domain is found without \
              the file",
         ),
-        (true, true, true) => context.required(
+        (true, true, true) => context.add_required(
             &at("domain"),
             "required: the domain name; also set xml or definition, or define the domain on every node",
         ),
         (_, true, false) => match DomainDefinition::parse(xml) {
             Ok(read) if !domain.is_empty() && *domain != read.name => {
-                context
-                    .invalid(&at("domain"), format!("is {domain:?}, but the name in xml is {:?}", read.name));
+                context.add_invalid(
+                    &at("domain"),
+                    format!("is {domain:?}, but the name in xml is {:?}", read.name),
+                );
             }
             Ok(read) => {
                 if let Some(uuid) = read.uuid.filter(|uuid| !is_uuid(uuid)) {
-                    context.invalid(&at("xml"), format!("{uuid:?} is not a valid UUID"));
+                    context.add_invalid(&at("xml"), format!("{uuid:?} is not a valid UUID"));
                 }
             }
-            Err(error) => context.invalid(&at("xml"), error.to_string()),
+            Err(error) => context.add_invalid(&at("xml"), error.to_string()),
         },
         (false, _, true) => {}
     }
     if !domain.is_empty() && !is_domain_name(domain) {
-        context.invalid(&at("domain"), format!("{domain:?} is not a valid domain name"));
+        context.add_invalid(&at("domain"), format!("{domain:?} is not a valid domain name"));
     }
     if !definition.is_empty() && !is_absolute(definition) {
-        context.invalid(&at("definition"), "must be an absolute path");
+        context.add_invalid(&at("definition"), "must be an absolute path");
     }
     if libvirt.uri.as_deref().is_some_and(|uri| !is_local(uri)) {
-        context.invalid(&at("uri"), "must be a QEMU URI of the local node, such as qemu:///system");
+        context.add_invalid(&at("uri"), "must be a QEMU URI of the local node, such as qemu:///system");
     }
     check_migration(&libvirt.migration, context);
 }
@@ -66,25 +68,25 @@ fn check_migration(migration: &LibvirtMigration, context: &mut Context) {
         let example = if field == "uri" { "qemu+tls://{node}/system" } else { "tcp://{node}" };
         let without = uri.replace(NODE_PLACEHOLDER, "");
         if !uri.contains(NODE_PLACEHOLDER) {
-            context.invalid(&at, format!("must contain the name of the target, such as {example}"));
+            context.add_invalid(&at, format!("must contain the name of the target, such as {example}"));
         } else if without.contains(['{', '}']) {
-            context.invalid(&at, format!("invalid placeholder: only {NODE_PLACEHOLDER} is supported"));
+            context.add_invalid(&at, format!("invalid placeholder: only {NODE_PLACEHOLDER} is supported"));
         } else if !uri.contains("://") || uri.starts_with('-') || !is_printable(uri) {
-            context.invalid(&at, format!("not a valid address: use an address such as {example}"));
+            context.add_invalid(&at, format!("not a valid address: use an address such as {example}"));
         }
     }
     let numbers = [
         ("bandwidthMebibytesPerSecond", migration.bandwidth_mebibytes_per_second, MAX_BANDWIDTH_MEBIBYTES),
         ("postCopyAfterSeconds", migration.post_copy_after_seconds, MAX_SECONDS),
     ];
-    for (field, number, most) in numbers {
-        if number.is_some_and(|number| !(1..=most).contains(&number)) {
-            context.invalid(&field_path(&path, field), format!("must be between 1 and {most}"));
+    for (field, number, max_seconds) in numbers {
+        if number.is_some_and(|number| !(1..=max_seconds).contains(&number)) {
+            context.add_invalid(&field_path(&path, field), format!("must be between 1 and {max_seconds}"));
         }
     }
     if migration.max_downtime_ms().is_some_and(|downtime| !(1..=MAX_DOWNTIME_MS).contains(&downtime)) {
         let message = format!("must be between 0.001 and {}", MAX_DOWNTIME_MS / 1000);
-        context.invalid(&field_path(&path, "maxDowntimeSeconds"), message);
+        context.add_invalid(&field_path(&path, "maxDowntimeSeconds"), message);
     }
 }
 

@@ -10,9 +10,9 @@ pub(super) fn check(lxc: &LxcDriver, context: &mut Context) {
     let at = |field: &str| field_path(path, field);
     let container = &lxc.container;
     if container.is_empty() {
-        context.required(&at("container"), "required: the name of an existing container (lxc-ls)");
+        context.add_required(&at("container"), "required: the name of an existing container (lxc-ls)");
     } else if !is_name(container) {
-        context.invalid(
+        context.add_invalid(
             &at("container"),
             format!(
                 "{container:?} is not a valid container name: use at most 64 letters, digits and any of -_., \
@@ -21,13 +21,13 @@ pub(super) fn check(lxc: &LxcDriver, context: &mut Context) {
         );
     }
     if !lxc.config.is_empty() && !is_absolute(&lxc.config) {
-        context.invalid(&at("config"), format!("must be an absolute path, got {:?}", lxc.config));
+        context.add_invalid(&at("config"), format!("must be an absolute path, got {:?}", lxc.config));
     }
     podman::check_limits(&at("limits"), &lxc.limits, context);
     if let Some(check) = &lxc.health_check {
         let path = at("healthCheck");
         if check.command.is_empty() {
-            context.required(
+            context.add_required(
                 &field_path(&path, "command"),
                 "required: a program in the container that exits 0 if the service is healthy",
             );

@@ -38,11 +38,13 @@ pub(super) fn check(podman: &PodmanDriver, context: &mut Context) {
     let at = |field: &str| field_path(path, field);
     let (container, image) = (&podman.container, &podman.image);
     if container.is_empty() && image.is_empty() {
-        context
-            .required(path, "set image to create the container from, or the name of an existing container");
+        context.add_required(
+            path,
+            "set image to create the container from, or the name of an existing container",
+        );
     }
     if !container.is_empty() && !is_name(container) {
-        context.invalid(
+        context.add_invalid(
             &at("container"),
             format!(
                 "{container:?} is not a valid container name: use letters, digits and any of -_., with a \
@@ -51,17 +53,17 @@ pub(super) fn check(podman: &PodmanDriver, context: &mut Context) {
         );
     }
     if image.starts_with('-') || !is_printable(image) {
-        context.invalid(&at("image"), format!("{image:?} is not a valid image name"));
+        context.add_invalid(&at("image"), format!("{image:?} is not a valid image name"));
     }
     check_arguments(&at("command"), &podman.command, context);
     check_environment(&at("environment"), &podman.environment, context);
     check_mounts(&at("mounts"), podman, context);
     check_ports(&at("ports"), podman, context);
     if podman.network.as_deref().is_some_and(|network| !is_name(network)) {
-        context.invalid(&at("network"), "must be host, none, bridge or the name of a network");
+        context.add_invalid(&at("network"), "must be host, none, bridge or the name of a network");
     }
     if podman.user.as_deref().is_some_and(|user| !is_user(user)) {
-        context.invalid(&at("user"), "must be user or user:group, as names or numbers");
+        context.add_invalid(&at("user"), "must be user or user:group, as names or numbers");
     }
     check_working_directory(&at("workingDirectory"), podman.working_directory.as_deref(), context);
     check_limits(&at("limits"), &podman.limits, context);
@@ -71,7 +73,7 @@ pub(super) fn check(podman: &PodmanDriver, context: &mut Context) {
     }
     if image.is_empty() {
         for (field, _) in of_images(podman).into_iter().filter(|(_, is_given)| *is_given) {
-            context.invalid(
+            context.add_invalid(
                 &at(field),
                 "requires image: an existing container keeps the settings it was created with",
             );
@@ -100,14 +102,14 @@ fn check_mounts(path: &str, podman: &PodmanDriver, context: &mut Context) {
         let path = element_path(path, index);
         for (field, directory) in [("source", &mount.source), ("target", &mount.target)] {
             if !is_absolute(directory) {
-                context.invalid(
+                context.add_invalid(
                     &field_path(&path, field),
                     format!("must be an absolute path, got {directory:?}"),
                 );
             }
         }
         if is_absolute(&mount.target) && mount.target.trim_end_matches('/').is_empty() {
-            context.invalid(&field_path(&path, "target"), "must not be the root of the container");
+            context.add_invalid(&field_path(&path, "target"), "must not be the root of the container");
         }
     }
     context.check_distinct(path, podman.mounts.iter().map(|mount| mount.target.trim_end_matches('/')));
@@ -116,22 +118,24 @@ fn check_mounts(path: &str, podman: &PodmanDriver, context: &mut Context) {
 fn check_ports(path: &str, podman: &PodmanDriver, context: &mut Context) {
     context.check_size(path, podman.ports.len());
     if let Some(mode @ ("host" | "none")) = podman.network.as_deref().filter(|_| !podman.ports.is_empty()) {
-        context
-            .invalid(path, format!("ports cannot be published with network {mode}: remove ports or network"));
+        context.add_invalid(
+            path,
+            format!("ports cannot be published with network {mode}: remove ports or network"),
+        );
     }
     for (index, port) in podman.ports.iter().enumerate() {
         let at = element_path(path, index);
         if port.host == 0 {
-            context.required(&field_path(&at, "host"), "required: the port of the node, 1 to 65535");
+            context.add_required(&field_path(&at, "host"), "required: the port of the node, 1 to 65535");
         }
         if port.container == Some(0) {
-            context.invalid(&field_path(&at, "container"), "must be 1 to 65535");
+            context.add_invalid(&field_path(&at, "container"), "must be 1 to 65535");
         }
         if port.address.as_deref().is_some_and(|address| address.parse::<IpAddr>().is_err()) {
-            context.invalid(&field_path(&at, "address"), "must be an IP address");
+            context.add_invalid(&field_path(&at, "address"), "must be an IP address");
         }
         if podman.ports[..index].iter().any(|other| collide(port, other)) {
-            context.invalid(&at, format!("port {} of the node is published twice", port.host));
+            context.add_invalid(&at, format!("port {} of the node is published twice", port.host));
         }
     }
 }
@@ -148,13 +152,13 @@ fn collide(one: &Port, other: &Port) -> bool {
 
 pub(super) fn check_limits(path: &str, limits: &Limits, context: &mut Context) {
     if limits.cpu.is_some_and(|cpu| cpu < MIN_CPU) {
-        context.invalid(&field_path(path, "cpu"), "must be at least 10m (0.01 cores)");
+        context.add_invalid(&field_path(path, "cpu"), "must be at least 10m (0.01 cores)");
     }
     if limits.memory.is_some_and(|memory| memory < MIN_MEMORY) {
-        context.invalid(&field_path(path, "memory"), "must be at least 6Mi");
+        context.add_invalid(&field_path(path, "memory"), "must be at least 6Mi");
     }
     if limits.tasks == Some(0) {
-        context.invalid(&field_path(path, "tasks"), "must be at least 1");
+        context.add_invalid(&field_path(path, "tasks"), "must be at least 1");
     }
 }
 
@@ -162,7 +166,7 @@ fn check_ulimits(path: &str, ulimits: &BTreeMap<String, String>, context: &mut C
     for (name, text) in ulimits {
         let path = field_path(path, name);
         if !ULIMITS.contains(&name.as_str()) {
-            context.invalid(
+            context.add_invalid(
                 &path,
                 format!("{name:?} is not a valid resource limit: must be one of {}", ULIMITS.join(", ")),
             );
@@ -175,10 +179,10 @@ fn check_ulimits(path: &str, ulimits: &BTreeMap<String, String>, context: &mut C
         match (number(soft), number(hard)) {
             (Some(soft), Some(hard)) if soft <= hard => {}
             (Some(_), Some(_)) => {
-                context.invalid(&path, format!("{text:?} has a soft limit above the hard limit"));
+                context.add_invalid(&path, format!("{text:?} has a soft limit above the hard limit"));
             }
             (None, _) | (_, None) => {
-                context.invalid(
+                context.add_invalid(
                     &path,
                     format!("must be soft:hard, such as 1024:4096, or unlimited, got {text:?}"),
                 );
@@ -189,12 +193,12 @@ fn check_ulimits(path: &str, ulimits: &BTreeMap<String, String>, context: &mut C
 
 fn check_health_check(path: &str, check: &HealthCheck, is_existing: bool, context: &mut Context) {
     if is_existing && !check.command.is_empty() {
-        context.invalid(
+        context.add_invalid(
             &field_path(path, "command"),
             "requires image: an existing container has its own check (podman create --health-cmd)",
         );
     } else if !is_existing && check.command.is_empty() {
-        context.required(
+        context.add_required(
             &field_path(path, "command"),
             "required: a program in the container that exits 0 if the service is healthy",
         );
@@ -214,7 +218,7 @@ pub(super) fn check_times(path: &str, check: &HealthCheck, context: &mut Context
         MAX_SECONDS,
     );
     if !(1..=1000).contains(&check.retries) {
-        context.invalid(&field_path(path, "retries"), "must be between 1 and 1000");
+        context.add_invalid(&field_path(path, "retries"), "must be between 1 and 1000");
     }
 }
 

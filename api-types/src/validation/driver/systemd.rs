@@ -9,25 +9,25 @@ use crate::id::ResourceName;
 use crate::problem::{element_path, field_path};
 
 /// Maximum length of a unit's name in systemd.
-const MAX_NAME: usize = 255;
+const MAX_UNIT_NAME_LENGTH: usize = 255;
 /// Unit types of systemd that cannot be services, because they cannot be started and stopped or do not persist.
-const OTHER_TYPES: [&str; 4] = [".slice", ".scope", ".device", ".automount"];
+const UNSUPPORTED_UNIT_TYPES: [&str; 4] = [".slice", ".scope", ".device", ".automount"];
 
 pub(super) fn check(systemd: &SystemdDriver, context: &mut Context) {
     let path = "spec.driver.systemd";
     if systemd.unit.is_empty() {
         if systemd.command.is_empty() {
-            context.required(
+            context.add_required(
                 &field_path(path, "unit"),
                 "required: a unit such as redis-server.service, or a command",
             );
         }
     } else if let Some(problem) = name_problem(systemd) {
-        context.invalid(&field_path(path, "unit"), problem);
+        context.add_invalid(&field_path(path, "unit"), problem);
     }
     check_arguments(&field_path(path, "command"), &systemd.command, context);
     if systemd.command.first().is_some_and(|program| !program.is_empty() && !is_absolute(program)) {
-        context.invalid(
+        context.add_invalid(
             &element_path(&field_path(path, "command"), 0),
             "must be an absolute path: systemd does not search PATH",
         );
@@ -40,20 +40,20 @@ pub(super) fn check(systemd: &SystemdDriver, context: &mut Context) {
     );
     check_user(&field_path(path, "user"), systemd.user.as_deref(), context);
     if systemd.command.is_empty() {
-        let given = [
+        let fields_without_command = [
             ("environment", !systemd.environment.is_empty()),
             ("workingDirectory", systemd.working_directory.is_some()),
             ("user", systemd.user.is_some()),
             ("limits", !systemd.limits.is_empty()),
         ];
-        for (field, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
-            context.invalid(
+        for (field, _) in fields_without_command.into_iter().filter(|(_, is_given)| *is_given) {
+            context.add_invalid(
                 &field_path(path, field),
                 "requires command: an existing unit sets this in its unit file",
             );
         }
     } else if systemd.disable_at_boot {
-        context.invalid(
+        context.add_invalid(
             &field_path(path, "disableAtBoot"),
             "not allowed with command: a transient unit is never enabled at boot",
         );
@@ -64,10 +64,11 @@ pub(super) fn check(systemd: &SystemdDriver, context: &mut Context) {
 fn name_problem(systemd: &SystemdDriver) -> Option<String> {
     let unit = &systemd.unit;
     let name = systemd.unit_name(&ResourceName::default());
-    if unit.contains('/') || unit.starts_with('.') || !is_printable(unit) || name.len() > MAX_NAME {
+    if unit.contains('/') || unit.starts_with('.') || !is_printable(unit) || name.len() > MAX_UNIT_NAME_LENGTH
+    {
         return Some(format!("{unit:?} is not a valid unit name"));
     }
-    if OTHER_TYPES.iter().any(|suffix| unit.ends_with(suffix)) {
+    if UNSUPPORTED_UNIT_TYPES.iter().any(|suffix| unit.ends_with(suffix)) {
         return Some(format!(
             "{unit:?} cannot be a service: the unit type must be one of {}",
             UNIT_TYPES.join(", ")

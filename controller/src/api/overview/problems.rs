@@ -331,8 +331,8 @@ fn writer_of(cluster_view: &ClusterView, key: &str) -> String {
             | Key::Assignment(_)
             | Key::Tombstone(_)
             | Key::Fence(_)
-            | Key::Notified
-            | Key::Restored
+            | Key::NotificationRecord
+            | Key::RestoreMarker
             | Key::Incarnation
             | Key::Leader
             | Key::Event(..),

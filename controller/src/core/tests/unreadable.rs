@@ -43,9 +43,9 @@ fn key_type(keys: &Keys, key: &str) -> Option<String> {
         Key::ServiceReport(..) => "report/resource".to_owned(),
         Key::Candidate(_) => "candidate".to_owned(),
         Key::Refresh(_) => "refresh".to_owned(),
-        Key::Notified
+        Key::NotificationRecord
         | Key::Backup
-        | Key::Restored
+        | Key::RestoreMarker
         | Key::Incarnation
         | Key::Leader
         | Key::DoctorReport(_)

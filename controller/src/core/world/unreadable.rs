@@ -60,9 +60,9 @@ impl UnreadableSubjects {
             Key::Spec(..)
             | Key::Status(..)
             | Key::Tombstone(_)
-            | Key::Notified
+            | Key::NotificationRecord
             | Key::Backup
-            | Key::Restored
+            | Key::RestoreMarker
             | Key::Incarnation
             | Key::Leader
             | Key::Candidate(_)
@@ -87,9 +87,9 @@ pub(super) fn keeps_readable_part(key: &Key<'_>) -> bool {
         | Key::Status(..)
         | Key::Assignment(_)
         | Key::Fence(_)
-        | Key::Notified
+        | Key::NotificationRecord
         | Key::Backup
-        | Key::Restored
+        | Key::RestoreMarker
         | Key::Incarnation
         | Key::Leader
         | Key::Candidate(_)

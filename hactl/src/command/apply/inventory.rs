@@ -12,14 +12,14 @@ use ha_api_types::meta::ObjectMeta;
 use serde_json::{Value, json};
 
 /// Label with the name of the inventory to which an object belongs.
-pub(crate) const LABEL: &str = "hactl.io/inventory";
+pub(crate) const INVENTORY_LABEL: &str = "hactl.io/inventory";
 
 /// Kinds that prune deletes, in this order. Nodes register themselves, and the cluster is a single object, so neither
 /// is pruned.
 const PRUNABLE_KINDS: [Kind; 4] = [Kind::Resource, Kind::AffinityRule, Kind::Group, Kind::NodeGroup];
 
 /// An object of the inventory that the files no longer contain.
-pub(super) struct Leftover {
+pub(super) struct PruneCandidate {
     pub(super) kind: Kind,
     pub(super) name: String,
     pub(super) uid: ObjectUid,
@@ -58,26 +58,28 @@ pub(super) fn add_to_inventory(
         }
     }
     if !conflicts.is_empty() {
-        return Err(Failure::refused(conflicts.join("\n"))
-            .help(format!("nothing was changed; to take over the object, remove its label {LABEL} first")));
+        return Err(Failure::failed(conflicts.join("\n")).help(format!(
+            "nothing was changed; to take over the object, remove its label {INVENTORY_LABEL} first"
+        )));
     }
     for entry in entries {
-        merge::apply(&mut entry.object, &json!({"metadata": {"labels": {LABEL: name}}}));
+        merge::apply(&mut entry.object, &json!({"metadata": {"labels": {INVENTORY_LABEL: name}}}));
     }
     Ok(())
 }
 
 /// Returns the objects of the inventory that are not among the entries.
-pub(super) async fn leftovers(
+pub(super) async fn prune_candidates(
     client: &Client,
     name: &str,
     entries: &[Entry],
     terminal: &Terminal,
-) -> Result<Vec<Leftover>, Failure> {
-    let mut leftovers = Vec::new();
+) -> Result<Vec<PruneCandidate>, Failure> {
+    let mut prune_candidates = Vec::new();
     for kind in PRUNABLE_KINDS.into_iter().chain([Kind::Node, Kind::Cluster]) {
-        let list =
-            client.list(Collection::Kind(kind), &[("labelSelector", format!("{LABEL}={name}"))]).await?;
+        let list = client
+            .list(Collection::Kind(kind), &[("labelSelector", format!("{INVENTORY_LABEL}={name}"))])
+            .await?;
         for object in list.items {
             let metadata = AnyObject::from_value(&object).metadata;
             let is_in_files = entries.iter().any(|entry| entry.kind == kind && entry.name == metadata.name);
@@ -93,12 +95,12 @@ pub(super) async fn leftovers(
                 ));
                 continue;
             }
-            leftovers.push(Leftover { kind, name: metadata.name, uid: metadata.uid });
+            prune_candidates.push(PruneCandidate { kind, name: metadata.name, uid: metadata.uid });
         }
     }
-    Ok(leftovers)
+    Ok(prune_candidates)
 }
 
 fn inventory_of(metadata: &ObjectMeta) -> Option<&str> {
-    metadata.labels.get(LABEL).map(String::as_str)
+    metadata.labels.get(INVENTORY_LABEL).map(String::as_str)
 }

@@ -31,7 +31,7 @@ pub(crate) struct ExecutionSettings<'a> {
 }
 
 /// The outcome of a plan.
-pub(crate) struct Applied {
+pub(crate) struct ApplyResult {
     /// All jobs that were started, as JSON.
     pub(crate) jobs: Vec<Value>,
     /// Reason why the execution stopped; `None` if it is complete.
@@ -69,7 +69,7 @@ struct Execution<'a> {
 pub(crate) fn confirm(is_confirmed: bool, moves: usize) -> Result<(), Failure> {
     let question = format!("Apply {}?", count_with_noun(moves, "move"));
     if !is_confirmed && std::io::stdin().is_terminal() && !Terminal::confirm(&question)? {
-        return Err(Failure::refused("not confirmed: nothing was changed"));
+        return Err(Failure::failed("not confirmed: nothing was changed"));
     }
     Ok(())
 }
@@ -80,7 +80,7 @@ pub(crate) async fn apply(
     settings: ExecutionSettings<'_>,
     source: &Source,
     plans: &[GroupPlan],
-) -> Result<Applied, Failure> {
+) -> Result<ApplyResult, Failure> {
     let sets: Vec<(&GroupPlan, Vec<Step>)> = plans
         .iter()
         .flat_map(|group_plan| group_plan.job_sets().into_iter().map(move |set| (group_plan, set)))
@@ -103,7 +103,7 @@ pub(crate) async fn apply(
             break;
         }
     }
-    Ok(Applied { jobs: execution.applied, failure })
+    Ok(ApplyResult { jobs: execution.applied, failure })
 }
 
 impl Execution<'_> {
@@ -117,11 +117,12 @@ impl Execution<'_> {
         let (job_set_label, session) = (format!("job set {number} of {set_count}"), self.session);
         let moving = moved_services(self.source, jobs);
         let check = self.expected.check(session, &moving);
-        let terminated = |_: Terminated| Failure::refused(format!("terminated before {job_set_label}"));
+        let termination_failure =
+            |_: Terminated| Failure::failed(format!("terminated before {job_set_label}"));
         let interrupt_effect = format!("{job_set_label} will not start");
-        self.signals.run_to_end(session, &interrupt_effect, check).await.map_err(terminated)??;
+        self.signals.run_to_end(session, &interrupt_effect, check).await.map_err(termination_failure)??;
         if self.signals.is_interrupted() {
-            return Err(Failure::refused(format!("interrupted before {job_set_label}")));
+            return Err(Failure::failed(format!("interrupted before {job_set_label}")));
         }
         let labels: Vec<&str> = jobs.iter().map(|job| job.label.as_str()).collect();
         let labels = labels.join(", ");
@@ -129,16 +130,19 @@ impl Execution<'_> {
         let work = futures::future::join_all(jobs.iter().map(|job| execute_job(session, job)));
         let timeout_message = format!("{job_set_label}; its operations continue");
         let work = with_timeout(self.settings.timeout, &timeout_message, async { Ok(work.await) });
-        let terminated = |_: Terminated| {
-            Failure::refused(format!("terminated during {job_set_label}; its operations continue: {labels}"))
+        let termination_failure = |_: Terminated| {
+            Failure::failed(format!("terminated during {job_set_label}; its operations continue: {labels}"))
                 .help("run \"hactl get operations -w\"")
         };
         let interrupt_effect = format!("{job_set_label} is the last job set");
-        let outcomes =
-            self.signals.run_to_end(session, &interrupt_effect, work).await.map_err(terminated)??;
+        let outcomes = self
+            .signals
+            .run_to_end(session, &interrupt_effect, work)
+            .await
+            .map_err(termination_failure)??;
         self.record_outcomes(jobs, number, &job_set_label, outcomes)?;
         if self.signals.is_interrupted() {
-            return Err(Failure::refused(format!("interrupted after {job_set_label}")));
+            return Err(Failure::failed(format!("interrupted after {job_set_label}")));
         }
         Ok(())
     }
@@ -178,10 +182,10 @@ impl Execution<'_> {
 }
 
 /// Adds the numbers of completed and remaining moves to a failure.
-fn with_progress(failure: Failure, done_moves: usize, move_count: usize, command: &str) -> Failure {
-    let remaining = move_count - done_moves;
+fn with_progress(failure: Failure, completed_moves: usize, move_count: usize, command: &str) -> Failure {
+    let remaining = move_count - completed_moves;
     let progress =
-        format!("{} of {} done, {remaining} left", done_moves, count_with_noun(move_count, "move"));
+        format!("{} of {} done, {remaining} left", completed_moves, count_with_noun(move_count, "move"));
     let message = format!("{}\n{progress}", failure.message);
     let help = if failure.help.is_empty() {
         format!("run \"{command}\" to plan again from the current state")
@@ -231,8 +235,9 @@ async fn execute_job(session: &Session, job: &Job<'_>) -> Result<(), Failure> {
         let operation =
             create_operation(session.client()?, &format!("{verb}-{}", action.resource), &action.spec())
                 .await?;
-        let finished = follow_operation(session, operation.name(), &format!("{}: ", job.label)).await?;
-        let status = finished.status.unwrap_or_default();
+        let operation_result =
+            follow_operation(session, operation.name(), &format!("{}: ", job.label)).await?;
+        let status = operation_result.status.unwrap_or_default();
         match status.phase {
             OperationPhase::Succeeded => {}
             OperationPhase::Failed
@@ -248,7 +253,7 @@ async fn execute_job(session: &Session, job: &Job<'_>) -> Result<(), Failure> {
                     action.node,
                     phase_word(status.phase)
                 );
-                return Err(Failure::new(Exit::Refused, message)
+                return Err(Failure::new(Exit::Failed, message)
                     .help(format!("run \"hactl why {}\"", action.resource)));
             }
         }

@@ -27,17 +27,17 @@ enum MoveProgress {
 /// # Errors
 /// Fails if the move ended on another node, or if the service is in Error or was deleted.
 pub(super) async fn wait_for_arrival(session: &Session, service: &str, node: &str) -> Result<(), Failure> {
-    let mut watcher = Watcher::object(session.client()?, Kind::Resource, service);
+    let mut watcher = Watcher::for_object(session.client()?, Kind::Resource, service);
     let mut seen_moving = false;
     loop {
         let object = match watcher.next().await? {
             Change::Applied(object) => object,
-            Change::Deleted(_) => return Err(Failure::refused(format!("{service} was deleted"))),
+            Change::Deleted(_) => return Err(Failure::failed(format!("{service} was deleted"))),
             Change::Synced => continue,
         };
         let failed = || {
             let status = status_line(Kind::Resource, &AnyObject::from_value(&object));
-            Failure::refused(format!("{service} was not moved to {node}: {status}"))
+            Failure::failed(format!("{service} was not moved to {node}: {status}"))
                 .help(format!("run \"hactl why {service}\""))
         };
         match move_progress(&TypedObject::from_value(object.clone()), node) {

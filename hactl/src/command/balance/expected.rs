@@ -77,7 +77,7 @@ impl Expected {
     pub(super) async fn check(&self, session: &Session, moving: &[&str]) -> Result<(), Failure> {
         let current = Source::read_live_cluster(session.client()?).await?;
         self.compare(&current, moving).map_err(|difference| {
-            Failure::refused(format!("the cluster has changed since the plan: {difference}"))
+            Failure::failed(format!("the cluster has changed since the plan: {difference}"))
                 .help(format!("run \"{}\" to plan again", self.command))
         })
     }

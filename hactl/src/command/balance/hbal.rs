@@ -64,7 +64,7 @@ struct Abort {
 impl Abort {
     /// Input that hbal refuses with status 1.
     fn new(message: impl Into<String>) -> Abort {
-        Abort { exit: Exit::Refused, message: message.into() }
+        Abort { exit: Exit::Failed, message: message.into() }
     }
 
     fn load_failure(cause: impl std::fmt::Display) -> Abort {

@@ -17,9 +17,8 @@ pub(super) struct Terminated;
 impl Signals {
     /// Installs the handlers, so that the signals no longer end the process.
     pub(super) fn install() -> Result<Signals, Failure> {
-        let install_handler = |kind| {
-            signal(kind).map_err(|error| Failure::refused(format!("cannot wait for signals: {error}")))
-        };
+        let install_handler =
+            |kind| signal(kind).map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")));
         Ok(Signals {
             interrupt: install_handler(SignalKind::interrupt())?,
             terminate: install_handler(SignalKind::terminate())?,

@@ -35,7 +35,7 @@ impl NPlusOne {
         let proof = self.show_placement || format.is_some();
         let report = session.client()?.reservation(self.failures, &self.by, proof).await?;
         if report.checked == 0 && !["node", "group"].contains(&self.by.as_str()) {
-            return Err(Failure::refused(format!("no registered node has the label {}", self.by))
+            return Err(Failure::failed(format!("no registered node has the label {}", self.by))
                 .help("run \"hactl get nodes --show-labels\""));
         }
         let value = serde_json::to_value(&report).unwrap_or(Value::Null);
@@ -45,7 +45,7 @@ impl NPlusOne {
         Ok(match report.verdict {
             ReservationVerdict::Survives => Exit::Done,
             ReservationVerdict::Unknown if report.checked == 0 => Exit::Done,
-            ReservationVerdict::Unknown | ReservationVerdict::Fails => Exit::Refused,
+            ReservationVerdict::Unknown | ReservationVerdict::Fails => Exit::Failed,
         })
     }
 }

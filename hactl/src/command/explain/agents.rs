@@ -22,10 +22,10 @@ pub(super) async fn explain(terminal: &Terminal, requested: &str, root: &Path) -
     let root =
         std::path::absolute(root).map_err(|error| Failure::usage(format!("{}: {error}", root.display())))?;
     match requested.split_once(':') {
-        None => list_agents(terminal, &installed(&root), "ocf", &root).await,
+        None => list_agents(terminal, &installed_agents(&root), "ocf", &root).await,
         Some((_, provider)) if !provider.contains(':') => {
             let agents: Vec<AgentName> =
-                installed(&root).into_iter().filter(|agent| agent.provider == provider).collect();
+                installed_agents(&root).into_iter().filter(|agent| agent.provider == provider).collect();
             list_agents(terminal, &agents, requested, &root).await
         }
         Some(_) => {
@@ -42,10 +42,10 @@ async fn list_agents(terminal: &Terminal, agents: &[AgentName], requested: &str,
         return Err(Failure::usage(format!("no resource agents {requested} in {}", directory.display()))
             .help("run \"apt-get install --no-install-recommends resource-agents\", or add --ocf-root DIR"));
     }
-    let requested =
-        agents.iter().map(|agent| async move { metadata(agent, root).await.unwrap_or_default().short });
+    let descriptions =
+        agents.iter().map(|agent| async move { read_metadata(agent, root).await.unwrap_or_default().short });
     let short_descriptions: Vec<String> =
-        stream::iter(requested).buffered(MAX_PARALLEL_QUERIES).collect().await;
+        stream::iter(descriptions).buffered(MAX_PARALLEL_QUERIES).collect().await;
     let width = agents.iter().map(|agent| agent.to_string().len()).max().unwrap_or(0);
     let mut text = String::new();
     for (agent, short) in agents.iter().zip(&short_descriptions) {
@@ -60,14 +60,14 @@ async fn list_agents(terminal: &Terminal, agents: &[AgentName], requested: &str,
 async fn explain_agent(terminal: &Terminal, agent: &AgentName, root: &Path) -> Outcome {
     let program = agent.program(root);
     if !program.is_file() {
-        let installed_names: Vec<String> = installed(root).iter().map(ToString::to_string).collect();
+        let installed_names: Vec<String> = installed_agents(root).iter().map(ToString::to_string).collect();
         let hint = most_similar(&agent.to_string(), installed_names.iter().map(String::as_str));
         let hint = hint.map(|similar| format!("; did you mean {similar}?")).unwrap_or_default();
         return Err(Failure::usage(format!("{agent} is not installed on this host{hint}"))
             .help("run \"hactl explain ocf\""));
     }
     let agent_metadata =
-        metadata(agent, root).await.map_err(|error| Failure::usage(format!("{agent}: {error}")))?;
+        read_metadata(agent, root).await.map_err(|error| Failure::usage(format!("{agent}: {error}")))?;
     terminal.print(&agent_text(terminal, agent, &program, &agent_metadata));
     Ok(Exit::Done)
 }
@@ -144,7 +144,7 @@ fn suggested_settings(action: &Action) -> String {
 }
 
 /// Returns the agents below a root directory, sorted.
-fn installed(root: &Path) -> Vec<AgentName> {
+fn installed_agents(root: &Path) -> Vec<AgentName> {
     let names = |directory: &Path| -> Vec<(String, fs::Metadata)> {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
         let agent_names = entries.filter_map(|entry| {
@@ -166,7 +166,7 @@ fn installed(root: &Path) -> Vec<AgentName> {
 }
 
 /// Returns an agent's metadata, or the reason why the agent does not print it.
-async fn metadata(agent: &AgentName, root: &Path) -> Result<AgentMetadata, String> {
+async fn read_metadata(agent: &AgentName, root: &Path) -> Result<AgentMetadata, String> {
     let output = Command::new(agent.program(root))
         .arg("meta-data")
         .envs(agent.environment(root))

@@ -72,7 +72,7 @@ impl Check {
         } else {
             session.terminal().print(&text(session, &loaded, &checked, needs_work));
         }
-        Ok(if needs_work { Exit::Refused } else { Exit::Done })
+        Ok(if needs_work { Exit::Failed } else { Exit::Done })
     }
 }
 

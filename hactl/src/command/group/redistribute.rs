@@ -39,7 +39,7 @@ impl Redistribute {
             moves.with_moves(document(&loaded, &all_groups, &redistribution)),
         );
         moves.output_and_apply(session, &self.output, "hactl group redistribute", format, rendered).await?;
-        Ok(if redistribution.repairs_all() { Exit::Done } else { Exit::Refused })
+        Ok(if redistribution.repairs_all() { Exit::Done } else { Exit::Failed })
     }
 }
 

@@ -67,7 +67,7 @@ impl WriteEffect {
 pub(super) fn configuration_files(settings: &Settings, directory: &Path) -> Result<Vec<File>, Failure> {
     let mut files = Vec::new();
     let mut add = |name: &str, comment: &str, value: Value| -> Result<(), Failure> {
-        let text = yaml::to_text(&value).map_err(|error| Failure::refused(error.to_string()))?;
+        let text = yaml::to_text(&value).map_err(|error| Failure::failed(error.to_string()))?;
         let further = match name {
             AGENT_FILE => DEFAULT_POLICY,
             CONTROLLER_FILE => DEFAULT_CONTROLLER_POLICY,
@@ -169,7 +169,7 @@ impl File {
             Ok(bytes) if bytes == self.text.as_bytes() => Ok(WriteEffect::Unchanged),
             Ok(_) => Ok(WriteEffect::Overwritten),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(WriteEffect::Created),
-            Err(error) => Err(Failure::refused(format!("cannot read {}: {error}", self.path.display()))),
+            Err(error) => Err(Failure::failed(format!("cannot read {}: {error}", self.path.display()))),
         }
     }
 
@@ -182,7 +182,7 @@ impl File {
             return Ok(());
         }
         self.replace().map_err(|error| {
-            Failure::refused(format!("cannot write {}: {error}", self.path.display()))
+            Failure::failed(format!("cannot write {}: {error}", self.path.display()))
                 .help("run the command as root, or add --directory DIR")
         })
     }

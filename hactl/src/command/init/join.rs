@@ -70,23 +70,23 @@ pub(super) async fn join(flags: &mut Init, target: &JoinTarget, terminal: &Termi
         .map(|path| format!("{} already exists", path.display()))
         .collect();
     if !existing.is_empty() {
-        return Err(Failure::refused(existing.join("\n"))
+        return Err(Failure::failed(existing.join("\n"))
             .help("nothing was written, and the token was not used; add --force to overwrite the files"));
     }
     let present = std::fs::read_to_string(&authority).unwrap_or_default();
     if !present.is_empty() && !flags.force && pinned_certificate(&present, &target.token.pin).is_none() {
-        return Err(Failure::refused(format!(
+        return Err(Failure::failed(format!(
             "{} has the certificate of another authority",
             authority.display()
         ))
         .help("nothing was written, and the token was not used; add --force to overwrite the file"));
     }
     std::fs::create_dir_all(&flags.directory).map_err(|error| {
-        Failure::refused(format!("cannot create {}: {error}", flags.directory.display()))
+        Failure::failed(format!("cannot create {}: {error}", flags.directory.display()))
             .help("run the command as root, or add --directory DIR")
     })?;
     // Before the token is used, the key shows that the directory is writable.
-    let failed = |error: ha_pki::PkiError| Failure::refused(error.to_string());
+    let failed = |error: ha_pki::PkiError| Failure::failed(error.to_string());
     let key_pem = new_key().map_err(failed)?;
     let new_key_file = file(format!("{name}.key.new"));
     write(&new_key_file, &key_pem, 0o600)?;
@@ -100,7 +100,7 @@ pub(super) async fn join(flags: &mut Init, target: &JoinTarget, terminal: &Termi
         }
     };
     std::fs::rename(&new_key_file, &key)
-        .map_err(|error| Failure::refused(format!("cannot write {}: {error}", key.display())))?;
+        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", key.display())))?;
     write(&certificate, &answer.certificate, 0o644)?;
     write(&authority, &answer.server_authority, 0o644)?;
     for path in [&authority, &certificate, &key] {
@@ -128,7 +128,7 @@ fn remote_endpoints(endpoints: Vec<String>, host: &str) -> Result<Vec<String>, F
         None => true,
     };
     if endpoints.is_empty() || endpoints.iter().any(|text| Url::parse(text).is_ok_and(|url| is_local(&url))) {
-        return Err(Failure::refused(format!(
+        return Err(Failure::failed(format!(
             "the certificate was written, but {host} uses endpoints of etcd that are valid on its machine only"
         ))
         .help("run \"hactl init --role node\" with --etcd-endpoints, --etcd-ca, --etcd-cert and --etcd-key"));
@@ -138,10 +138,10 @@ fn remote_endpoints(endpoints: Vec<String>, host: &str) -> Result<Vec<String>, F
 
 /// Checks that the certificate is for this node and its key.
 fn check(answer: JoinAnswer, node: &str, key_pem: &str) -> Result<JoinAnswer, Failure> {
-    let wrong = |message: &str| Failure::refused(format!("the controller sent {message}"));
+    let wrong = |message: &str| Failure::failed(format!("the controller sent {message}"));
     let facts = CertificateFacts::of_pem(&answer.certificate)
         .map_err(|error| wrong(&format!("an unusable certificate: {error}")))?;
-    let own_key = ha_pki::public_key(key_pem).map_err(|error| Failure::refused(error.to_string()))?;
+    let own_key = ha_pki::public_key(key_pem).map_err(|error| Failure::failed(error.to_string()))?;
     if facts.name != node || facts.public_key != own_key {
         return Err(wrong("the certificate of another node or key"));
     }
@@ -157,7 +157,7 @@ async fn request(target: &JoinTarget, request: &str) -> Result<JoinAnswer, Failu
     // This request contains no secret. Its answer is used only if it has the pinned certificate.
     let authority: JoinAuthority = send(target, unverified.get(target.url.clone())).await?;
     let pinned = pinned_certificate(&authority.server_authority, &target.token.pin).ok_or_else(|| {
-        Failure::refused(format!(
+        Failure::failed(format!(
             "{} is not the controller of this token: its authority differs",
             target.host
         ))
@@ -196,7 +196,7 @@ async fn send<T: DeserializeOwned>(target: &JoinTarget, request: RequestBuilder)
     while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(target, &error))? {
         body.extend_from_slice(&chunk);
         if body.len() > MAX_RESPONSE_BYTES {
-            return Err(Failure::refused(format!("the answer of {} is too long", target.host)));
+            return Err(Failure::failed(format!("the answer of {} is too long", target.host)));
         }
     }
     if !code.is_success() {
@@ -204,14 +204,14 @@ async fn send<T: DeserializeOwned>(target: &JoinTarget, request: RequestBuilder)
         let message = status["message"].as_str().unwrap_or("no message").to_owned();
         let (exit, help) = match code.as_u16() {
             401 => (Exit::NotPermitted, "run \"hactl pki join-token NODE\" for a new token"),
-            404 => (Exit::Refused, "set joinAuthority in /etc/hactl/controller.yaml of this controller"),
-            _ => (Exit::Refused, ""),
+            404 => (Exit::Failed, "set joinAuthority in /etc/hactl/controller.yaml of this controller"),
+            _ => (Exit::Failed, ""),
         };
         let reason = status["reason"].as_str().unwrap_or_default();
         return Err(Failure::new(exit, message).with_server_reason(reason).help(help));
     }
     serde_json::from_slice(&body)
-        .map_err(|error| Failure::refused(format!("cannot parse the answer of {}: {error}", target.host)))
+        .map_err(|error| Failure::failed(format!("cannot parse the answer of {}: {error}", target.host)))
 }
 
 fn unreachable(target: &JoinTarget, error: &reqwest::Error) -> Failure {
@@ -221,7 +221,7 @@ fn unreachable(target: &JoinTarget, error: &reqwest::Error) -> Failure {
 
 fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
     atomic_file::replace_with_mode(path, text, mode)
-        .map_err(|error| Failure::refused(format!("cannot write {}: {error}", path.display())))
+        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ impl<R: BufRead, W: Write> Questions<R, W> {
         default: &str,
         read: impl Fn(&str) -> Result<T, String>,
     ) -> Result<T, Failure> {
-        let failed = |error: std::io::Error| Failure::refused(format!("cannot read the answer: {error}"));
+        let failed = |error: std::io::Error| Failure::failed(format!("cannot read the answer: {error}"));
         loop {
             write!(self.output, "{question} [{default}]: ").map_err(failed)?;
             self.output.flush().map_err(failed)?;

@@ -232,7 +232,7 @@ async fn disable(session: &Session, node: &TypedObject<NodeSpec>, wait: &WaitFla
         return Ok(());
     }
     let timeout_message = format!("node/{name} is still in maintenance");
-    let mut watcher = Watcher::object(session.client()?, Kind::Node, name);
+    let mut watcher = Watcher::for_object(session.client()?, Kind::Node, name);
     with_timeout(wait.timeout, &timeout_message, async {
         loop {
             match watcher.next().await? {
@@ -240,7 +240,7 @@ async fn disable(session: &Session, node: &TypedObject<NodeSpec>, wait: &WaitFla
                     return Ok(());
                 }
                 Change::Applied(_) | Change::Synced => {}
-                Change::Deleted(_) => return Err(Failure::refused(format!("node/{name} was deleted"))),
+                Change::Deleted(_) => return Err(Failure::failed(format!("node/{name} was deleted"))),
             }
         }
     })

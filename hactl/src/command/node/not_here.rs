@@ -31,7 +31,7 @@ impl NotHere {
         affected.retain(|resource| is_affected(resource, node, self.driver.as_deref()));
         let affected: Vec<&str> = affected.iter().map(TypedObject::name).collect();
         if affected.is_empty() {
-            return Err(Failure::refused(format!("no resource is waiting for an answer from node {node}")));
+            return Err(Failure::failed(format!("no resource is waiting for an answer from node {node}")));
         }
         let question = format!(
             "WARNING: data loss if one of these services runs on {node}: {}.\n\
@@ -39,7 +39,7 @@ impl NotHere {
             affected.join(", ")
         );
         if !self.yes && !Terminal::confirm(&question)? {
-            return Err(Failure::refused("not confirmed: nothing was changed"));
+            return Err(Failure::failed("not confirmed: nothing was changed"));
         }
         for resource in affected {
             let spec = OperationSpec {

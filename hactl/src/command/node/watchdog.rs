@@ -20,11 +20,11 @@ impl Watchdog {
         let format = session.format(&[Format::Yaml, Format::Json])?;
         let node = session.client()?.node(&super::super::parse_node(&self.node)?).await?.into_strict()?;
         let watchdog = node.status.and_then(|status| status.watchdog).ok_or_else(|| {
-            Failure::refused(format!("node {} has not reported its watchdog", self.node))
+            Failure::failed(format!("node {} has not reported its watchdog", self.node))
                 .help("run \"hactl status\" to check that the agent has registered")
         })?;
         let value = serde_json::to_value(&watchdog)
-            .map_err(|error| Failure::refused(format!("cannot print the watchdog: {error}")))?;
+            .map_err(|error| Failure::failed(format!("cannot print the watchdog: {error}")))?;
         if !session.print_value(format, &value)? {
             let terminal = session.terminal();
             let mut table = Table::new(&["", ""]);
@@ -33,7 +33,7 @@ impl Watchdog {
             }
             terminal.print(&table.render(terminal, 0));
         }
-        Ok(if watchdog.kind == "None" { Exit::Refused } else { Exit::Done })
+        Ok(if watchdog.kind == "None" { Exit::Failed } else { Exit::Done })
     }
 }
 

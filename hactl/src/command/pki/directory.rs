@@ -13,7 +13,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Directory with a copy of every certificate that was issued, by serial number.
-const ISSUED: &str = "issued";
+const ISSUED_DIRECTORY: &str = "issued";
 const KEY_MODE: u32 = 0o600;
 const PUBLIC_MODE: u32 = 0o644;
 
@@ -64,19 +64,19 @@ impl PkiDirectory {
     /// Creates the directory, which only root can read.
     pub(super) fn create(&self) -> Result<(), Failure> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(|error| {
-            Failure::refused(format!("cannot create {}: {error}", self.path.display()))
+            Failure::failed(format!("cannot create {}: {error}", self.path.display()))
                 .help("run the command as root, or add --dir DIR")
         })
     }
 
     /// Locks the directory against other commands until the result is dropped.
     pub(super) fn lock(&self) -> Result<File, Failure> {
-        let failed = |error: std::io::Error| {
-            Failure::refused(format!("cannot open {}: {error}", self.path.display()))
+        let open_failure = |error: std::io::Error| {
+            Failure::failed(format!("cannot open {}: {error}", self.path.display()))
                 .help("run \"hactl pki init\" first, or add --dir DIR")
         };
-        let directory = File::open(&self.path).map_err(failed)?;
-        directory.lock().map_err(failed)?;
+        let directory = File::open(&self.path).map_err(open_failure)?;
+        directory.lock().map_err(open_failure)?;
         Ok(directory)
     }
 
@@ -93,7 +93,7 @@ impl PkiDirectory {
                 if facts.name == kind.name() {
                     return Ok(Presence::Present);
                 }
-                Err(Failure::refused(format!(
+                Err(Failure::failed(format!(
                     "{} belongs to authority {:?} instead of {:?}",
                     certificate.display(),
                     facts.name,
@@ -103,7 +103,7 @@ impl PkiDirectory {
             }
             (has_certificate, _) => {
                 let missing = if has_certificate { key } else { certificate };
-                Err(Failure::refused(format!("{} is missing", missing.display()))
+                Err(Failure::failed(format!("{} is missing", missing.display()))
                     .help("restore the file from a backup, or add --dir DIR with a new directory"))
             }
         }
@@ -117,7 +117,7 @@ impl PkiDirectory {
     pub(super) fn authority(&self, kind: AuthorityKind) -> Result<Authority, Failure> {
         let [certificate, key] = self.authority_files(kind);
         if self.presence(kind)? == Presence::Absent {
-            return Err(Failure::refused(format!("{} does not exist", certificate.display()))
+            return Err(Failure::failed(format!("{} does not exist", certificate.display()))
                 .help("run \"hactl pki init\" first, or add --dir DIR"));
         }
         Authority::load(&read(&certificate)?, &read(&key)?).map_err(|error| in_file(&error, &certificate))
@@ -145,7 +145,7 @@ impl PkiDirectory {
         match std::fs::read_to_string(&path) {
             Ok(text) => RevocationList::of_pem(&text).map_err(|error| in_file(&error, &path)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(RevocationList::default()),
-            Err(error) => Err(Failure::refused(format!("cannot read {}: {error}", path.display()))),
+            Err(error) => Err(Failure::failed(format!("cannot read {}: {error}", path.display()))),
         }
     }
 
@@ -173,12 +173,12 @@ impl PkiDirectory {
     /// Writes a certificate and its key, and keeps a copy of the certificate for its revocation.
     pub(super) fn write_certificate(&self, name: &str, issued: &Issued) -> Result<CertificateFacts, Failure> {
         let facts = CertificateFacts::of_pem(&issued.certificate_pem).map_err(|error| failure(&error))?;
-        let copies = self.file(ISSUED);
+        let copies = self.file(ISSUED_DIRECTORY);
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&copies)
-            .map_err(|error| Failure::refused(format!("cannot create {}: {error}", copies.display())))?;
+            .map_err(|error| Failure::failed(format!("cannot create {}: {error}", copies.display())))?;
         write(&copies.join(format!("{}.pem", facts.serial)), &issued.certificate_pem, PUBLIC_MODE)?;
         let [certificate, key] = self.certificate_files(name);
         write(&key, &issued.key_pem, KEY_MODE)?;
@@ -190,7 +190,7 @@ impl PkiDirectory {
     pub(super) fn certificates(&self) -> Result<Vec<StoredCertificate>, Failure> {
         let mut found = Vec::new();
         let mut serials = BTreeSet::new();
-        for (directory, is_current) in [(self.path.clone(), true), (self.file(ISSUED), false)] {
+        for (directory, is_current) in [(self.path.clone(), true), (self.file(ISSUED_DIRECTORY), false)] {
             for file in pem_files(&directory)? {
                 // Other files in the directory, such as revocation lists, are not certificates.
                 let Ok(facts) = CertificateFacts::of_pem(&read(&file)?) else { continue };
@@ -214,7 +214,7 @@ impl PkiDirectory {
 
     /// Returns the error for a name without a certificate.
     pub(super) fn not_found(&self, name: &str) -> Failure {
-        Failure::refused(format!("certificate {name} not found in {}", self.file("").display()))
+        Failure::failed(format!("certificate {name} not found in {}", self.file("").display()))
             .help("run \"hactl pki show\"")
     }
 
@@ -229,20 +229,20 @@ pub(super) fn serials_of(certificates: &[&StoredCertificate], kind: AuthorityKin
 }
 
 fn pem_files(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::refused(format!("cannot read {}: {error}", directory.display()))
+    let open_failure = |error: std::io::Error| {
+        Failure::failed(format!("cannot read {}: {error}", directory.display()))
             .help("run \"hactl pki init\" first, or add --dir DIR")
     };
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound && directory.ends_with(ISSUED) => {
+        Err(error) if error.kind() == ErrorKind::NotFound && directory.ends_with(ISSUED_DIRECTORY) => {
             return Ok(Vec::new());
         }
-        Err(error) => return Err(failed(error)),
+        Err(error) => return Err(open_failure(error)),
     };
     let mut files = Vec::new();
     for entry in entries {
-        let path = entry.map_err(failed)?.path();
+        let path = entry.map_err(open_failure)?.path();
         if path.extension().is_some_and(|extension| extension == "pem") && path.is_file() {
             files.push(path);
         }
@@ -257,19 +257,19 @@ fn facts(path: &Path) -> Result<CertificateFacts, Failure> {
 
 fn read(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path)
-        .map_err(|error| Failure::refused(format!("cannot read {}: {error}", path.display())))
+        .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))
 }
 
 fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
     atomic_file::replace_with_mode(path, text, mode)
-        .map_err(|error| Failure::refused(format!("cannot write {}: {error}", path.display())))
+        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
 }
 
 pub(super) fn failure(error: &PkiError) -> Failure {
     if let PkiError::Name(message) = error {
         return Failure::usage(message.clone());
     }
-    Failure::refused(error.to_string())
+    Failure::failed(error.to_string())
 }
 
 fn in_file(error: &PkiError, path: &Path) -> Failure {

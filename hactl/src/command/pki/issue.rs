@@ -151,7 +151,7 @@ impl Issue {
             .map(|file| format!("{} already exists", file.display()))
             .collect();
         if !existing.is_empty() && !self.force {
-            return Err(Failure::refused(existing.join("\n")).help(
+            return Err(Failure::failed(existing.join("\n")).help(
                 "nothing was written; run \"hactl pki renew NAME\" for a new certificate, or add --force to overwrite files",
             ));
         }

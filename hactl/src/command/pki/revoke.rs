@@ -77,7 +77,7 @@ impl Revoke {
         }
         let question = "Clients and members with these certificates lose their access permanently. Revoke the certificates?";
         if !self.yes && !Terminal::confirm(question)? {
-            return Err(Failure::refused("not confirmed: nothing was changed"));
+            return Err(Failure::failed("not confirmed: nothing was changed"));
         }
         for kind in AuthorityKind::ALL {
             let mut revoked = serials_of(&chosen, kind);
@@ -119,7 +119,7 @@ impl Revoke {
             for certificate in session.client()?.issued_certificates(name).await?.items {
                 let serial = certificate.serial.parse();
                 serials
-                    .push(serial.map_err(|error: String| Failure::refused(format!("node {name}: {error}")))?);
+                    .push(serial.map_err(|error: String| Failure::failed(format!("node {name}: {error}")))?);
             }
         }
         Ok(serials)

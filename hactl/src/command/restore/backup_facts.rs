@@ -71,7 +71,7 @@ pub(super) fn confirm(confirmed: bool, questions: &[String]) -> Result<(), Failu
     }
     for question in questions {
         if !Terminal::confirm(question)? {
-            return Err(Failure::refused("not confirmed: nothing was written").help(
+            return Err(Failure::failed("not confirmed: nothing was written").help(
                 "stop the controller or node, or connect it to the new etcd, then run the command again",
             ));
         }

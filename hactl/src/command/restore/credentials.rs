@@ -26,7 +26,7 @@ pub(super) struct Credentials {
 impl Credentials {
     /// Creates the files in a directory. The client's name is root, which is also the administrator of an etcd with users.
     pub(super) fn create(directory: &Path) -> Result<Credentials, Failure> {
-        let failed = |error: rcgen::Error| Failure::refused(format!("cannot create a certificate: {error}"));
+        let failed = |error: rcgen::Error| Failure::failed(format!("cannot create a certificate: {error}"));
         let mut authority = CertificateParams::default();
         authority.distinguished_name.push(DnType::CommonName, "hactl restore");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -57,6 +57,6 @@ fn write(directory: &Path, name: &str, text: &str) -> Result<PathBuf, Failure> {
         .mode(0o600)
         .open(&path)
         .and_then(|mut file| file.write_all(text.as_bytes()))
-        .map_err(|error| Failure::refused(format!("{}: {error}", path.display())))?;
+        .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
     Ok(path)
 }

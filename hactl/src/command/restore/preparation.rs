@@ -118,14 +118,14 @@ async fn rewrite_keys(
         etcd.delete(part).await?;
     }
     let incarnation = Incarnation::restored(uuid::Uuid::new_v4().to_string(), facts.incarnation);
-    let value = serde_json::to_string(&incarnation).map_err(|error| Failure::refused(error.to_string()))?;
+    let value = serde_json::to_string(&incarnation).map_err(|error| Failure::failed(error.to_string()))?;
     etcd.put(&keys.incarnation(), &value).await?;
     let marker = RestoreMarker {
         at: now(),
         backup_revision: Revision(revision),
         longest_fencing_delay_ms: facts.longest_fencing_delay_ms,
     };
-    let value = serde_json::to_string(&marker).map_err(|error| Failure::refused(error.to_string()))?;
+    let value = serde_json::to_string(&marker).map_err(|error| Failure::failed(error.to_string()))?;
     etcd.put(&keys.restore_marker(), &value).await?;
     Ok(summary)
 }

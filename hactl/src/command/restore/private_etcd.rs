@@ -53,7 +53,7 @@ impl Programs {
         command.args(["snapshot", "status", "--write-out", "json"]).arg(backup);
         let output = run(&mut command).await.map_err(invalid_backup)?;
         let status: Status = serde_json::from_slice(&output.stdout).map_err(|error| {
-            Failure::refused(format!("cannot parse the output of etcdutl for {}: {error}", backup.display()))
+            Failure::failed(format!("cannot parse the output of etcdutl for {}: {error}", backup.display()))
         })?;
         let mut command = Command::new(&self.etcdutl);
         command.args(["snapshot", "restore"]).arg(backup).arg("--data-dir").arg(data);
@@ -110,12 +110,12 @@ impl PrivateEtcd {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
         let child = command
             .spawn()
-            .map_err(|error| Failure::refused(format!("{}: {error}", programs.etcd.display())))?;
+            .map_err(|error| Failure::failed(format!("{}: {error}", programs.etcd.display())))?;
         let etcdctl = Etcdctl {
             program: programs.etcdctl.clone(),
             endpoints: endpoint,
-            authority: Some(credentials.authority),
-            identity: Some((credentials.certificate, credentials.key)),
+            ca_file: Some(credentials.authority),
+            client_certificate: Some((credentials.certificate, credentials.key)),
         };
         let mut etcd = PrivateEtcd { etcdctl, child };
         let started_at = Instant::now();
@@ -124,7 +124,7 @@ impl PrivateEtcd {
             if let Ok(Some(status)) = etcd.child.try_wait() {
                 let log_text = std::fs::read_to_string(&log).unwrap_or_default();
                 let last_line = log_text.lines().last().unwrap_or_default();
-                return Err(Failure::refused(format!(
+                return Err(Failure::failed(format!(
                     "the temporary etcd failed on the backup ({status}): {last_line}"
                 )));
             }
@@ -173,7 +173,7 @@ impl PrivateEtcd {
         self.child
             .kill()
             .await
-            .map_err(|error| Failure::refused(format!("cannot stop the temporary etcd: {error}")))
+            .map_err(|error| Failure::failed(format!("cannot stop the temporary etcd: {error}")))
     }
 }
 
@@ -182,5 +182,5 @@ fn free_ports() -> Result<[u16; 2], Failure> {
     let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let port = |listener: &TcpListener| listener.local_addr().map(|address| address.port());
     let ports = bind().and_then(|first_listener| Ok([port(&first_listener)?, port(&bind()?)?]));
-    ports.map_err(|error| Failure::refused(format!("cannot find a free port on loopback: {error}")))
+    ports.map_err(|error| Failure::failed(format!("cannot find a free port on loopback: {error}")))
 }

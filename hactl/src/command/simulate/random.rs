@@ -49,11 +49,11 @@ impl RandomFlags {
         };
         let result = campaign
             .run(&progress)
-            .map_err(|problem| Failure::refused(format!("the random generator failed: {problem}")))?;
+            .map_err(|problem| Failure::failed(format!("the random generator failed: {problem}")))?;
         if !session.print_value(format, &summary(campaign.seeds, &result))? {
             terminal.print(&text(session, &result)?);
         }
-        Ok(if result.failed.is_empty() { Exit::Done } else { Exit::Refused })
+        Ok(if result.failed.is_empty() { Exit::Done } else { Exit::Failed })
     }
 
     fn campaign(&self) -> Result<Campaign, Failure> {

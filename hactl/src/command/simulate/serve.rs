@@ -61,7 +61,7 @@ impl ServeFlags {
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .enable_all()
                 .build()
-                .map_err(|error| Failure::refused(format!("cannot start the runtime: {error}")))?;
+                .map_err(|error| Failure::failed(format!("cannot start the runtime: {error}")))?;
             runtime.block_on(serve).map_err(|error| failure(&error))?;
             Ok(Exit::Done)
         };
@@ -97,7 +97,7 @@ fn begin(path: Option<&Path>, dump: Option<Dump>) -> Result<(Simulation, Option<
 
 /// Returns the cluster of the default scenario without its script, with etcd on its nodes and with a spare machine.
 fn default_cluster() -> Result<String, Failure> {
-    let invalid = || Failure::refused("the default scenario is invalid");
+    let invalid = || Failure::failed("the default scenario is invalid");
     let mut documents = yaml::documents(DEFAULT_SCENARIO_YAML).map_err(|_| invalid())?;
     let mut scenario = documents.pop().map(|document| document.value).ok_or_else(invalid)?;
     let sections = scenario.as_object_mut().ok_or_else(invalid)?;
@@ -129,6 +129,6 @@ fn failure(error: &InteractiveError) -> Failure {
     let message = format!("{error}{cause}");
     match error {
         InteractiveError::Server(_) => Failure::usage(message).help("select another address with --listen"),
-        InteractiveError::Signals(_) | InteractiveError::NotSaved(_) => Failure::refused(message),
+        InteractiveError::Signals(_) | InteractiveError::NotSaved(_) => Failure::failed(message),
     }
 }

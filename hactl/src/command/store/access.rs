@@ -71,7 +71,11 @@ pub(super) fn node_role(cluster: &str, node: &str) -> String {
 }
 
 /// Returns the desired users and roles. The name of a user is the common name of its certificate.
-pub(super) fn desired(cluster: &str, controllers: &BTreeSet<String>, nodes: &BTreeSet<String>) -> Access {
+pub(super) fn desired_access(
+    cluster: &str,
+    controllers: &BTreeSet<String>,
+    nodes: &BTreeSet<String>,
+) -> Access {
     let keys = Keys::new(cluster);
     let ranges = |permissions: Vec<Permission>| permissions.into_iter().map(KeyRange::from).collect();
     let mut access = Access { is_enabled: true, ..Access::default() };
@@ -188,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_new_etcd_gets_users_and_roles_before_authentication() {
-        let desired = desired("lab", &names(&["c1"]), &names(&["n1"]));
+        let desired = desired_access("lab", &names(&["c1"]), &names(&["n1"]));
         let steps = texts(&plan(&Access::default(), &desired, &BTreeSet::new()));
         for step in [
             "etcdctl role grant-permission hactl-lab-controller readwrite /hactl/lab/v1/ --prefix",
@@ -206,7 +210,7 @@ mod tests {
 
     #[test]
     fn nothing_is_planned_twice_and_foreign_users_stay() {
-        let desired = desired("lab", &names(&["c1"]), &names(&["n1"]));
+        let desired = desired_access("lab", &names(&["c1"]), &names(&["n1"]));
         let mut present = desired.clone();
         present.users.insert("backup".to_owned(), names(&["reader"]));
         assert_eq!(plan(&present, &desired, &BTreeSet::new()), Vec::new());
@@ -218,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_role_loses_permissions_that_it_should_not_have() {
-        let desired = desired("lab", &BTreeSet::new(), &names(&["n1"]));
+        let desired = desired_access("lab", &BTreeSet::new(), &names(&["n1"]));
         let mut present = desired.clone();
         let role = present.roles.get_mut("hactl-lab-node-n1").expect("the role of the node");
         role.insert(KeyRange::from(Permission { selector: "/hactl/lab/v1/".to_owned(), is_write: true }));

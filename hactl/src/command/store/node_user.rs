@@ -1,6 +1,6 @@
 //! `hactl node add` and `hactl node remove`: the etcd user and the role of one node.
 
-use super::access::{Access, Step, desired, node_role, plan};
+use super::access::{Access, Step, desired_access, node_role, plan};
 use super::{EtcdFlags, ROOT, SecuredEtcd};
 use crate::client::WriteMode;
 use crate::failure::{Exit, Failure, Outcome};
@@ -56,7 +56,8 @@ impl AddNode {
         session.format(&[])?;
         let (store, present) = secured(&self.etcd, &self.node).await?;
         let nodes = BTreeSet::from([self.node.clone()]);
-        let steps = plan(&present, &desired(&self.etcd.cluster, &BTreeSet::new(), &nodes), &BTreeSet::new());
+        let steps =
+            plan(&present, &desired_access(&self.etcd.cluster, &BTreeSet::new(), &nodes), &BTreeSet::new());
         let terminal = session.terminal();
         if steps.is_empty() {
             terminal.report(&format!("etcd already has user {} with the permissions of a node", self.node));
@@ -102,7 +103,7 @@ impl RemoveNode {
         }
         let question = format!("The machine of {name} loses its access to the cluster. Run these steps?");
         if !self.yes && !Terminal::confirm(&question)? {
-            return Err(Failure::refused("not confirmed: nothing was changed"));
+            return Err(Failure::failed("not confirmed: nothing was changed"));
         }
         if object.is_some() {
             client.delete(Kind::Node, name, &ObjectUid::default(), WriteMode::Persist).await?;
@@ -146,13 +147,13 @@ async fn secured(etcd: &EtcdFlags, node: &str) -> Result<(SecuredEtcd, Access), 
     let present = store.access().await?;
     if !present.is_enabled {
         return Err(
-            Failure::refused("authentication of etcd is disabled").help("run \"hactl store secure\" first")
+            Failure::failed("authentication of etcd is disabled").help("run \"hactl store secure\" first")
         );
     }
     let own_role = node_role(&etcd.cluster, node);
     let roles = present.users.get(node).into_iter().flatten();
     if let Some(role) = roles.clone().find(|role| **role != own_role) {
-        return Err(Failure::refused(format!(
+        return Err(Failure::failed(format!(
             "etcd user {node} has role {role}, so it is not the user of a node"
         )));
     }
@@ -169,7 +170,7 @@ mod tests {
     #[test]
     fn only_what_exists_is_removed() {
         let nodes = BTreeSet::from(["n1".to_owned(), "n2".to_owned()]);
-        let mut present = desired("lab", &BTreeSet::from(["c1".to_owned()]), &nodes);
+        let mut present = desired_access("lab", &BTreeSet::from(["c1".to_owned()]), &nodes);
         let texts = |present: &Access, node: &str| -> Vec<String> {
             removal(present, "lab", node).iter().map(Step::to_string).collect()
         };
@@ -185,9 +186,9 @@ mod tests {
     #[test]
     fn a_new_node_changes_nothing_of_other_users() {
         let one = |name: &str| BTreeSet::from([name.to_owned()]);
-        let mut present = desired("lab", &one("c1"), &one("n1"));
+        let mut present = desired_access("lab", &one("c1"), &one("n1"));
         present.users.insert("backup".to_owned(), one("reader"));
-        let steps = plan(&present, &desired("lab", &BTreeSet::new(), &one("n2")), &BTreeSet::new());
+        let steps = plan(&present, &desired_access("lab", &BTreeSet::new(), &one("n2")), &BTreeSet::new());
         let texts: Vec<String> = steps.iter().map(Step::to_string).collect();
         assert_eq!(texts.first().map(String::as_str), Some("etcdctl role add hactl-lab-node-n2"));
         assert!(texts.iter().all(|text| text.contains("n2")), "{texts:?}");

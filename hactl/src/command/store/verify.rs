@@ -14,7 +14,7 @@ use std::process::Stdio;
 use tokio::io::AsyncWriteExt as _;
 
 /// Name that no object and no node has.
-const OTHER_NAME: &str = "hactl-verify";
+const UNUSED_NAME: &str = "hactl-verify";
 
 /// Check the permissions of a controller or a node; write nothing
 #[derive(Args, Debug)]
@@ -33,7 +33,7 @@ pub(super) struct Verify {
 }
 
 /// An access to a key that is tried.
-struct Trial {
+struct AccessTest {
     key: String,
     is_write: bool,
     is_expected: bool,
@@ -51,15 +51,16 @@ impl Verify {
         let etcdctl = self.etcd.etcdctl()?;
         let mut table = Table::new(&["KEY", "ACCESS", "EXPECTED", "FOUND"]);
         let mut differences = 0;
-        for trial in trials(&keys, &permissions) {
-            let is_permitted = try_access(&etcdctl, &trial).await?;
-            differences += usize::from(is_permitted != trial.is_expected);
-            let word = |is_permitted: bool| Cell::plain(if is_permitted { "permitted" } else { "refused" });
+        for access_test in access_tests(&keys, &permissions) {
+            let is_permitted = try_access(&etcdctl, &access_test).await?;
+            differences += usize::from(is_permitted != access_test.is_expected);
+            let permission_text =
+                |is_permitted: bool| Cell::plain(if is_permitted { "permitted" } else { "refused" });
             table.add_row(vec![
-                Cell::plain(&trial.key),
-                Cell::plain(if trial.is_write { "write" } else { "read" }),
-                word(trial.is_expected),
-                word(is_permitted),
+                Cell::plain(&access_test.key),
+                Cell::plain(if access_test.is_write { "write" } else { "read" }),
+                permission_text(access_test.is_expected),
+                permission_text(is_permitted),
             ]);
         }
         session.terminal().print(&table.render(session.terminal(), 0));
@@ -67,7 +68,7 @@ impl Verify {
             session.terminal().report(&format!("user {user} has the expected permissions"));
             Ok(Exit::Done)
         } else {
-            Err(Failure::refused(format!(
+            Err(Failure::failed(format!(
                 "user {user}: {differences} of these differ from the expected permissions"
             ))
             .help("run \"hactl store secure\" with the certificate of root"))
@@ -76,28 +77,28 @@ impl Verify {
 }
 
 /// Returns accesses of every kind: those of the permissions, and those that could harm other nodes.
-fn trials(keys: &Keys, permissions: &[Permission]) -> Vec<Trial> {
-    let other = NodeName::from(OTHER_NAME);
-    let mut candidates: Vec<String> = permissions
+fn access_tests(keys: &Keys, permissions: &[Permission]) -> Vec<AccessTest> {
+    let unused_node = NodeName::from(UNUSED_NAME);
+    let mut keys_to_try: Vec<String> = permissions
         .iter()
         .map(|permission| match permission.selector.strip_suffix('/') {
-            Some(_) => format!("{}{OTHER_NAME}", permission.selector),
+            Some(_) => format!("{}{UNUSED_NAME}", permission.selector),
             None => permission.selector.clone(),
         })
         .collect();
-    candidates.extend([
+    keys_to_try.extend([
         keys.leader(),
-        keys.fence(&other),
-        keys.alive(&other),
-        keys.node_report(&other),
-        keys.assignment(&OTHER_NAME.into()),
-        keys.spec(Kind::Node, OTHER_NAME),
-        keys.spec(Kind::Resource, OTHER_NAME),
-        keys.log_answer(&other, "1"),
-        format!("/{OTHER_NAME}"),
+        keys.fence(&unused_node),
+        keys.alive(&unused_node),
+        keys.node_report(&unused_node),
+        keys.assignment(&UNUSED_NAME.into()),
+        keys.spec(Kind::Node, UNUSED_NAME),
+        keys.spec(Kind::Resource, UNUSED_NAME),
+        keys.log_answer(&unused_node, "1"),
+        format!("/{UNUSED_NAME}"),
     ]);
-    candidates.sort();
-    candidates.dedup();
+    keys_to_try.sort();
+    keys_to_try.dedup();
     let is_expected = |key: &str, is_write: bool| {
         permissions.iter().any(|permission| {
             let covers = permission.selector == key
@@ -105,40 +106,40 @@ fn trials(keys: &Keys, permissions: &[Permission]) -> Vec<Trial> {
             covers && (permission.is_write || !is_write)
         })
     };
-    candidates
+    keys_to_try
         .into_iter()
         .flat_map(|key| [false, true].map(|is_write| (key.clone(), is_write)))
-        .map(|(key, is_write)| Trial { is_expected: is_expected(&key, is_write), key, is_write })
+        .map(|(key, is_write)| AccessTest { is_expected: is_expected(&key, is_write), key, is_write })
         .collect()
 }
 
 /// Returns `true` if etcd permits an access. A write is sent under a condition that is never met.
-async fn try_access(etcdctl: &Etcdctl, trial: &Trial) -> Result<bool, Failure> {
-    let mut command = if trial.is_write {
+async fn try_access(etcdctl: &Etcdctl, access_test: &AccessTest) -> Result<bool, Failure> {
+    let mut command = if access_test.is_write {
         etcdctl.command(["txn"])
     } else {
-        etcdctl.command(["get", "--keys-only", "--", &trial.key])
+        etcdctl.command(["get", "--keys-only", "--", &access_test.key])
     };
-    let failed = |error: std::io::Error| Failure::refused(format!("etcdctl: {error}"));
+    let etcdctl_failure = |error: std::io::Error| Failure::failed(format!("etcdctl: {error}"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(failed)?;
+    let mut child = command.spawn().map_err(etcdctl_failure)?;
     if let Some(mut input) = child.stdin.take() {
         // A key without a version is never at version 2^62. Both branches need the permission.
-        let text = if trial.is_write {
-            format!("version(\"{0}\") = \"4611686018427387904\"\n\nput {0} x\n\n\n", trial.key)
+        let text = if access_test.is_write {
+            format!("version(\"{0}\") = \"4611686018427387904\"\n\nput {0} x\n\n\n", access_test.key)
         } else {
             String::new()
         };
-        input.write_all(text.as_bytes()).await.map_err(failed)?;
+        input.write_all(text.as_bytes()).await.map_err(etcdctl_failure)?;
     }
-    let output = child.wait_with_output().await.map_err(failed)?;
+    let output = child.wait_with_output().await.map_err(etcdctl_failure)?;
     let errors = String::from_utf8_lossy(&output.stderr);
     match output.status.success() {
         true => Ok(true),
         false if errors.contains("permission denied") => Ok(false),
         false => {
             let last_line = errors.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no output");
-            Err(Failure::refused(format!("etcdctl failed: {last_line}")))
+            Err(Failure::failed(format!("etcdctl failed: {last_line}")))
         }
     }
 }

@@ -32,8 +32,8 @@ impl World {
                 | Key::Assignment(_)
                 | Key::Tombstone(_)
                 | Key::Fence(_)
-                | Key::Notified
-                | Key::Restored
+                | Key::NotificationRecord
+                | Key::RestoreMarker
                 | Key::Incarnation,
             ) => true,
             Some(

@@ -148,7 +148,7 @@ impl ImportResult {
                 text.push('\n');
             }
             let written = to_text(&object.value)
-                .map_err(|error| Failure::refused(format!("{}: {error}", object.location)))?;
+                .map_err(|error| Failure::failed(format!("{}: {error}", object.location)))?;
             text.push_str(&written);
         }
         Ok(text)
