@@ -14,7 +14,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 /// Validity before the time of issue, so that a machine whose clock is slightly behind accepts a new certificate.
-pub(crate) const BACKDATED: Duration = Duration::from_secs(300);
+pub(crate) const BACKDATING: Duration = Duration::from_secs(300);
 
 /// The authorities of a cluster. A certificate of one is never accepted in the place of a certificate of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,7 +73,7 @@ impl Validity {
     /// Sets the validity, which ends at `limit` at the latest.
     fn apply(self, parameters: &mut CertificateParams, limit: i64) -> Result<(), PkiError> {
         let end = self.now_unix_seconds.saturating_add(seconds(self.lifetime)).min(limit);
-        parameters.not_before = point_in_time(self.now_unix_seconds.saturating_sub(seconds(BACKDATED)))?;
+        parameters.not_before = point_in_time(self.now_unix_seconds.saturating_sub(seconds(BACKDATING)))?;
         parameters.not_after = point_in_time(end)?;
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Facts in a certificate: its kind, name, serial number, issuer and validity.
 
 use crate::PkiError;
-use crate::authority::{AuthorityKind, BACKDATED};
+use crate::authority::{AuthorityKind, BACKDATING};
 use crate::profile::CertificateKind;
 use rcgen::SerialNumber;
 use std::fmt;
@@ -110,7 +110,7 @@ impl CertificateFacts {
     /// Returns the lifetime from the time of issue.
     pub fn lifetime(&self) -> Duration {
         let seconds = self.not_after.saturating_sub(self.not_before);
-        Duration::from_secs(u64::try_from(seconds).unwrap_or(0)).saturating_sub(BACKDATED)
+        Duration::from_secs(u64::try_from(seconds).unwrap_or(0)).saturating_sub(BACKDATING)
     }
 
     /// Returns `true` if two thirds of the lifetime have passed.
@@ -150,9 +150,9 @@ pub(crate) fn parse_certificate<T>(
     text: &str,
     read: impl FnOnce(&X509Certificate<'_>) -> T,
 ) -> Result<T, PkiError> {
-    let wrong = |message: String| PkiError::Parse { expected: "certificate", message };
-    let pem = first_pem(text, "CERTIFICATE").ok_or_else(|| wrong("no certificate found".to_owned()))?;
-    let certificate = pem.parse_x509().map_err(|error| wrong(error.to_string()))?;
+    let invalid = |message: String| PkiError::Parse { expected: "certificate", message };
+    let pem = first_pem(text, "CERTIFICATE").ok_or_else(|| invalid("no certificate found".to_owned()))?;
+    let certificate = pem.parse_x509().map_err(|error| invalid(error.to_string()))?;
     Ok(read(&certificate))
 }
 

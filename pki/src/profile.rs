@@ -200,9 +200,10 @@ impl Profile {
     /// # Errors
     /// Fails if hactl did not issue the certificate.
     pub fn of_certificate(facts: &CertificateFacts) -> Result<Profile, PkiError> {
-        let foreign = || PkiError::Name(format!("certificate {:?} was not issued by hactl pki", facts.name));
-        let without = |prefix: &str| facts.name.strip_prefix(prefix).ok_or_else(foreign);
-        let kind = facts.kind.ok_or_else(foreign)?;
+        let unknown_kind =
+            || PkiError::Name(format!("certificate {:?} was not issued by hactl pki", facts.name));
+        let without = |prefix: &str| facts.name.strip_prefix(prefix).ok_or_else(unknown_kind);
+        let kind = facts.kind.ok_or_else(unknown_kind)?;
         match kind {
             CertificateKind::EtcdPeer => Profile::server(kind, without(PEER_PREFIX)?, &facts.addresses),
             CertificateKind::EtcdServer => Profile::server(kind, without(ETCD_PREFIX)?, &facts.addresses),
@@ -212,7 +213,8 @@ impl Profile {
             CertificateKind::ControllerClient => Profile::controller(without(CONTROLLER_PREFIX)?),
             CertificateKind::Node => Profile::node(&facts.name),
             CertificateKind::User => {
-                let role = facts.groups.iter().find_map(|group| Role::of_group(group)).ok_or_else(foreign)?;
+                let role =
+                    facts.groups.iter().find_map(|group| Role::of_group(group)).ok_or_else(unknown_kind)?;
                 Profile::user(&facts.name, role)
             }
             CertificateKind::Root => Ok(Profile::root()),

@@ -51,13 +51,13 @@ impl CertificateRequest {
     /// Fails with the difference from the permitted request.
     pub fn check(text: &str, profile: &Profile) -> Result<CertificateRequest, PkiError> {
         let refused = |message: &str| PkiError::Request(format!("the certificate request {message}"));
-        let wrong = |message: String| PkiError::Parse { expected: "certificate request", message };
+        let invalid = |message: String| PkiError::Parse { expected: "certificate request", message };
         if text.len() > MAX_LENGTH {
             return Err(refused("is too long"));
         }
-        let pem = first_pem(text, LABEL).ok_or_else(|| wrong("no certificate request found".to_owned()))?;
+        let pem = first_pem(text, LABEL).ok_or_else(|| invalid("no certificate request found".to_owned()))?;
         let (rest, parsed) =
-            X509CertificationRequest::from_der(&pem.contents).map_err(|error| wrong(error.to_string()))?;
+            X509CertificationRequest::from_der(&pem.contents).map_err(|error| invalid(error.to_string()))?;
         let key = &parsed.certification_request_info.subject_pki;
         let curve = key.algorithm.parameters.as_ref().and_then(|parameters| parameters.as_oid().ok());
         if key.algorithm.algorithm != OID_KEY_TYPE_EC_PUBLIC_KEY || curve != Some(OID_EC_P256) {
@@ -69,7 +69,7 @@ impl CertificateRequest {
                 if error == rcgen::Error::UnsupportedExtension {
                     refused("contains extensions")
                 } else {
-                    wrong(error.to_string())
+                    invalid(error.to_string())
                 }
             })?;
         if request.public_key.subject_public_key_info() != key.raw || !rest.is_empty() {

@@ -25,10 +25,11 @@ pub struct RevocationList {
 impl RevocationList {
     /// Reads a list in PEM format.
     pub fn of_pem(text: &str) -> Result<RevocationList, PkiError> {
-        let wrong = |message: String| PkiError::Parse { expected: "revocation list", message };
-        let pem = first_pem(text, "X509 CRL").ok_or_else(|| wrong("no revocation list found".to_owned()))?;
+        let invalid = |message: String| PkiError::Parse { expected: "revocation list", message };
+        let pem =
+            first_pem(text, "X509 CRL").ok_or_else(|| invalid("no revocation list found".to_owned()))?;
         let (_, list) =
-            CertificateRevocationList::from_der(&pem.contents).map_err(|error| wrong(error.to_string()))?;
+            CertificateRevocationList::from_der(&pem.contents).map_err(|error| invalid(error.to_string()))?;
         let number = list.crl_number().and_then(|number| u64::try_from(number).ok()).unwrap_or(0);
         let revocations = list
             .iter_revoked_certificates()

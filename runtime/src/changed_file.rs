@@ -11,6 +11,10 @@ pub struct FileStamp(Option<(u64, u64, Option<SystemTime>)>);
 impl FileStamp {
     /// Returns the present properties of a file.
     pub fn of(path: &Path) -> FileStamp {
-        FileStamp(std::fs::metadata(path).ok().map(|found| (found.ino(), found.len(), found.modified().ok())))
+        FileStamp(
+            std::fs::metadata(path).ok().map(|file_metadata| {
+                (file_metadata.ino(), file_metadata.len(), file_metadata.modified().ok())
+            }),
+        )
     }
 }

@@ -65,8 +65,8 @@ pub fn command<O: CommandFactory>(prefix: &str) -> Command {
 
 /// Adds `--config`, and sets the environment variable of each option.
 fn with_environment(command: Command, prefix: &str) -> Command {
-    let config = Arg::new(CONFIG)
-        .long(CONFIG)
+    let config = Arg::new(CONFIG_FLAG)
+        .long(CONFIG_FLAG)
         .value_name("FILE")
         .value_parser(clap::value_parser!(PathBuf))
         .help("YAML file with options, by their names in camelCase; flags and environment variables take precedence");
@@ -81,10 +81,10 @@ fn with_environment(command: Command, prefix: &str) -> Command {
     })
 }
 
-const CONFIG: &str = "config";
+const CONFIG_FLAG: &str = "config";
 
 /// Value name of flags whose value is YAML: the file contains a map for such a flag.
-const YAML: &str = "YAML";
+const YAML_VALUE_NAME: &str = "YAML";
 
 /// Returns `true` if the file and the environment can set an option; they cannot set help and version.
 fn is_configurable(argument: &Arg) -> bool {
@@ -99,7 +99,7 @@ fn is_configurable(argument: &Arg) -> bool {
 fn config_path(command: &Command, arguments: &[OsString]) -> Option<PathBuf> {
     let lenient = command.clone().ignore_errors(true).disable_help_flag(true).disable_version_flag(true);
     let matches = lenient.try_get_matches_from(arguments).ok()?;
-    matches.try_get_one::<PathBuf>(CONFIG).ok().flatten().cloned()
+    matches.try_get_one::<PathBuf>(CONFIG_FLAG).ok().flatten().cloned()
 }
 
 /// Replaces the defaults by the values of the file.
@@ -113,10 +113,11 @@ fn with_file(mut command: Command, path: &Path) -> Result<Command, ConfigError> 
         serde_yaml::from_str(&text).map_err(|error| refused(error.to_string()))?;
     let flags: BTreeMap<String, (clap::Id, bool)> = command
         .get_arguments()
-        .filter(|argument| is_configurable(argument) && argument.get_id() != CONFIG)
+        .filter(|argument| is_configurable(argument) && argument.get_id() != CONFIG_FLAG)
         .filter_map(|argument| {
-            let is_yaml =
-                argument.get_value_names().is_some_and(|names| names.iter().any(|name| name == YAML));
+            let is_yaml = argument
+                .get_value_names()
+                .is_some_and(|names| names.iter().any(|name| name == YAML_VALUE_NAME));
             Some((camel_case(argument.get_long()?), (argument.get_id().clone(), is_yaml)))
         })
         .collect();
@@ -151,7 +152,7 @@ fn with_file(mut command: Command, path: &Path) -> Result<Command, ConfigError> 
 
 /// Returns the value as the words of a command line; `None` for null.
 fn argument_values(value: &Value) -> Result<Option<Vec<String>>, &'static str> {
-    let one = |value: &Value| match value {
+    let single_value = |value: &Value| match value {
         Value::String(text) => Ok(text.clone()),
         Value::Number(number) => Ok(number.to_string()),
         Value::Bool(flag) => Ok(flag.to_string()),
@@ -161,9 +162,9 @@ fn argument_values(value: &Value) -> Result<Option<Vec<String>>, &'static str> {
     };
     match value {
         Value::Null => Ok(None),
-        Value::Array(entries) => entries.iter().map(one).collect::<Result<_, _>>().map(Some),
+        Value::Array(entries) => entries.iter().map(single_value).collect::<Result<_, _>>().map(Some),
         Value::String(_) | Value::Number(_) | Value::Bool(_) | Value::Object(_) => {
-            one(value).map(|word| Some(vec![word]))
+            single_value(value).map(|word| Some(vec![word]))
         }
     }
 }

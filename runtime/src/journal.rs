@@ -6,9 +6,9 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
 /// Path of the journal's socket on every machine with systemd.
-pub const SOCKET: &str = "/run/systemd/journal/socket";
+pub const SOCKET_PATH: &str = "/run/systemd/journal/socket";
 /// Maximum length of a value in bytes; longer values are cut, because an entry must fit into one datagram.
-const VALUE_BYTES_MAX: usize = 16 * 1024;
+const MAX_VALUE_BYTES: usize = 16 * 1024;
 
 /// Returns `true` if the process's standard error goes to the journal. `JOURNAL_STREAM` must match the device and inode
 /// of this descriptor, because a process may inherit the variable from its parent.
@@ -29,7 +29,7 @@ impl Journal {
     /// # Errors
     /// Fails if no journal accepts messages on the socket.
     pub fn connect() -> io::Result<Journal> {
-        Journal::connect_to(Path::new(SOCKET))
+        Journal::connect_to(Path::new(SOCKET_PATH))
     }
 
     /// Connects to the journal at a socket path.
@@ -64,7 +64,7 @@ impl Entry {
     #[must_use]
     pub fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Entry {
         let value = value.as_ref();
-        let value = &value[..value.len().min(VALUE_BYTES_MAX)];
+        let value = &value[..value.len().min(MAX_VALUE_BYTES)];
         self.bytes.extend(name.as_bytes());
         self.bytes.push(b'\n');
         self.bytes.extend((value.len() as u64).to_le_bytes());
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn journal_entries_hold_any_bytes_and_are_bounded() {
-        let long = "x".repeat(VALUE_BYTES_MAX + 1);
+        let long = "x".repeat(MAX_VALUE_BYTES + 1);
         let entry = Entry::default().with("A", b"a=\n\xff").with("B", &long);
         let mut expected = b"A\n\x04\0\0\0\0\0\0\0a=\n\xff\nB\n\0\x40\0\0\0\0\0\0".to_vec();
         expected.extend(&long.as_bytes()[1..]);

@@ -79,7 +79,7 @@ pub fn init(options: &LogOptions) -> Result<(), LogError> {
     };
     tracing_subscriber::registry().with(layer).with(filter).try_init().map_err(|_| LogError::AlreadySet)?;
     if let Some(error) = missing {
-        tracing::warn!(%error, socket = journal::SOCKET, "cannot use the systemd journal, logging text to standard error");
+        tracing::warn!(%error, socket = journal::SOCKET_PATH, "cannot use the systemd journal, logging text to standard error");
     }
     Ok(())
 }

@@ -105,11 +105,11 @@ impl ShutdownTrigger {
 
     fn raise(&self, to: Stage) {
         self.stage.send_if_modified(|at| {
-            let raised = *at < to;
-            if raised {
+            let has_advanced = *at < to;
+            if has_advanced {
                 *at = to;
             }
-            raised
+            has_advanced
         });
     }
 }

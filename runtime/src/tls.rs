@@ -162,9 +162,9 @@ impl ReloadingTls {
 
     /// Returns the settings for the next connection, after reading the files again if they have changed.
     pub fn settings(&self) -> TlsSettings {
-        let mut known = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known_stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
         let stamps: Vec<FileStamp> = self.files.paths().map(|path| FileStamp::of(path)).collect();
-        if stamps != *known {
+        if stamps != *known_stamps {
             match load(&self.files) {
                 Ok(settings) => {
                     tracing::info!(certificate = %self.files.certificate.display(), "reloaded TLS files");
@@ -174,7 +174,7 @@ impl ReloadingTls {
                     tracing::warn!(%error, "cannot use the changed TLS files, keeping the previous files");
                 }
             }
-            *known = stamps;
+            *known_stamps = stamps;
         }
         self.settings.borrow().clone()
     }
@@ -219,7 +219,7 @@ fn load(files: &TlsFiles) -> Result<TlsSettings, TlsError> {
         WithoutCertificate::Accept => verifier.allow_unauthenticated(),
     };
     let verifier = verifier.build().map_err(|error| wrong_authority(error.to_string()))?;
-    let wrong = |source| TlsError::Certificate {
+    let invalid_file = |source| TlsError::Certificate {
         certificate: files.certificate.clone(),
         key: files.key.clone(),
         source,
@@ -227,10 +227,10 @@ fn load(files: &TlsFiles) -> Result<TlsSettings, TlsError> {
     let chain = certificates("certificate", &files.certificate)?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(wrong)?
+        .map_err(invalid_file)?
         .with_client_cert_verifier(Arc::clone(&verifier))
         .with_single_cert(chain, private_key(&files.key)?)
-        .map_err(wrong)?;
+        .map_err(invalid_file)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     // A resumed session would still be accepted after its authority was removed from the file.
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
@@ -240,22 +240,26 @@ fn load(files: &TlsFiles) -> Result<TlsSettings, TlsError> {
 
 /// Reads the certificate revocation lists of a PEM file, which must have at least one.
 fn revocation_lists(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
-    let wrong =
+    let invalid_file =
         |message: String| TlsError::File { file_kind: "revocation list", path: path.to_owned(), message };
     let lists: Vec<_> = CertificateRevocationListDer::pem_file_iter(path)
         .and_then(Iterator::collect)
-        .map_err(|error| wrong(error.to_string()))?;
-    if lists.is_empty() { Err(wrong("no revocation list in PEM format".to_owned())) } else { Ok(lists) }
+        .map_err(|error| invalid_file(error.to_string()))?;
+    if lists.is_empty() {
+        Err(invalid_file("no revocation list in PEM format".to_owned()))
+    } else {
+        Ok(lists)
+    }
 }
 
 /// Reads the certificates of a PEM file, which must have at least one.
 pub fn certificates(file_kind: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let wrong = |message: String| TlsError::File { file_kind, path: path.to_owned(), message };
+    let invalid_file = |message: String| TlsError::File { file_kind, path: path.to_owned(), message };
     let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect)
-        .map_err(|error| wrong(error.to_string()))?;
+        .map_err(|error| invalid_file(error.to_string()))?;
     if certificates.is_empty() {
-        Err(wrong("no certificate in PEM format".to_owned()))
+        Err(invalid_file("no certificate in PEM format".to_owned()))
     } else {
         Ok(certificates)
     }

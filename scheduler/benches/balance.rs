@@ -35,14 +35,15 @@ const SIZES: [(usize, usize); 7] =
 const BUDGET_SECONDS: f64 = 60.0;
 
 fn main() {
-    let most = |name: &str, default: usize| {
+    let number_option = |name: &str, default: usize| {
         let mut words = std::env::args().skip_while(|word| word != name).skip(1);
         words.next().and_then(|number| number.parse().ok()).unwrap_or(default)
     };
-    let (largest, single, largest_other) = (most("--nodes", 200), most("--single", 100), most("--hbal", 20));
-    let interruptions = most("--interruptions", 0);
+    let (largest, single, largest_other) =
+        (number_option("--nodes", 200), number_option("--single", 100), number_option("--hbal", 20));
+    let interruptions = number_option("--interruptions", 0);
     let only = std::env::args().skip_while(|word| word != "--family").nth(1);
-    let seed = most("--seed", 1) as u64;
+    let seed = number_option("--seed", 1) as u64;
     let size = std::env::args().skip_while(|word| word != "--size").nth(1).and_then(|size| {
         let (nodes, instances) = size.split_once('x')?;
         Some((nodes.parse().ok()?, instances.parse().ok()?))
@@ -51,7 +52,7 @@ fn main() {
         || SIZES.into_iter().filter(|(nodes, _)| *nodes <= largest).collect(),
         |size: (usize, usize)| vec![size],
     );
-    let other = version();
+    let other = hbal_version();
     println!(
         "{}",
         other.clone().unwrap_or_else(|| "hbal is not installed: nothing is compared with it".to_owned())
@@ -81,12 +82,12 @@ fn main() {
             let file = cluster(family, nodes, instances, seed);
             line(name, &file, (nodes, instances), nodes <= single, interruptions);
             if other.is_some() {
-                print!(" {}", compared(&file, nodes <= largest_other, &own_values(&file)));
+                print!(" {}", compare_with_hbal(&file, nodes <= largest_other, &own_values(&file)));
             }
             println!();
         }
     }
-    println!("peak memory {}", peak().unwrap_or_else(|| "unknown".to_owned()));
+    println!("peak memory {}", peak_memory().unwrap_or_else(|| "unknown".to_owned()));
 }
 
 /// Returns the score of the first group, and its values in order.
@@ -213,20 +214,20 @@ impl Interrupted {
 }
 
 /// Returns the peak memory use of this process.
-fn peak() -> Option<String> {
+fn peak_memory() -> Option<String> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     Some(status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().to_owned())
 }
 
 /// Returns the version of `hbal`; `None` if it is not installed.
-fn version() -> Option<String> {
+fn hbal_version() -> Option<String> {
     let output = Command::new("hbal").arg("--version").output().ok()?;
     String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
 }
 
 /// Compares the score and its values by Ganeti's `hbal` with `ours`, and also the plan if `plan` is set. Only the first
 /// group is compared.
-fn compared(file: &str, plan: bool, ours: &[f64]) -> String {
+fn compare_with_hbal(file: &str, plan: bool, ours: &[f64]) -> String {
     let path: PathBuf = std::env::temp_dir().join(format!("balance-{}.data", std::process::id()));
     if let Err(error) = std::fs::write(&path, file) {
         return format!("no file for it: {error}");
@@ -237,12 +238,12 @@ fn compared(file: &str, plan: bool, ours: &[f64]) -> String {
         output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
     };
     let table = run(&["-l", "0", "-vvv"]);
-    let theirs = coefficients(&table);
-    let scores = if theirs.len() == ours.len() {
-        let worst = ours.iter().zip(&theirs).map(|(one, other)| (one - other).abs()).fold(0.0, f64::max);
+    let hbal_scores = coefficients(&table);
+    let scores = if hbal_scores.len() == ours.len() {
+        let worst = ours.iter().zip(&hbal_scores).map(|(one, other)| (one - other).abs()).fold(0.0, f64::max);
         format!("scores differ by {worst:.1e} at most")
     } else {
-        format!("scores cannot be compared: {} values instead of {}", theirs.len(), ours.len())
+        format!("scores cannot be compared: {} values instead of {}", hbal_scores.len(), ours.len())
     };
     let planned = if plan {
         let begun = Instant::now();

@@ -12,10 +12,10 @@ use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::time::Instant;
 
-fn timed<T>(what: &str, run: impl FnOnce() -> T) -> T {
+fn timed<T>(description: &str, run: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
     let result = black_box(run());
-    println!("  {what:<56} {:>12.3} ms", begun.elapsed().as_secs_f64() * 1e3);
+    println!("  {description:<56} {:>12.3} ms", begun.elapsed().as_secs_f64() * 1e3);
     result
 }
 

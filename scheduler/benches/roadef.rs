@@ -91,16 +91,16 @@ fn solve(name: &str, instance: &Instance, seconds: f64, seed: u64) -> Vec<usize>
     let time = TimeLimit::new(|| begun.elapsed().as_secs_f64() / seconds);
     cool(&mut assignment, trials, &mut Random::new(seed), &time);
     let (cost, found) = assignment.best();
-    let took = begun.elapsed().as_secs_f64();
+    let elapsed_seconds = begun.elapsed().as_secs_f64();
     let checked = evaluator::cost(instance, found);
     assert_eq!(checked, cost, "the cost that was kept up is the one by definition");
-    if let Some(fault) = evaluator::fault(instance, &instance.initial_machines) {
+    if let Some(fault) = evaluator::first_violation(instance, &instance.initial_machines) {
         println!("  the assignment that was given: {fault}");
     } else {
-        assert_eq!(evaluator::fault(instance, found), None, "what is found is allowed");
+        assert_eq!(evaluator::first_violation(instance, found), None, "what is found is allowed");
     }
     let moved = found.iter().zip(&instance.initial_machines).filter(|(one, other)| one != other).count();
     let ratio = checked as f64 / before.max(1) as f64;
-    println!("{name:24} {before:>14} {checked:>14} {ratio:>7.4} {moved:>7} {took:>6.1}");
+    println!("{name:24} {before:>14} {checked:>14} {ratio:>7.4} {moved:>7} {elapsed_seconds:>6.1}");
     found.to_vec()
 }

@@ -2,7 +2,7 @@
 
 use crate::rules::{NodeRule, ResourceRule};
 use crate::score::{PriorityTier, priority_tier_in};
-use crate::services::{NodeUse, Sums, add, sums};
+use crate::services::{NodeUse, Sums, add_to_sums, sums};
 use crate::unit::Unit;
 use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::cluster::SchedulerMode;
@@ -87,8 +87,8 @@ impl<'a> PlacementQuery<'a> {
             for node in &facts.uses {
                 let use_of_node = unit_use.entry(node).or_default();
                 use_of_node.count += 1;
-                add(&mut use_of_node.requested, &requested);
-                add(&mut use_of_node.load, &load);
+                add_to_sums(&mut use_of_node.requested, &requested);
+                add_to_sums(&mut use_of_node.load, &load);
             }
         }
         let current_node = unit.node();

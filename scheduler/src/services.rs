@@ -61,9 +61,9 @@ pub fn sums(amounts: &Amounts) -> Sums {
 }
 
 /// Adds to sums. The addition wraps, so that a later subtraction always restores the old value.
-pub(crate) fn add(sums: &mut Sums, more: &Sums) {
-    for (sum, more) in sums.iter_mut().zip(more) {
-        *sum = sum.wrapping_add(*more);
+pub(crate) fn add_to_sums(sums: &mut Sums, added: &Sums) {
+    for (sum, added) in sums.iter_mut().zip(added) {
+        *sum = sum.wrapping_add(*added);
     }
 }
 
@@ -129,8 +129,8 @@ impl Services {
         for node in &facts.uses {
             let used = get_or_insert_default(&mut self.nodes, node);
             used.users.insert(name.clone());
-            add(&mut used.requested, &requested);
-            add(&mut used.measured, &measured);
+            add_to_sums(&mut used.requested, &requested);
+            add_to_sums(&mut used.measured, &measured);
         }
         for tag in &facts.tags {
             get_or_insert_default(&mut self.tagged, tag).insert(name.clone());
@@ -142,8 +142,8 @@ impl Services {
         for node in &facts.uses {
             let Some(used) = self.nodes.get_mut(node) else { continue };
             used.users.remove(name);
-            add(&mut used.requested, &requested.map(i128::wrapping_neg));
-            add(&mut used.measured, &measured.map(i128::wrapping_neg));
+            add_to_sums(&mut used.requested, &requested.map(i128::wrapping_neg));
+            add_to_sums(&mut used.measured, &measured.map(i128::wrapping_neg));
             if used.users.is_empty() {
                 self.nodes.remove(node);
             }

@@ -121,11 +121,11 @@ fn replay_begins_at_dump_time() {
 #[test]
 fn dump_of_idle_cluster_supports_added_steps() {
     let scenario = format!("duration: 30s\nsettle: 1h\n{CLUSTER_SCENARIO}");
-    let mut calm = World::new(Scenario::parse("cluster", &scenario, Path::new(".")).unwrap()).unwrap();
-    calm.run();
-    let dump = dump(&calm);
+    let mut idle = World::new(Scenario::parse("cluster", &scenario, Path::new(".")).unwrap()).unwrap();
+    idle.run();
+    let dump = dump(&idle);
     let continued_calm = continue_dump(&dump, "");
-    assert_eq!(services_summary(&continued_calm), services_summary(&calm));
+    assert_eq!(services_summary(&continued_calm), services_summary(&idle));
     assert_eq!(continued_calm.explain(&"web".into()).unwrap().state, ServiceState::Started);
 
     let steps = "

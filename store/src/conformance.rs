@@ -18,7 +18,7 @@ use std::time::Duration;
 const WATCH_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Result of a case. The error describes the difference from the expected result.
-pub type Verdict = Result<(), String>;
+pub type CaseResult = Result<(), String>;
 
 /// A store under test, with the operations that the suite needs in addition to the trait. The suite must be its only
 /// writer.
@@ -49,7 +49,7 @@ pub async fn run<S: Subject>(subject: &S) -> Vec<String> {
     failures
 }
 
-type Case<S> = fn(S, String) -> BoxFuture<'static, Verdict>;
+type Case<S> = fn(S, String) -> BoxFuture<'static, CaseResult>;
 
 macro_rules! list {
     ($($module:ident :: $case:ident),* $(,)?) => {
@@ -93,7 +93,7 @@ fn cases<S: Subject>() -> Vec<(&'static str, Case<S>)> {
 }
 
 /// Fails a case if the found value differs from the expected one.
-fn expect<T: PartialEq + Debug>(description: &str, found: &T, expected: &T) -> Verdict {
+fn expect<T: PartialEq + Debug>(description: &str, found: &T, expected: &T) -> CaseResult {
     if found == expected {
         Ok(())
     } else {
@@ -101,7 +101,7 @@ fn expect<T: PartialEq + Debug>(description: &str, found: &T, expected: &T) -> V
     }
 }
 
-fn check_that(description: &str, holds: bool) -> Verdict {
+fn check_that(description: &str, holds: bool) -> CaseResult {
     if holds { Ok(()) } else { Err(description.to_owned()) }
 }
 
@@ -112,7 +112,7 @@ async fn apply(store: &impl Store, transaction: Transaction) -> Result<Revision,
 }
 
 /// Commits a transaction, and expects a conflict.
-async fn conflict(store: &impl Store, description: &str, transaction: Transaction) -> Verdict {
+async fn expect_conflict(store: &impl Store, description: &str, transaction: Transaction) -> CaseResult {
     let outcome = store.commit(transaction).await;
     let is_conflict = matches!(outcome, Outcome::Conflict(_));
     check_that(&format!("{description}: expected a conflict, found {outcome:?}"), is_conflict)
@@ -123,7 +123,7 @@ async fn create(store: &impl Store, key: &str, value: &str) -> Result<Revision, 
 }
 
 /// Returns the next item of a watch.
-async fn next(
+async fn next_item(
     watch: &mut BoxStream<'static, Result<WatchItem, crate::StoreError>>,
 ) -> Result<WatchItem, String> {
     match tokio::time::timeout(WATCH_TIMEOUT, watch.next()).await {
@@ -140,7 +140,7 @@ async fn changes_until(
 ) -> Result<Vec<(String, Option<String>, Revision)>, String> {
     let mut seen_changes = Vec::new();
     loop {
-        match next(watch).await? {
+        match next_item(watch).await? {
             WatchItem::Progress(revision) if revision >= last_revision => return Ok(seen_changes),
             WatchItem::Progress(_) => {}
             WatchItem::Changes { changes, revision } => {

@@ -76,8 +76,8 @@ enum LeaderState {
     Leading {
         lease: LeaseId,
         leadership: Leadership,
-        keep_due: MonotonicTime,
-        keeping: bool,
+        keep_alive_at: MonotonicTime,
+        is_keeping_alive: bool,
     },
     /// The leader key must be released, and the process continues.
     Yielding {
@@ -91,9 +91,9 @@ enum LeaderState {
 }
 
 /// Number of leader leases for which a candidate waits for an older one to campaign (R9.28).
-const PATIENCE_LEASES: u64 = 3;
+const YIELD_TO_OLDER_LEASES: u64 = 3;
 /// Number of leader leases before a leader may yield to an older candidate again (R9.29).
-const YIELD_PAUSE_LEASES: u64 = 30;
+const MIN_YIELD_INTERVAL_LEASES: u64 = 30;
 
 /// The election from the view of one controller.
 ///
@@ -106,7 +106,7 @@ pub struct Election {
     candidate: Candidate,
     /// `true` while this process may keep an existing key: no earlier process with this id can be alive, and this
     /// process has not put the key yet.
-    may_keep: bool,
+    may_keep_existing_key: bool,
     interval_ms: Millis,
     valid_ms: Millis,
     ttl_seconds: i64,
@@ -115,13 +115,13 @@ pub struct Election {
     leader: Option<Leader>,
     candidate_state: CandidateState,
     /// Mod revision of the refresh key as last read or written; 0 means absent.
-    refreshed: Revision,
+    refresh_revision: Revision,
     leader_state: LeaderState,
     commits: CommitGaps,
     /// `true` once the first read was checked for a leader key of an earlier process with this id.
     is_predecessor_checked: bool,
-    shutting_down: bool,
-    revoke: Vec<LeaseId>,
+    is_shutting_down: bool,
+    leases_to_revoke: Vec<LeaseId>,
     /// Time before which no lease is requested again, after a failure.
     retry_at: MonotonicTime,
     /// Time since which the view has had no leader key; `None` if it has one.
@@ -129,7 +129,7 @@ pub struct Election {
     /// Newest term that this process has released. A view may still contain its key for some time.
     released_term: Term,
     /// Time before which this process does not yield to an older candidate again.
-    yields_again_at: MonotonicTime,
+    next_yield_at: MonotonicTime,
 }
 
 impl Election {
@@ -141,23 +141,23 @@ impl Election {
         Election {
             keys,
             candidate,
-            may_keep: is_only_process,
+            may_keep_existing_key: is_only_process,
             interval_ms: 1_000,
             valid_ms: 6_000,
             ttl_seconds: 5,
             view: ElectionView::default(),
             leader: None,
             candidate_state: CandidateState::Unread { reading: FullReadId(1), own: None },
-            refreshed: Revision(0),
+            refresh_revision: Revision(0),
             leader_state: LeaderState::Following,
             commits: CommitGaps::default(),
             is_predecessor_checked: false,
-            shutting_down: false,
-            revoke: Vec::new(),
+            is_shutting_down: false,
+            leases_to_revoke: Vec::new(),
             retry_at: MonotonicTime::default(),
             leaderless_since: None,
             released_term: Term::default(),
-            yields_again_at: MonotonicTime::default(),
+            next_yield_at: MonotonicTime::default(),
         }
     }
 
@@ -208,21 +208,21 @@ impl Election {
 
     /// Returns `true` once a clean shutdown was requested.
     pub fn is_shutting_down(&self) -> bool {
-        self.shutting_down
+        self.is_shutting_down
     }
 
     /// Starts a clean shutdown: the leader key is released, the candidate key stays (R9.16).
     pub fn shut_down(&mut self) {
-        self.shutting_down = true;
+        self.is_shutting_down = true;
     }
 
     /// Releases the leader key for an older candidate, unless this process did so less than 30 leader leases ago
     /// (R9.29). Returns `true` if the key is released.
     pub fn yield_to_older(&mut self, now: &Now) -> bool {
-        if now.monotonic_raw < self.yields_again_at || self.leadership().is_none() {
+        if now.monotonic_raw < self.next_yield_at || self.leadership().is_none() {
             return false;
         }
-        self.yields_again_at = now.monotonic_raw + YIELD_PAUSE_LEASES * self.lease_ms();
+        self.next_yield_at = now.monotonic_raw + MIN_YIELD_INTERVAL_LEASES * self.lease_ms();
         self.give_up_leadership();
         true
     }
@@ -258,7 +258,7 @@ impl Election {
                     .as_ref()
                     .is_some_and(|entry| Term::created_at(entry.create_revision) == leadership.term);
                 if self.view.revision >= leadership.term.revision() && !same {
-                    self.revoke.push(*lease);
+                    self.leases_to_revoke.push(*lease);
                     self.leader_state = LeaderState::Following;
                 } else if self.candidate_state.is_lost() {
                     self.give_up_leadership();
@@ -268,7 +268,7 @@ impl Election {
                 let (lease, reading) = (*lease, *reading);
                 if !self.adopt_own_key(now) && read_tracker.is_complete(reading) {
                     // The creation may still be applied late. After its lease is revoked, this is no longer possible.
-                    self.revoke.push(lease);
+                    self.leases_to_revoke.push(lease);
                     self.leader_state = LeaderState::Following;
                 }
             }
@@ -297,8 +297,8 @@ impl Election {
         self.leader_state = LeaderState::Leading {
             lease: entry.lease,
             leadership,
-            keep_due: now.monotonic_raw,
-            keeping: false,
+            keep_alive_at: now.monotonic_raw,
+            is_keeping_alive: false,
         };
         true
     }
@@ -332,8 +332,8 @@ impl Election {
             (LeaderState::Campaigning { lease }, Outcome::Applied(revision)) => LeaderState::Leading {
                 lease: *lease,
                 leadership: Leadership { key: self.keys.leader(), term: Term::created_at(*revision) },
-                keep_due: now.monotonic_raw + self.keep_interval_ms(),
-                keeping: false,
+                keep_alive_at: now.monotonic_raw + self.keep_interval_ms(),
+                is_keeping_alive: false,
             },
             (LeaderState::Campaigning { lease }, Outcome::Unknown(_)) => {
                 LeaderState::Uncertain { lease: *lease, reading: read_tracker.request() }
@@ -342,7 +342,7 @@ impl Election {
                 LeaderState::Campaigning { lease },
                 Outcome::Conflict(_) | Outcome::Refused(_) | Outcome::LeaseNotFound,
             ) => {
-                self.revoke.push(*lease);
+                self.leases_to_revoke.push(*lease);
                 self.retry_at = now.monotonic_raw + 500;
                 read_tracker.request();
                 LeaderState::Following
@@ -363,7 +363,7 @@ impl Election {
                 self.leader_state = LeaderState::Following;
                 self.retry_at = now.monotonic_raw + 500;
             }
-            (_, Some(lease)) => self.revoke.push(lease),
+            (_, Some(lease)) => self.leases_to_revoke.push(lease),
             (_, None) => {}
         }
     }
@@ -372,11 +372,11 @@ impl Election {
     /// be deleted. Until then, the guard of each write decides whether it is still permitted.
     pub fn on_lease_kept(&mut self, now: &Now, kept: LeaseId, alive: bool, read_tracker: &mut ReadTracker) {
         let interval_ms = self.keep_interval_ms();
-        if let LeaderState::Leading { lease, keep_due, keeping, .. } = &mut self.leader_state
+        if let LeaderState::Leading { lease, keep_alive_at, is_keeping_alive, .. } = &mut self.leader_state
             && *lease == kept
         {
-            *keeping = false;
-            *keep_due = now.monotonic_raw + if alive { interval_ms } else { 500 };
+            *is_keeping_alive = false;
+            *keep_alive_at = now.monotonic_raw + if alive { interval_ms } else { 500 };
             if !alive {
                 read_tracker.request();
             }
@@ -393,17 +393,17 @@ impl Election {
 
     /// Returns the time at which this candidate may campaign while the view shows no leader: immediately, unless an
     /// older candidate has precedence (R9.28).
-    fn campaigns_at(&self) -> MonotonicTime {
-        let limit = self.leaderless_since.unwrap_or_default() + PATIENCE_LEASES * self.lease_ms();
+    fn campaign_time(&self) -> MonotonicTime {
+        let limit = self.leaderless_since.unwrap_or_default() + YIELD_TO_OLDER_LEASES * self.lease_ms();
         self.view.yields_until.map_or(self.retry_at, |until| until.min(limit).max(self.retry_at))
     }
 
     /// Returns the next action, if any. The caller repeats the call until it returns `None`.
     pub fn poll(&mut self, now: &Now) -> Option<Step> {
-        if let Some(lease) = self.revoke.pop() {
+        if let Some(lease) = self.leases_to_revoke.pop() {
             return Some(Step::Revoke(lease));
         }
-        if self.shutting_down {
+        if self.is_shutting_down {
             return self.poll_shutdown();
         }
         self.poll_candidate_key(now).or_else(|| self.poll_leader(now))
@@ -414,7 +414,7 @@ impl Election {
             LeaderState::Following => {
                 if self.view.revision == Revision(0)
                     || self.candidate_key().is_none()
-                    || now.monotonic_raw < self.campaigns_at()
+                    || now.monotonic_raw < self.campaign_time()
                 {
                     return None;
                 }
@@ -451,17 +451,17 @@ impl Election {
                     Transaction::new().put_leased(self.keys.leader(), Guard::Absent, value, lease);
                 Some(Step::Commit(WriteKind::Leader, transaction))
             }
-            LeaderState::Leading { lease, keep_due, keeping, .. } => {
-                if *keeping || now.monotonic_raw < *keep_due {
+            LeaderState::Leading { lease, keep_alive_at, is_keeping_alive, .. } => {
+                if *is_keeping_alive || now.monotonic_raw < *keep_alive_at {
                     return None;
                 }
-                *keeping = true;
+                *is_keeping_alive = true;
                 Some(Step::KeepAlive(*lease))
             }
             LeaderState::Yielding { lease, term } => {
                 let transaction =
                     Transaction::new().delete(self.keys.leader(), Guard::Created(term.revision()));
-                self.revoke.push(*lease);
+                self.leases_to_revoke.push(*lease);
                 self.leader_state = LeaderState::Evicting;
                 Some(Step::Commit(WriteKind::Leader, transaction))
             }
@@ -495,7 +495,7 @@ impl Election {
             | LeaderState::Yielding { lease, term } => {
                 let transaction =
                     Transaction::new().delete(self.keys.leader(), Guard::Created(term.revision()));
-                self.revoke.push(*lease);
+                self.leases_to_revoke.push(*lease);
                 self.leader_state = LeaderState::Resigning;
                 Some(Step::Commit(WriteKind::Resign, transaction))
             }
@@ -505,11 +505,11 @@ impl Election {
     /// Returns the time at which [`Election::poll`] must be called again, and why.
     pub fn deadline(&self) -> Option<(MonotonicTime, &'static str)> {
         let leader = match &self.leader_state {
-            LeaderState::Leading { keep_due, keeping: false, .. } => {
-                Some((*keep_due, "keep the leader lease alive"))
+            LeaderState::Leading { keep_alive_at, is_keeping_alive: false, .. } => {
+                Some((*keep_alive_at, "keep the leader lease alive"))
             }
             LeaderState::Following if self.view.leader.is_none() && self.candidate_key().is_some() => {
-                Some((self.campaigns_at(), "campaign again"))
+                Some((self.campaign_time(), "campaign again"))
             }
             LeaderState::Following
             | LeaderState::Leading { .. }

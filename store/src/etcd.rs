@@ -193,7 +193,7 @@ fn into_control_flow<T>(result: Result<T, Failure>) -> ControlFlow<Result<T, Fai
 }
 
 /// Returns the key-value service without a limit on the size of answers.
-fn reader(client: &Client) -> KvClient {
+fn kv_client(client: &Client) -> KvClient {
     client.kv_client().max_decoding_message_size(usize::MAX)
 }
 
@@ -278,7 +278,7 @@ async fn list(
     let call: Call<Reading> = Arc::new(move |client| {
         let (read, inner) = (read.clone(), caller.clone());
         Box::pin(async move {
-            let response = reader(&client).txn(read).await?;
+            let response = kv_client(&client).txn(read).await?;
             inner.accept(response.header())?;
             let mut entries = BTreeMap::new();
             for operation in response.op_responses() {

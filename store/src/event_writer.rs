@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 /// Maximum number of events that wait while etcd is unreachable; more are discarded.
 const QUEUE_CAPACITY: usize = 4096;
 /// Time after which a new lease is taken, so that an event is kept for at least half of its lifetime.
-const LEASE_USE: Duration = Duration::from_secs(EVENT_TTL_SECONDS.unsigned_abs() / 2);
+const LEASE_REUSE_PERIOD: Duration = Duration::from_secs(EVENT_TTL_SECONDS.unsigned_abs() / 2);
 
 /// Writer of events, in order. Clones share its queue.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ async fn write<S: Store>(store: &S, lease: &mut Option<(LeaseId, Instant)>, key:
     let Ok(value) = serde_json::to_vec(event) else { return };
     for _ in 0..3 {
         let id = match lease {
-            Some((id, since)) if since.elapsed() < LEASE_USE => *id,
+            Some((id, since)) if since.elapsed() < LEASE_REUSE_PERIOD => *id,
             Some(_) | None => match store.grant_lease(EVENT_TTL_SECONDS).await {
                 Ok(id) => {
                     *lease = Some((id, Instant::now()));

@@ -20,10 +20,10 @@ struct State {
     remedy: String,
     /// Id of the etcd cluster whose answers are accepted; 0 if none has answered yet.
     cluster: u64,
-    recorded: Option<String>,
+    recorded_incarnation: Option<String>,
     /// Id of another etcd cluster that has answered, and whose incarnation must be read.
     unverified_cluster: Option<u64>,
-    refused: Option<String>,
+    refusal: Option<String>,
 }
 
 /// Decision of a process on the data that it has read.
@@ -45,10 +45,10 @@ impl FollowedData {
     pub fn new(
         key: String,
         node: Option<NodeName>,
-        recorded: Option<String>,
+        recorded_incarnation: Option<String>,
         remedy: String,
     ) -> FollowedData {
-        let state = State { key, node, remedy, recorded, ..State::default() };
+        let state = State { key, node, remedy, recorded_incarnation, ..State::default() };
         FollowedData { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -63,7 +63,7 @@ impl FollowedData {
 
     /// Returns the reason why the data is refused; `None` if it is followed.
     pub fn refused(&self) -> Option<String> {
-        self.state().refused.clone()
+        self.state().refusal.clone()
     }
 
     /// Decides whether to follow the data that was read, by its incarnation.
@@ -112,7 +112,7 @@ impl FollowedData {
                     "following another etcd cluster because etcd was restored"
                 );
                 state.cluster = cluster;
-                state.refused = None;
+                state.refusal = None;
             }
             // Members of the followed cluster may still answer.
             Verdict::Refused(why) => tracing::error!(why, "rejected answers of another etcd cluster"),
@@ -122,20 +122,22 @@ impl FollowedData {
 
 impl State {
     fn verdict(&self, incarnation: Option<&Incarnation>) -> Verdict {
-        let recorded = self.recorded.as_deref();
-        match (incarnation, recorded) {
+        let recorded_incarnation = self.recorded_incarnation.as_deref();
+        match (incarnation, recorded_incarnation) {
             (None, None) => Verdict::Follows(None),
-            (Some(found), _) if found.continues(recorded) => Verdict::Follows(Some(found.value.clone())),
+            (Some(found), _) if found.continues(recorded_incarnation) => {
+                Verdict::Follows(Some(found.value.clone()))
+            }
             (Some(found), _) if self.node.as_ref().is_some_and(|node| found.is_followed_by(node)) => {
                 Verdict::AllowedByOperator(found.value.clone())
             }
-            (found, Some(recorded)) => {
+            (found, Some(recorded_incarnation)) => {
                 let found =
                     found.map_or("no incarnation".to_owned(), |found| format!("incarnation {}", found.value));
                 let remedy = &self.remedy;
                 Verdict::Refused(format!(
                     "etcd contains different data ({found}) from the data that this process used before (incarnation \
-                     {recorded}): if this is the correct etcd, {remedy}"
+                     {recorded_incarnation}): if this is the correct etcd, {remedy}"
                 ))
             }
             (Some(found), None) => Verdict::Follows(Some(found.value.clone())),
@@ -144,12 +146,12 @@ impl State {
 
     fn record_verdict(&mut self, verdict: &Verdict) {
         match verdict {
-            Verdict::Follows(None) => self.refused = None,
+            Verdict::Follows(None) => self.refusal = None,
             Verdict::Follows(Some(value)) | Verdict::AllowedByOperator(value) => {
-                self.recorded = Some(value.clone());
-                self.refused = None;
+                self.recorded_incarnation = Some(value.clone());
+                self.refusal = None;
             }
-            Verdict::Refused(why) => self.refused = Some(why.clone()),
+            Verdict::Refused(why) => self.refusal = Some(why.clone()),
         }
     }
 }
@@ -158,56 +160,59 @@ impl State {
 mod tests {
     use super::*;
 
-    fn of(value: &str) -> Incarnation {
+    fn incarnation_of(value: &str) -> Incarnation {
         Incarnation { value: value.to_owned(), ..Incarnation::default() }
     }
 
-    fn following(recorded: Option<&str>) -> FollowedData {
+    fn follow_recorded(recorded_incarnation: Option<&str>) -> FollowedData {
         FollowedData::new(
             "incarnation".to_owned(),
             Some("n1".into()),
-            recorded.map(str::to_owned),
+            recorded_incarnation.map(str::to_owned),
             "do something".to_owned(),
         )
     }
 
     #[test]
     fn only_answers_of_followed_cluster_are_accepted() {
-        let followed = following(Some("a"));
+        let followed = follow_recorded(Some("a"));
         assert_eq!(followed.accept(7), Ok(()));
         assert_eq!(followed.accept(7), Ok(()));
         assert!(followed.accept(8).is_err());
         assert_eq!(followed.unverified_cluster_key().as_deref(), Some("incarnation"));
         // Data of another cluster is refused, and the followed cluster stays the same.
-        followed.resolve_other_cluster(8, Some(&of("x")));
+        followed.resolve_other_cluster(8, Some(&incarnation_of("x")));
         assert!(followed.accept(8).is_err());
         assert_eq!(followed.accept(7), Ok(()));
         // Data without an incarnation does not continue a remembered incarnation.
         followed.resolve_other_cluster(8, None);
         assert!(followed.accept(8).is_err());
         // A restore of the followed data.
-        followed.resolve_other_cluster(8, Some(&Incarnation::restored("b".to_owned(), Some(of("a")))));
+        followed.resolve_other_cluster(
+            8,
+            Some(&Incarnation::restored("b".to_owned(), Some(incarnation_of("a")))),
+        );
         assert_eq!(followed.accept(8), Ok(()));
         assert!(followed.accept(7).is_err());
     }
 
     #[test]
     fn foreign_data_needs_an_operator_order() {
-        let followed = following(Some("a"));
-        assert_eq!(followed.judge(Some(&of("a"))), Verdict::Follows(Some("a".to_owned())));
+        let followed = follow_recorded(Some("a"));
+        assert_eq!(followed.judge(Some(&incarnation_of("a"))), Verdict::Follows(Some("a".to_owned())));
         assert!(
-            matches!(followed.judge(Some(&of("x"))), Verdict::Refused(why) if why.contains("do something"))
+            matches!(followed.judge(Some(&incarnation_of("x"))), Verdict::Refused(why) if why.contains("do something"))
         );
         assert!(matches!(followed.judge(None), Verdict::Refused(_)));
         assert!(followed.refused().is_some());
-        let ordered = Incarnation { followers: vec!["n1".into()], ..of("x") };
+        let ordered = Incarnation { followers: vec!["n1".into()], ..incarnation_of("x") };
         assert_eq!(followed.judge(Some(&ordered)), Verdict::AllowedByOperator("x".to_owned()));
-        assert_eq!(followed.judge(Some(&of("x"))), Verdict::Follows(Some("x".to_owned())));
+        assert_eq!(followed.judge(Some(&incarnation_of("x"))), Verdict::Follows(Some("x".to_owned())));
         assert_eq!(followed.refused(), None);
         // A process without a stored incarnation follows any data, including data without one.
-        let new = following(None);
+        let new = follow_recorded(None);
         assert_eq!(new.judge(None), Verdict::Follows(None));
-        assert_eq!(new.judge(Some(&of("x"))), Verdict::Follows(Some("x".to_owned())));
-        assert!(matches!(new.judge(Some(&of("a"))), Verdict::Refused(_)));
+        assert_eq!(new.judge(Some(&incarnation_of("x"))), Verdict::Follows(Some("x".to_owned())));
+        assert!(matches!(new.judge(Some(&incarnation_of("a"))), Verdict::Refused(_)));
     }
 }

@@ -284,7 +284,7 @@ impl MemoryState {
         &self,
         now: MonotonicTime,
         raise: i64,
-        forgotten: &[String],
+        deleted_prefixes: &[String],
         marker: (String, Vec<u8>),
     ) -> MemoryState {
         let mut restored = self.clone();
@@ -292,7 +292,7 @@ impl MemoryState {
         for lease in restored.leases.values_mut() {
             lease.expires = now + lease.ttl_ms;
         }
-        restored.entries.retain(|key, _| !forgotten.iter().any(|part| selects(part, key)));
+        restored.entries.retain(|key, _| !deleted_prefixes.iter().any(|part| selects(part, key)));
         restored.revision += 1;
         let (key, value) = marker;
         restored.write(&key, &Write::Put { value: value.into(), lease: LeaseId::NONE });

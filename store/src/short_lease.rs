@@ -11,13 +11,13 @@ use tokio::sync::Mutex;
 #[derive(Debug)]
 pub struct ShortLease {
     ttl_seconds: i64,
-    granted: Mutex<Option<(LeaseId, Instant)>>,
+    granted_lease: Mutex<Option<(LeaseId, Instant)>>,
 }
 
 impl ShortLease {
     /// Creates the lease with a time to live in seconds, without a request to the store.
     pub fn new(ttl_seconds: i64) -> ShortLease {
-        ShortLease { ttl_seconds, granted: Mutex::new(None) }
+        ShortLease { ttl_seconds, granted_lease: Mutex::new(None) }
     }
 
     /// Returns the id of a lease with at least half of its time to live left.
@@ -25,25 +25,25 @@ impl ShortLease {
     /// # Errors
     /// Fails if the store does not grant a lease.
     pub async fn id<S: Store>(&self, store: &S) -> Result<LeaseId, StoreError> {
-        let usable = Duration::from_secs(self.ttl_seconds.unsigned_abs()) / 2;
-        let mut granted = self.granted.lock().await;
-        if let Some((id, since)) = *granted
-            && since.elapsed() < usable
+        let reuse_period = Duration::from_secs(self.ttl_seconds.unsigned_abs()) / 2;
+        let mut granted_lease = self.granted_lease.lock().await;
+        if let Some((id, since)) = *granted_lease
+            && since.elapsed() < reuse_period
         {
             return Ok(id);
         }
         // The time counts from before the request, because the store may grant the lease long before its answer arrives.
         let since = Instant::now();
         let id = store.grant_lease(self.ttl_seconds).await?;
-        *granted = Some((id, since));
+        *granted_lease = Some((id, since));
         Ok(id)
     }
 
     /// Removes a lease that no longer exists in the store, such as after a restore of its data.
     pub async fn forget(&self, id: LeaseId) {
-        let mut granted = self.granted.lock().await;
-        if granted.is_some_and(|(known, _)| known == id) {
-            *granted = None;
+        let mut granted_lease = self.granted_lease.lock().await;
+        if granted_lease.is_some_and(|(known, _)| known == id) {
+            *granted_lease = None;
         }
     }
 }

@@ -178,13 +178,13 @@ impl Transaction {
     }
 
     fn add_guard(&mut self, key: String, guard: Guard) {
-        let joined = match (self.guards.get(&key), guard) {
+        let merged = match (self.guards.get(&key), guard) {
             (None, guard) | (Some(Guard::Created(_)), guard @ (Guard::Unchanged(_) | Guard::Absent)) => guard,
-            (Some(known @ Guard::Unchanged(_)), Guard::Created(_)) => *known,
-            (Some(known), guard) if *known == guard => guard,
+            (Some(existing_guard @ Guard::Unchanged(_)), Guard::Created(_)) => *existing_guard,
+            (Some(existing_guard), guard) if *existing_guard == guard => guard,
             (Some(Guard::Absent | Guard::Unchanged(_) | Guard::Created(_)), _) => NEVER,
         };
-        self.guards.insert(key, joined);
+        self.guards.insert(key, merged);
     }
 
     /// Returns the guards by key.
@@ -245,25 +245,25 @@ impl Transaction {
 
     /// Returns the size of the written keys and values in bytes.
     pub fn size(&self) -> usize {
-        let of_write = |write: &Write| match write {
+        let value_length = |write: &Write| match write {
             Write::Put { value, .. } => value.len(),
             Write::Delete => 0,
         };
-        self.writes.iter().map(|(key, write)| key.len() + of_write(write)).sum()
+        self.writes.iter().map(|(key, write)| key.len() + value_length(write)).sum()
     }
 
     /// Joins two transactions into one that is applied as a whole. Returns `None` if both write the same key, if their
     /// guards of a key differ, or if the result has too many operations.
     pub fn join(&self, other: &Transaction) -> Option<Transaction> {
-        let clash = other.writes.keys().any(|key| self.writes.contains_key(key))
+        let has_conflict = other.writes.keys().any(|key| self.writes.contains_key(key))
             || other.guards.iter().any(|(key, guard)| self.guards.get(key).is_some_and(|own| own != guard));
-        if clash {
+        if has_conflict {
             return None;
         }
-        let mut joined = self.clone();
-        joined.guards.extend(other.guards.iter().map(|(key, guard)| (key.clone(), *guard)));
-        joined.writes.extend(other.writes.iter().map(|(key, write)| (key.clone(), write.clone())));
-        joined.fits().then_some(joined)
+        let mut merged = self.clone();
+        merged.guards.extend(other.guards.iter().map(|(key, guard)| (key.clone(), *guard)));
+        merged.writes.extend(other.writes.iter().map(|(key, write)| (key.clone(), write.clone())));
+        merged.fits().then_some(merged)
     }
 }
 
@@ -383,7 +383,7 @@ mod tests {
         let leader = |t: Transaction| t.guard("leader", Guard::Created(Revision(2)));
         let first = leader(Transaction::new().put("a", Guard::Absent, vec![1]));
         let second = leader(Transaction::new().put("b", Guard::Absent, vec![2]));
-        assert_eq!(first.join(&second).map(|joined| joined.writes().len()), Some(2));
+        assert_eq!(first.join(&second).map(|merged| merged.writes().len()), Some(2));
         assert_eq!(first.join(&first), None);
         let other_term =
             Transaction::new().put("c", Guard::Absent, vec![3]).guard("leader", Guard::Created(Revision(9)));

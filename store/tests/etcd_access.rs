@@ -74,8 +74,11 @@ async fn client_certificates_are_presented_verified_and_reloaded() {
     authority.write(&directory.path().join("ca.pem"));
     authority.issue(directory.path(), "member", &addresses);
     authority.issue(directory.path(), "client", &[]);
-    let at = |name: &str| directory.path().join(name);
-    let flags = Flags { tls: Some((at("ca.pem"), at("member.pem"), at("member.key"))), ..Flags::default() };
+    let path_of = |name: &str| directory.path().join(name);
+    let flags = Flags {
+        tls: Some((path_of("ca.pem"), path_of("member.pem"), path_of("member.key"))),
+        ..Flags::default()
+    };
     let cluster = Cluster::start_on(&addresses, &flags);
 
     let store = EtcdStore::connect(tls_config(&cluster, directory.path())).await.expect("good settings");
@@ -90,29 +93,30 @@ async fn client_certificates_are_presented_verified_and_reloaded() {
     );
 
     // Without a client certificate, or with a member whose certificate another authority has signed, no read succeeds.
-    let without = Config { cert: None, key: None, ..tls_config(&cluster, directory.path()) };
-    let without_certificate = EtcdStore::connect(without).await.expect("good settings");
+    let config_without_certificate =
+        Config { cert: None, key: None, ..tls_config(&cluster, directory.path()) };
+    let without_certificate = EtcdStore::connect(config_without_certificate).await.expect("good settings");
     assert!(matches!(without_certificate.get("/tls/1").await, Err(StoreError::Unreachable(_))));
-    let elsewhere = tempfile::tempdir().expect("a temporary directory");
+    let other_directory = tempfile::tempdir().expect("a temporary directory");
     let other_authority = Authority::new("other");
-    other_authority.write(&elsewhere.path().join("ca.pem"));
-    other_authority.issue(elsewhere.path(), "client", &[]);
+    other_authority.write(&other_directory.path().join("ca.pem"));
+    other_authority.issue(other_directory.path(), "client", &[]);
     let wrong_authority =
-        EtcdStore::connect(tls_config(&cluster, elsewhere.path())).await.expect("good settings");
+        EtcdStore::connect(tls_config(&cluster, other_directory.path())).await.expect("good settings");
     assert!(matches!(wrong_authority.get("/tls/1").await, Err(StoreError::Unreachable(_))));
 
     // The correct files are installed while the client runs. The client reads them and connects.
-    authority.write(&elsewhere.path().join("ca.pem"));
-    authority.issue(elsewhere.path(), "client", &[]);
+    authority.write(&other_directory.path().join("ca.pem"));
+    authority.issue(other_directory.path(), "client", &[]);
     let deadline = Instant::now() + Duration::from_secs(20);
     while wrong_authority.get("/tls/1").await.is_err() {
         assert!(Instant::now() < deadline, "the new certificates are not used");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     // Invalid files do not replace the known certificates.
-    std::fs::write(elsewhere.path().join("client.pem"), "half of a").expect("a file");
-    let watching = Instant::now();
-    while watching.elapsed() < Duration::from_millis(2500) {
+    std::fs::write(other_directory.path().join("client.pem"), "half of a").expect("a file");
+    let broken_since = Instant::now();
+    while broken_since.elapsed() < Duration::from_millis(2500) {
         wrong_authority.get("/tls/1").await.expect("the client still works");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -128,10 +132,10 @@ async fn unusable_certificates_are_reported_immediately() {
             other => panic!("expected a refusal with {part}: {:?}", other.err()),
         }
     };
-    let one = Config::new(["https://127.0.0.1:1"]);
-    check(Config { ca: file("missing.pem"), ..one.clone() }, "missing.pem").await;
+    let valid_config = Config::new(["https://127.0.0.1:1"]);
+    check(Config { ca: file("missing.pem"), ..valid_config.clone() }, "missing.pem").await;
     std::fs::write(directory.path().join("empty.pem"), "").expect("a file");
-    check(Config { ca: file("empty.pem"), ..one.clone() }, "empty.pem").await;
+    check(Config { ca: file("empty.pem"), ..valid_config.clone() }, "empty.pem").await;
     let user = Config {
         user: Some("node1".to_owned()),
         password_file: file("missing"),
@@ -156,7 +160,7 @@ fn grant_agent(endpoint: &str, keys: &Keys, node: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn etcd_role_limits_agent_to_its_keys() {
-    let flags = Flags { more: vec!["--auth-token-ttl=2".to_owned()], ..Flags::default() };
+    let flags = Flags { extra_flags: vec!["--auth-token-ttl=2".to_owned()], ..Flags::default() };
     let cluster = Cluster::start(1, &flags);
     let endpoint = cluster.endpoints()[0].clone();
     let keys = Keys::new("default");
@@ -166,13 +170,13 @@ async fn etcd_role_limits_agent_to_its_keys() {
             arguments.iter().copied().chain((arguments[1] == "grant-role").then_some("root")).collect();
         etcdctl(&endpoint, &arguments).expect("etcdctl");
     }
-    let everything: &[&[&str]] = &[
+    let controller_setup: &[&[&str]] = &[
         &["role", "add", "controller"],
         &["role", "grant-permission", "controller", "readwrite", keys.root(), "--prefix"],
         &["user", "add", "controller:secret-controller"],
         &["user", "grant-role", "controller", "controller"],
     ];
-    for arguments in everything {
+    for arguments in controller_setup {
         etcdctl(&endpoint, arguments).expect("etcdctl");
     }
     etcdctl(&endpoint, &["auth", "enable"]).expect("etcdctl");
@@ -202,13 +206,13 @@ async fn etcd_role_limits_agent_to_its_keys() {
         .guard(keys.assignment(&"web".into()), Guard::Absent);
     let applied = agent.commit(heartbeat).await;
     assert!(matches!(applied, Outcome::Applied(_)), "{applied:?}");
-    for own in [
+    for own_key in [
         keys.node_report(&"node1".into()),
         keys.service_report(&"node1".into(), &"web".into()),
         keys.event("agent-node1", "1"),
     ] {
-        let outcome = agent.commit(put(&own)).await;
-        assert!(matches!(outcome, Outcome::Applied(_)), "{own}: {outcome:?}");
+        let outcome = agent.commit(put(&own_key)).await;
+        assert!(matches!(outcome, Outcome::Applied(_)), "{own_key}: {outcome:?}");
     }
     assert!(agent.keep_alive(lease).await.is_ok());
     let request = keys.log_request(&"node1".into(), "1");
@@ -224,7 +228,7 @@ async fn etcd_role_limits_agent_to_its_keys() {
 
     // An agent must not write keys of other nodes, not even of a node whose name begins with the name of the agent's
     // node.
-    for foreign in [
+    for foreign_key in [
         keys.alive(&"node10".into()),
         keys.alive(&"node2".into()),
         keys.node_report(&"node10".into()),
@@ -237,10 +241,13 @@ async fn etcd_role_limits_agent_to_its_keys() {
         keys.log_request(&"node1".into(), "2"),
         keys.log_answer(&"node10".into(), "1"),
     ] {
-        let outcome = agent.commit(put(&foreign)).await;
-        assert!(matches!(&outcome, Outcome::Refused(_)), "{foreign}: {outcome:?}");
-        let found = root.get(&foreign).await.expect("root reads");
-        assert!(found.entries.is_empty() || foreign == keys.fence(&"node1".into()), "{foreign} was written");
+        let outcome = agent.commit(put(&foreign_key)).await;
+        assert!(matches!(&outcome, Outcome::Refused(_)), "{foreign_key}: {outcome:?}");
+        let found = root.get(&foreign_key).await.expect("root reads");
+        assert!(
+            found.entries.is_empty() || foreign_key == keys.fence(&"node1".into()),
+            "{foreign_key} was written"
+        );
     }
     assert!(matches!(agent.get(&keys.alive(&"node2".into())).await, Err(StoreError::Refused(_))));
     assert!(matches!(agent.get(&keys.log_answer(&"node2".into(), "1")).await, Err(StoreError::Refused(_))));
@@ -260,7 +267,8 @@ async fn etcd_role_limits_agent_to_its_keys() {
     let reading = agent.list_all(&selectors).await.expect("all keys are readable");
     assert_eq!(reading.entries.len(), 4);
     let mut watch = agent.watch_all(&selectors, reading.revision + 1);
-    let assigned = controller.commit(put(&keys.assignment(&"web".into()))).await.applied().expect("applied");
+    let assignment_revision =
+        controller.commit(put(&keys.assignment(&"web".into()))).await.applied().expect("applied");
     let changes = async {
         loop {
             if let Some(Ok(WatchItem::Changes { changes, .. })) = watch.next().await {
@@ -268,7 +276,7 @@ async fn etcd_role_limits_agent_to_its_keys() {
             }
         }
     };
-    assert_eq!(tokio::time::timeout(Duration::from_secs(10), changes).await, Ok(vec![assigned]));
+    assert_eq!(tokio::time::timeout(Duration::from_secs(10), changes).await, Ok(vec![assignment_revision]));
     let forbidden = agent.watch(&keys.alive(&"node2".into()), Revision(1)).next().await;
     assert!(matches!(forbidden, Some(Err(StoreError::Refused(_)))), "{forbidden:?}");
 
@@ -283,10 +291,10 @@ async fn etcd_role_limits_agent_to_its_keys() {
     assert!(status[0].problem.is_none() && status[0].database_size_bytes > 0, "{status:#?}");
 
     // A wrong password and a missing one are refused, with the reason.
-    let wrong = connect("nobody", "guess").await;
-    let refused = wrong.get(&keys.fence(&"node1".into())).await;
-    assert!(matches!(&refused, Err(StoreError::Refused(text)) if text.contains("password")), "{refused:?}");
+    let unknown_user = connect("nobody", "guess").await;
+    let result = unknown_user.get(&keys.fence(&"node1".into())).await;
+    assert!(matches!(&result, Err(StoreError::Refused(text)) if text.contains("password")), "{result:?}");
     let anonymous = EtcdStore::connect(Config::new(cluster.endpoints())).await.expect("good settings");
-    let refused = anonymous.get(&keys.fence(&"node1".into())).await;
-    assert!(matches!(&refused, Err(StoreError::Refused(_))), "{refused:?}");
+    let result = anonymous.get(&keys.fence(&"node1".into())).await;
+    assert!(matches!(&result, Err(StoreError::Refused(_))), "{result:?}");
 }

@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 /// Time limit that only a hanging request exceeds: three attempts of 0.5 s each, plus a margin for a busy machine.
-const BOUND: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 async fn connect(cluster: &Cluster) -> EtcdStore {
     let config = Config { attempt_timeout_ms: 500, ..Config::new(cluster.endpoints()) };
@@ -68,7 +68,7 @@ struct WorkerOutcomes {
 
 /// Writes unique values until a request to stop: to a separate key, to a shared key, and with a lease. Every second
 /// write uses a revision that may be stale.
-async fn work(store: EtcdStore, worker: u32, stop: Arc<AtomicBool>) -> WorkerOutcomes {
+async fn write_until_stopped(store: EtcdStore, worker: u32, stop: Arc<AtomicBool>) -> WorkerOutcomes {
     let mut outcomes = WorkerOutcomes::default();
     let lease = loop {
         if let Ok(lease) = store.grant_lease(120).await {
@@ -110,7 +110,7 @@ async fn work(store: EtcdStore, worker: u32, stop: Arc<AtomicBool>) -> WorkerOut
             }
             outcome @ (Outcome::LeaseNotFound | Outcome::Refused(_)) => outcomes.impossible.push(outcome),
         }
-        assert!(started.elapsed() < BOUND, "a commit took {:?}", started.elapsed());
+        assert!(started.elapsed() < MAX_WAIT, "a commit took {:?}", started.elapsed());
     }
     outcomes
 }
@@ -150,7 +150,7 @@ async fn commit_outcomes_are_correct_despite_member_failures() {
     for worker in 0..6 {
         // Half of the workers have their own channels.
         let store = if worker % 2 == 0 { store.clone() } else { connect(&cluster).await };
-        workers.push(tokio::spawn(work(store, worker, stop.clone())));
+        workers.push(tokio::spawn(write_until_stopped(store, worker, stop.clone())));
     }
     for round in 0..4 {
         let index = leader(&store).await;
@@ -263,7 +263,7 @@ async fn lost_answers_cause_no_wrong_outcome() {
         let proxies = [start_lossy_proxy(member.clone()).await, start_lossy_proxy(member.clone()).await];
         let config = Config { attempt_timeout_ms: 500, ..Config::new(proxies) };
         let store = EtcdStore::connect(config).await.expect("good settings");
-        workers.push(tokio::spawn(work(store, worker, stop.clone())));
+        workers.push(tokio::spawn(write_until_stopped(store, worker, stop.clone())));
     }
     tokio::time::sleep(Duration::from_secs(6)).await;
     stop.store(true, Ordering::Relaxed);
@@ -313,7 +313,7 @@ async fn commit_to_paused_leader_times_out() {
     let outcome = bound_to_leader.commit(Transaction::new().put("/paused/new", Guard::Absent, vec![1])).await;
     assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
     assert!(matches!(bound_to_leader.get("/paused/new").await, Err(StoreError::Unreachable(_))));
-    assert!(started.elapsed() < 2 * BOUND, "{:?}", started.elapsed());
+    assert!(started.elapsed() < 2 * MAX_WAIT, "{:?}", started.elapsed());
     // The other members elect a new leader, and a client with their URLs can connect.
     put_eventually(&store, "/paused/key").await;
     cluster.resume(index);
@@ -386,7 +386,7 @@ async fn client_starts_while_etcd_is_unreachable() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_etcd_is_reported_and_writes_resolved() {
-    let flags = Flags { more: vec!["--quota-backend-bytes=2000000".to_owned()], ..Flags::default() };
+    let flags = Flags { extra_flags: vec!["--quota-backend-bytes=2000000".to_owned()], ..Flags::default() };
     let cluster = Cluster::start(1, &flags);
     let store = connect(&cluster).await;
     let mut doubtful = None;

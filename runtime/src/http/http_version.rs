@@ -4,7 +4,7 @@ use std::io::{self, Cursor};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 /// First bytes of an HTTP/2 client.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// HTTP version of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,16 +21,16 @@ pub(super) enum Version {
 pub(super) async fn read<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
 ) -> io::Result<(Version, impl AsyncRead + AsyncWrite + Unpin)> {
-    let mut first = Vec::with_capacity(PREFACE.len());
+    let mut first = Vec::with_capacity(HTTP2_PREFACE.len());
     let version = loop {
-        if !PREFACE.starts_with(&first) {
+        if !HTTP2_PREFACE.starts_with(&first) {
             break Version::One;
         }
-        if first.len() == PREFACE.len() {
+        if first.len() == HTTP2_PREFACE.len() {
             break Version::Two;
         }
-        let mut bytes = [0; PREFACE.len()];
-        let missing_length = PREFACE.len() - first.len();
+        let mut bytes = [0; HTTP2_PREFACE.len()];
+        let missing_length = HTTP2_PREFACE.len() - first.len();
         let read = stream.read(bytes.get_mut(..missing_length).unwrap_or_default()).await?;
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -49,7 +49,7 @@ mod tests {
     /// Sends the parts one at a time, and then ends the connection.
     async fn check(parts: &[&[u8]], expected: Option<Version>) {
         let (mut client, server) = tokio::io::duplex(1024);
-        let said = parts.concat();
+        let output = parts.concat();
         let speak = async {
             for part in parts {
                 client.write_all(part).await.unwrap();
@@ -60,12 +60,12 @@ mod tests {
         let (seen, ()) = tokio::join!(read(server), speak);
         match seen {
             Ok((version, mut stream)) => {
-                assert_eq!(Some(version), expected, "{said:?}");
+                assert_eq!(Some(version), expected, "{output:?}");
                 let mut all = Vec::new();
                 stream.read_to_end(&mut all).await.unwrap();
-                assert_eq!(all, said, "nothing is lost");
+                assert_eq!(all, output, "nothing is lost");
             }
-            Err(_) => assert_eq!(expected, None, "{said:?}"),
+            Err(_) => assert_eq!(expected, None, "{output:?}"),
         }
     }
 

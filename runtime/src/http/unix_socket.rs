@@ -12,7 +12,7 @@ use tokio::net::UnixListener;
 /// # Errors
 /// Fails if another process listens on the socket, if the path is not a socket, or if the directory is not writable.
 pub(super) fn bind(path: &Path) -> io::Result<UnixListener> {
-    if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+    if fs::symlink_metadata(path).is_ok_and(|file_metadata| file_metadata.file_type().is_socket()) {
         match UnixStream::connect(path) {
             Ok(_) => {
                 return Err(io::Error::new(

@@ -17,13 +17,13 @@ use tracing_subscriber::layer::Context;
 pub(super) struct JournalLayer {
     journal: Journal,
     identifier: String,
-    lost: AtomicU64,
+    lost_lines: AtomicU64,
 }
 
 impl JournalLayer {
     /// Creates the layer; `identifier` is the word that `journalctl` shows before each line.
     pub(super) fn new(journal: Journal, identifier: String) -> JournalLayer {
-        JournalLayer { journal, identifier, lost: AtomicU64::new(0) }
+        JournalLayer { journal, identifier, lost_lines: AtomicU64::new(0) }
     }
 
     fn entry(&self, level: Level, message: &str) -> Entry {
@@ -34,15 +34,15 @@ impl JournalLayer {
     }
 
     fn send(&self, entry: &Entry) {
-        let lost = self.lost.swap(0, Ordering::Relaxed);
-        if lost > 0 {
-            let error_text = format!("{lost} log lines were lost because the journal rejected them");
+        let lost_lines = self.lost_lines.swap(0, Ordering::Relaxed);
+        if lost_lines > 0 {
+            let error_text = format!("{lost_lines} log lines were lost because the journal rejected them");
             if self.journal.send(&self.entry(Level::WARN, &error_text)).is_err() {
-                self.lost.fetch_add(lost, Ordering::Relaxed);
+                self.lost_lines.fetch_add(lost_lines, Ordering::Relaxed);
             }
         }
         if self.journal.send(entry).is_err() {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+            self.lost_lines.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -183,7 +183,7 @@ mod tests {
         let layer = JournalLayer::new(Journal::connect_to(&path).unwrap(), "ha-test".to_owned());
         let entry = layer.entry(Level::INFO, "word");
         let mut sent: u64 = 0;
-        while layer.lost.load(Ordering::Relaxed) < 3 {
+        while layer.lost_lines.load(Ordering::Relaxed) < 3 {
             layer.send(&entry);
             sent += 1;
         }

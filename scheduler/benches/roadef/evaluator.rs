@@ -47,7 +47,7 @@ fn used(instance: &Instance, machine_of: &[usize], counts_twice: impl Fn(usize) 
 }
 
 /// Returns the first fault of an assignment.
-pub(crate) fn fault(instance: &Instance, machine_of: &[usize]) -> Option<String> {
+pub(crate) fn first_violation(instance: &Instance, machine_of: &[usize]) -> Option<String> {
     let used = used(instance, machine_of, |resource| instance.resources[resource].transient);
     for (at, (machine, used)) in instance.machines.iter().zip(&used).enumerate() {
         if let Some(resource) = (0..used.len()).find(|resource| used[*resource] > machine.capacity[*resource])

@@ -92,9 +92,10 @@ impl<'a> Assignment<'a> {
         let machine_facts = &self.instance.machines[machine];
         *self.on_machine.entry((process_facts.service, machine)).or_default() += 1;
         *self.in_neighborhood.entry((process_facts.service, machine_facts.neighborhood)).or_default() += 1;
-        let there = self.in_location.entry((process_facts.service, machine_facts.location)).or_default();
-        *there += 1;
-        self.locations[process_facts.service] += usize::from(*there == 1);
+        let process_count =
+            self.in_location.entry((process_facts.service, machine_facts.location)).or_default();
+        *process_count += 1;
+        self.locations[process_facts.service] += usize::from(*process_count == 1);
         if machine != initial_machine {
             self.count_moved(process_facts.service, true);
         }
@@ -133,9 +134,9 @@ impl<'a> Assignment<'a> {
         }
     }
 
-    fn count_moved(&mut self, service: usize, more: bool) {
+    fn count_moved(&mut self, service: usize, is_added: bool) {
         self.services_with[self.moved[service]] -= 1;
-        self.moved[service] = if more { self.moved[service] + 1 } else { self.moved[service] - 1 };
+        self.moved[service] = if is_added { self.moved[service] + 1 } else { self.moved[service] - 1 };
         self.services_with[self.moved[service]] += 1;
     }
 
@@ -263,9 +264,9 @@ impl<'a> Assignment<'a> {
             }
             _ => self.changes.push((one, random.draw_below(machines))),
         }
-        let stays = self.changes.iter().any(|(process, to)| self.machine_of[*process] == *to);
+        let is_unchanged = self.changes.iter().any(|(process, to)| self.machine_of[*process] == *to);
         let twice = self.changes.len() == 2 && self.changes[0].0 == self.changes[1].0;
-        if stays || twice {
+        if is_unchanged || twice {
             self.changes.clear();
         }
     }
@@ -279,15 +280,15 @@ impl Landscape for Assignment<'_> {
             if self.changes.is_empty() {
                 continue;
             }
-            if let Some((before, more)) = self.change() {
+            if let Some((before, cost_increase)) = self.change() {
                 self.move_all(&before);
-                if more > 0 {
-                    worse.push(more);
+                if cost_increase > 0 {
+                    worse.push(cost_increase);
                 }
             }
         }
         worse.sort_unstable();
-        worse.get(worse.len() / 10).map_or(1.0, |more| *more as f64)
+        worse.get(worse.len() / 10).map_or(1.0, |cost_increase| *cost_increase as f64)
     }
 
     fn try_change(&mut self, temperature: f64, random: &mut Random) {
@@ -295,12 +296,12 @@ impl Landscape for Assignment<'_> {
         if self.changes.is_empty() {
             return;
         }
-        let Some((before, more)) = self.change() else { return };
-        if more > 0 && random.draw_unit_f64() >= (-(more as f64) / temperature).exp() {
+        let Some((before, cost_increase)) = self.change() else { return };
+        if cost_increase > 0 && random.draw_unit_f64() >= (-(cost_increase as f64) / temperature).exp() {
             self.move_all(&before);
             return;
         }
-        self.cost += more;
+        self.cost += cost_increase;
         if self.cost < self.best.0 {
             self.best.0 = self.cost;
             self.best.1.clone_from(&self.machine_of);

@@ -48,11 +48,11 @@ impl Plan {
 
     /// Returns the amount of copied disk data in MiB.
     pub fn copied_mib(&self, problem: &Problem) -> i64 {
-        let copied = |step: &Step| match step.kind.copies() {
+        let copied_by = |step: &Step| match step.kind.copies() {
             0 => 0,
             _ => problem.services[step.service].disk_used,
         };
-        self.steps.iter().map(copied).sum()
+        self.steps.iter().map(copied_by).sum()
     }
 
     /// Returns the cluster after the plan, with the new placements of instances and the free amounts of nodes.

@@ -161,7 +161,7 @@ pub fn values(problem: &Problem, placements: &[Placement]) -> [f64; 20] {
     let failing = online.iter().filter(|(_, usage): &&(&ProblemNode, &Usage)| usage.fails_n1());
     let (reserved, reserved_total) =
         deviation_and_sum(&|node, usage| usage.memory_reserved as f64 / node.memory_total);
-    let (clashes, location_clashes) = clashes(problem, placements);
+    let (clashes, location_clashes) = count_clashes(problem, placements);
     [
         deviation_of(&|node, usage| usage.memory_free as f64 / node.memory_total),
         deviation_of(&|node, usage| free_disk_share(node, usage.disk_free, usage.spindles)),
@@ -213,7 +213,7 @@ fn deviation(numbers: &[f64]) -> f64 {
 }
 
 /// Counts the instances beyond the first with the same exclusion tag, per node and per failure domain.
-fn clashes(problem: &Problem, placements: &[Placement]) -> (usize, usize) {
+fn count_clashes(problem: &Problem, placements: &[Placement]) -> (usize, usize) {
     let mut on_node: BTreeMap<(usize, usize), usize> = BTreeMap::new();
     let mut in_domain: BTreeMap<(usize, usize), usize> = BTreeMap::new();
     for (service, placement) in problem.services.iter().zip(placements) {

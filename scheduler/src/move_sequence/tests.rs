@@ -21,21 +21,21 @@ fn problem(nodes: usize, items: &str, exclusive_pairs: &[(usize, usize)]) -> Mov
 }
 
 fn item(nodes: usize, word: &str) -> Item {
-    let number = |text: &str| text.parse::<usize>().ok();
-    let (node, distances) = if let Some((place, wants)) = word.split_once('>') {
+    let parse_number = |text: &str| text.parse::<usize>().ok();
+    let (node, distances) = if let Some((node_text, targets)) = word.split_once('>') {
         let mut distances = vec![Some(9); nodes];
-        for (rank, node) in wants.split('|').filter_map(number).enumerate() {
+        for (rank, node) in targets.split('|').filter_map(parse_number).enumerate() {
             distances[node] = Some(u32::try_from(rank).unwrap());
         }
-        (number(place), distances)
-    } else if let Some((place, wants)) = word.split_once('!') {
+        (parse_number(node_text), distances)
+    } else if let Some((node_text, targets)) = word.split_once('!') {
         let mut distances = vec![None; nodes];
-        distances[number(wants).unwrap()] = Some(0);
-        (number(place), distances)
-    } else if let Some(place) = word.strip_suffix('*').and_then(number) {
-        (Some(place), (0..nodes).map(|node| (node == place).then_some(0)).collect())
+        distances[parse_number(targets).unwrap()] = Some(0);
+        (parse_number(node_text), distances)
+    } else if let Some(node_text) = word.strip_suffix('*').and_then(parse_number) {
+        (Some(node_text), (0..nodes).map(|node| (node == node_text).then_some(0)).collect())
     } else {
-        (number(word), vec![Some(0); nodes])
+        (parse_number(word), vec![Some(0); nodes])
     };
     Item { node, distances, tiers: Vec::new(), requests: [None; 3] }
 }
@@ -163,7 +163,7 @@ proptest! {
     /// with fewer violations may be reachable from the end, according to a separate search.
     #[test]
     fn moves_terminate_without_new_violations(problem in any_problem()) {
-        let before = problem.cost(&problem.items.iter().map(|item| item.node).collect());
+        let initial_cost = problem.cost(&problem.items.iter().map(|item| item.node).collect());
         let moves: Vec<(usize, usize)> = run(&problem)
             .iter()
             .filter_map(|move_text| {
@@ -172,28 +172,28 @@ proptest! {
             })
             .collect();
         let mut state: State = problem.items.iter().map(|item| item.node).collect();
-        let broken = |state: &State| {
+        let count_violations = |state: &State| {
             problem.exclusive_pairs.iter().filter(|(one, other)| state[*one].is_some() && state[*one] == state[*other]).count()
         };
         for (item, to) in &moves {
-            let was = broken(&state);
+            let violations_before = count_violations(&state);
             state[*item] = Some(*to);
-            prop_assert!(broken(&state) <= was);
+            prop_assert!(count_violations(&state) <= violations_before);
         }
-        prop_assert!(problem.cost(&state) <= before);
+        prop_assert!(problem.cost(&state) <= initial_cost);
         if !moves.is_empty() {
-            prop_assert!(problem.cost(&state) < before);
+            prop_assert!(problem.cost(&state) < initial_cost);
         }
         // No order of moves may lead to fewer violations.
         let mut reached = BTreeSet::from([state.clone()]);
-        let mut open = vec![state.clone()];
-        while let Some(at) = open.pop() {
-            prop_assert!(problem.cost(&at).violations >= problem.cost(&state).violations);
-            for (item, to) in problem.legal_moves(&at).collect::<Vec<_>>() {
-                let mut after = at.clone();
+        let mut unvisited = vec![state.clone()];
+        while let Some(visited_state) = unvisited.pop() {
+            prop_assert!(problem.cost(&visited_state).violations >= problem.cost(&state).violations);
+            for (item, to) in problem.legal_moves(&visited_state).collect::<Vec<_>>() {
+                let mut after = visited_state.clone();
                 after[item] = Some(to);
                 if reached.insert(after.clone()) {
-                    open.push(after);
+                    unvisited.push(after);
                 }
             }
         }

@@ -60,7 +60,7 @@ fn cluster(
     View { nodes, services, rules: crate::Rules::compile(&declared).0, ..View::default() }
 }
 
-fn ask(view: &View, name: &ResourceName, with: &[&str], leaving: &[&str]) -> Option<Preemption> {
+fn preempt_for(view: &View, name: &ResourceName, with: &[&str], leaving: &[&str]) -> Option<Preemption> {
     let facts = view.services.get(name).cloned().unwrap_or_default();
     let set = |names: &[&str]| names.iter().copied().map(ResourceName::from).collect::<BTreeSet<_>>();
     let (with, leaving) = (set(with), set(leaving));
@@ -77,7 +77,7 @@ fn ask(view: &View, name: &ResourceName, with: &[&str], leaving: &[&str]) -> Opt
 }
 
 fn check(view: &View, name: &str, expected: Option<(&str, &[&str])>) {
-    let found = ask(view, &name.into(), &[], &[]);
+    let found = preempt_for(view, &name.into(), &[], &[]);
     let found = found.as_ref().map(|preemption| {
         (preemption.node.as_str(), preemption.victims.iter().map(ResourceName::as_str).collect::<Vec<_>>())
     });
@@ -125,7 +125,7 @@ fn services_that_start_together_fit_together() {
         [("new", 10, 4, None), ("other", 9, 4, None), ("a", 1, 6, Some("node1")), ("b", 2, 8, Some("node2"))];
     // node1 has the service of lower priority, but not enough capacity for both new services.
     let view = cluster(&[7, 8], &services, set);
-    let found = ask(&view, &"new".into(), &["other"], &[]).unwrap();
+    let found = preempt_for(&view, &"new".into(), &["other"], &[]).unwrap();
     assert_eq!((found.node.as_str(), found.victims.len()), ("node2", 1));
 }
 
@@ -150,7 +150,7 @@ fn affinity_set_is_placed_where_all_fit() {
 fn preemption_waits_for_departing_services() {
     let services = [("new", 10, 4, None), ("a", 1, 4, Some("node1")), ("b", 2, 4, Some("node2"))];
     let view = cluster(&[4, 4], &services, &[]);
-    let found = ask(&view, &"new".into(), &[], &["b"]).unwrap();
+    let found = preempt_for(&view, &"new".into(), &[], &["b"]).unwrap();
     assert_eq!((found.node.as_str(), found.victims.len()), ("node2", 0));
 }
 
@@ -228,7 +228,7 @@ proptest! {
         let pairs: Vec<(Affinity, &[&str])> =
             pairs.iter().map(|(affinity, names)| (*affinity, names.as_slice())).collect();
         let view = cluster(&nodes, &listed, &pairs);
-        let found = ask(&view, &"new".into(), &[], &[]);
+        let found = preempt_for(&view, &"new".into(), &[], &[]);
         let fits_somewhere = place(&view, &"new".into(), &view.services["new"]).node.is_some();
         if fits_somewhere {
             return Ok(());

@@ -8,25 +8,25 @@ impl Bits {
     /// Returns the set of the numbers below `count` for which `is_in` returns `true`.
     pub(super) fn of(count: usize, is_in: impl Fn(usize) -> bool) -> Bits {
         let mut words = vec![0; count.div_ceil(64)];
-        for at in (0..count).filter(|at| is_in(*at)) {
-            words[at / 64] |= 1 << (at % 64);
+        for bit_index in (0..count).filter(|bit_index| is_in(*bit_index)) {
+            words[bit_index / 64] |= 1 << (bit_index % 64);
         }
         Bits(words)
     }
 
-    pub(super) fn contains(&self, at: usize) -> bool {
-        self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+    pub(super) fn contains(&self, bit_index: usize) -> bool {
+        self.0.get(bit_index / 64).is_some_and(|word| word >> (bit_index % 64) & 1 == 1)
     }
 
-    pub(super) fn insert(&mut self, at: usize) {
-        if let Some(word) = self.0.get_mut(at / 64) {
-            *word |= 1 << (at % 64);
+    pub(super) fn insert(&mut self, bit_index: usize) {
+        if let Some(word) = self.0.get_mut(bit_index / 64) {
+            *word |= 1 << (bit_index % 64);
         }
     }
 
-    pub(super) fn remove(&mut self, at: usize) {
-        if let Some(word) = self.0.get_mut(at / 64) {
-            *word &= !(1 << (at % 64));
+    pub(super) fn remove(&mut self, bit_index: usize) {
+        if let Some(word) = self.0.get_mut(bit_index / 64) {
+            *word &= !(1 << (bit_index % 64));
         }
     }
 
@@ -52,11 +52,11 @@ impl Bits {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().flat_map(|(index, word)| {
-            let mut rest = *word;
+            let mut remaining_bits = *word;
             std::iter::from_fn(move || {
-                let bit = rest.trailing_zeros() as usize;
-                (rest != 0).then(|| {
-                    rest &= rest - 1;
+                let bit = remaining_bits.trailing_zeros() as usize;
+                (remaining_bits != 0).then(|| {
+                    remaining_bits &= remaining_bits - 1;
                     index * 64 + bit
                 })
             })

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 /// Result of a search.
 #[derive(Debug)]
-pub(super) enum Found<'m> {
+pub(super) enum SearchResult<'m> {
     /// A placement of all units.
     Placement(Attempt<'m>),
     /// Proof that no placement exists.
@@ -27,13 +27,13 @@ pub(super) fn search<'m>(
     trial: &PlacementTrial<'m>,
     units: &[Unit],
     steps: u64,
-) -> Found<'m> {
+) -> SearchResult<'m> {
     let attempt = Attempt { trial: trial.clone(), units: units.to_vec(), nodes: vec![None; units.len()] };
     let mut search = Search { model, limit: trial.steps() + steps, attempt };
     match search.place_remaining() {
-        Ok(true) => Found::Placement(search.attempt),
-        Ok(false) => Found::Nothing,
-        Err(OutOfSteps) => Found::Undecided,
+        Ok(true) => SearchResult::Placement(search.attempt),
+        Ok(false) => SearchResult::Nothing,
+        Err(OutOfSteps) => SearchResult::Undecided,
     }
 }
 
@@ -109,7 +109,7 @@ pub(super) fn search_with_preemption<'m>(
     units: &[Unit],
     failed: &[u32],
     steps: u64,
-) -> Found<'m> {
+) -> SearchResult<'m> {
     let mut search = PreemptionSearch {
         model,
         failed,
@@ -123,10 +123,10 @@ pub(super) fn search_with_preemption<'m>(
         Ok(true) => {
             let placed = search.placed.into_iter();
             let (units, nodes) = placed.map(|(unit, node)| (Unit::clone(&unit), Some(node))).unzip();
-            Found::Placement(Attempt { trial: search.trial, units, nodes })
+            SearchResult::Placement(Attempt { trial: search.trial, units, nodes })
         }
-        Ok(false) => Found::Nothing,
-        Err(OutOfSteps) => Found::Undecided,
+        Ok(false) => SearchResult::Nothing,
+        Err(OutOfSteps) => SearchResult::Undecided,
     }
 }
 

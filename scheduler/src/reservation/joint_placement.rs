@@ -1,6 +1,6 @@
 //! Joint placement of several services, for cases in which choosing one node at a time leaves a service without a node.
 
-use super::exact::{Found, search};
+use super::exact::{SearchResult, search};
 use super::greedy::{best_attempt, fitting_nodes, place_quickly};
 use super::model::Model;
 use super::placement_trial::PlacementTrial;
@@ -59,9 +59,9 @@ pub fn place_jointly(view: &View, unplaced: &BTreeSet<ResourceName>) -> BTreeMap
         }
         placed
     });
-    let named =
+    let with_names =
         |(service, node): (u32, u32)| (model.service(service).name.clone(), model.node(node).name.clone());
-    placed.into_iter().flatten().map(named).collect()
+    placed.into_iter().flatten().map(with_names).collect()
 }
 
 /// Returns a placement of all these units, as pairs of service and node numbers; `None` if none is found.
@@ -72,8 +72,8 @@ fn place_all(model: &Model, trial: &PlacementTrial<'_>, units: &[Unit]) -> Optio
     }
     if !attempt.is_complete() {
         attempt = match search(model, trial, units, MAX_EFFORT) {
-            Found::Placement(whole) => whole,
-            Found::Nothing | Found::Undecided => return None,
+            SearchResult::Placement(attempt_found) => attempt_found,
+            SearchResult::Nothing | SearchResult::Undecided => return None,
         };
     }
     let placed = attempt.units.iter().zip(&attempt.nodes).filter_map(|(unit, node)| Some((unit, (*node)?)));

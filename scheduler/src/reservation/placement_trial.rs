@@ -119,9 +119,9 @@ impl<'m> PlacementTrial<'m> {
             let service = self.model.service(*member);
             // An exclusion tag prevents new placements, but does not make a service leave. A service that stays
             // therefore conflicts only with services that move to the node, regardless of the order of placement.
-            let stays = service.current_node == Some(node);
+            let is_current_node = service.current_node == Some(node);
             service.anti_affinity_sets.iter().copied().find(|set| {
-                let conflicting_count = if stays && *set >= self.model.first_tag {
+                let conflicting_count = if is_current_node && *set >= self.model.first_tag {
                     self.arrivals.get(&(node, *set)).copied().unwrap_or(0)
                 } else {
                     self.services_of_set(node, *set)

@@ -1,6 +1,6 @@
 //! The verdict on one failure: heuristics first, then proofs of impossibility, then the complete search.
 
-use super::exact::{Found, search, search_with_preemption};
+use super::exact::{SearchResult, search, search_with_preemption};
 use super::greedy::{Attempt, best_attempt, place_quickly, place_with_preemption};
 use super::model::Model;
 use super::unit::{Unit, after_failure};
@@ -121,9 +121,9 @@ impl Model {
         };
         steps += effort;
         let verdict = match found {
-            Found::Placement(whole) => survives(&whole),
-            Found::Nothing => fails(Certificate::Exhausted, unplaced_units(&attempt)),
-            Found::Undecided => CaseVerdict::Other(Verdict::Unknown(unplaced_units(&attempt))),
+            SearchResult::Placement(whole) => survives(&whole),
+            SearchResult::Nothing => fails(Certificate::Exhausted, unplaced_units(&attempt)),
+            SearchResult::Undecided => CaseVerdict::Other(Verdict::Unknown(unplaced_units(&attempt))),
         };
         (verdict, steps)
     }

@@ -1,6 +1,6 @@
 //! Cases: leases.
 
-use super::{Subject, Verdict, WATCH_TIMEOUT, apply, check_that, conflict, create, expect};
+use super::{CaseResult, Subject, WATCH_TIMEOUT, apply, check_that, create, expect, expect_conflict};
 use crate::store::{Store, StoreError};
 use crate::transaction::{Guard, LeaseId, Outcome, Transaction};
 use ha_api_types::id::Revision;
@@ -12,7 +12,7 @@ async fn keys(store: &impl Store, prefix: &str) -> Result<Vec<String>, String> {
     Ok(found.entries.iter().map(|entry| entry.key[prefix.len()..].to_owned()).collect())
 }
 
-pub(super) async fn a_put_attaches_or_detaches_a_lease(subject: impl Subject, prefix: String) -> Verdict {
+pub(super) async fn a_put_attaches_or_detaches_a_lease(subject: impl Subject, prefix: String) -> CaseResult {
     let store = subject.store();
     let lease = store.grant_lease(60).await.map_err(|error| error.to_string())?;
     let key = |name: &str| format!("{prefix}{name}");
@@ -35,7 +35,7 @@ pub(super) async fn a_put_attaches_or_detaches_a_lease(subject: impl Subject, pr
     expect("remaining keys", &keys(&store, &prefix).await?, &vec!["detached".to_owned(), "late".to_owned()])
 }
 
-pub(super) async fn a_missing_lease_is_its_own_outcome(subject: impl Subject, prefix: String) -> Verdict {
+pub(super) async fn a_missing_lease_is_its_own_outcome(subject: impl Subject, prefix: String) -> CaseResult {
     let store = subject.store();
     let lease = store.grant_lease(60).await.map_err(|error| error.to_string())?;
     store.revoke_lease(lease).await.map_err(|error| error.to_string())?;
@@ -54,19 +54,19 @@ pub(super) async fn a_missing_lease_is_its_own_outcome(subject: impl Subject, pr
 pub(super) async fn a_broken_guard_comes_before_a_missing_lease(
     subject: impl Subject,
     prefix: String,
-) -> Verdict {
+) -> CaseResult {
     let store = subject.store();
     let lease = store.grant_lease(60).await.map_err(|error| error.to_string())?;
     store.revoke_lease(lease).await.map_err(|error| error.to_string())?;
     let key = format!("{prefix}key");
     create(&store, &key, "1").await?;
-    conflict(&store, "guard", Transaction::new().put_leased(&key, Guard::Absent, vec![1], lease)).await
+    expect_conflict(&store, "guard", Transaction::new().put_leased(&key, Guard::Absent, vec![1], lease)).await
 }
 
 pub(super) async fn revoking_deletes_all_keys_at_one_revision(
     subject: impl Subject,
     prefix: String,
-) -> Verdict {
+) -> CaseResult {
     let store = subject.store();
     let lease = store.grant_lease(60).await.map_err(|error| error.to_string())?;
     let mut last = Revision::default();
@@ -80,7 +80,7 @@ pub(super) async fn revoking_deletes_all_keys_at_one_revision(
     expect("revision of the deletions", &found.revision, &(last + 1))
 }
 
-pub(super) async fn a_lease_that_is_not_kept_expires(subject: impl Subject, prefix: String) -> Verdict {
+pub(super) async fn a_lease_that_is_not_kept_expires(subject: impl Subject, prefix: String) -> CaseResult {
     let store = subject.store();
     let lease = store.grant_lease(2).await.map_err(|error| error.to_string())?;
     apply(&store, Transaction::new().put_leased(format!("{prefix}key"), Guard::Absent, vec![1], lease))
@@ -94,7 +94,7 @@ pub(super) async fn a_lease_that_is_not_kept_expires(subject: impl Subject, pref
     expect("keep-alive", &store.keep_alive(lease).await, &Err(StoreError::LeaseNotFound))
 }
 
-pub(super) async fn a_kept_lease_stays_alive(subject: impl Subject, prefix: String) -> Verdict {
+pub(super) async fn a_kept_lease_stays_alive(subject: impl Subject, prefix: String) -> CaseResult {
     let store = subject.store();
     let lease = store.grant_lease(2).await.map_err(|error| error.to_string())?;
     apply(&store, Transaction::new().put_leased(format!("{prefix}key"), Guard::Absent, vec![1], lease))

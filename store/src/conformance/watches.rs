@@ -1,12 +1,12 @@
 //! Cases: watches.
 
-use super::{Subject, Verdict, apply, changes_until, check_that, create, expect, next};
+use super::{CaseResult, Subject, apply, changes_until, check_that, create, expect, next_item};
 use crate::store::{Store as _, StoreError, WatchItem};
 use crate::transaction::{Guard, Transaction};
 use futures::StreamExt as _;
 use ha_api_types::id::Revision;
 
-pub(super) async fn changes_come_in_order(subject: impl Subject, prefix: String) -> Verdict {
+pub(super) async fn changes_come_in_order(subject: impl Subject, prefix: String) -> CaseResult {
     let store = subject.store();
     let start = store.list(&prefix).await.map_err(|error| error.to_string())?.revision + 1;
     let mut watch = store.watch(&prefix, start);
@@ -29,7 +29,7 @@ pub(super) async fn changes_come_in_order(subject: impl Subject, prefix: String)
     expect("changes", &changes_until(&mut watch, fourth).await?, &expected)
 }
 
-pub(super) async fn a_watch_begins_at_an_old_revision(subject: impl Subject, prefix: String) -> Verdict {
+pub(super) async fn a_watch_begins_at_an_old_revision(subject: impl Subject, prefix: String) -> CaseResult {
     let store = subject.store();
     let mut revisions = Vec::new();
     for index in 0..5 {
@@ -41,7 +41,7 @@ pub(super) async fn a_watch_begins_at_an_old_revision(subject: impl Subject, pre
     expect("revisions from the start revision, inclusive", &seen, &revisions[2..].to_vec())
 }
 
-pub(super) async fn a_watch_may_begin_in_the_future(subject: impl Subject, prefix: String) -> Verdict {
+pub(super) async fn a_watch_may_begin_in_the_future(subject: impl Subject, prefix: String) -> CaseResult {
     let store = subject.store();
     let now = store.list(&prefix).await.map_err(|error| error.to_string())?.revision;
     let mut watch = store.watch(&prefix, now + 3);
@@ -54,7 +54,7 @@ pub(super) async fn a_watch_may_begin_in_the_future(subject: impl Subject, prefi
     expect("revisions", &seen, &vec![last - 1, last])
 }
 
-pub(super) async fn a_compacted_revision_is_reported(subject: impl Subject, prefix: String) -> Verdict {
+pub(super) async fn a_compacted_revision_is_reported(subject: impl Subject, prefix: String) -> CaseResult {
     let store = subject.store();
     let first = create(&store, &format!("{prefix}a"), "").await?;
     create(&store, &format!("{prefix}b"), "").await?;
@@ -77,7 +77,7 @@ pub(super) async fn a_compacted_revision_is_reported(subject: impl Subject, pref
     expect("number of keys after the compaction", &found.entries.len(), &4)
 }
 
-pub(super) async fn a_prefix_watch_sees_only_its_prefix(subject: impl Subject, prefix: String) -> Verdict {
+pub(super) async fn a_prefix_watch_sees_only_its_prefix(subject: impl Subject, prefix: String) -> CaseResult {
     let store = subject.store();
     let start = store.list(&prefix).await.map_err(|error| error.to_string())?.revision + 1;
     let mut watch = store.watch(&format!("{prefix}node1/"), start);
@@ -89,7 +89,7 @@ pub(super) async fn a_prefix_watch_sees_only_its_prefix(subject: impl Subject, p
     expect("keys", &seen, &vec![format!("{prefix}node1/x"), format!("{prefix}node1/y")])
 }
 
-pub(super) async fn a_key_watch_sees_only_its_key(subject: impl Subject, prefix: String) -> Verdict {
+pub(super) async fn a_key_watch_sees_only_its_key(subject: impl Subject, prefix: String) -> CaseResult {
     let store = subject.store();
     let start = store.list(&prefix).await.map_err(|error| error.to_string())?.revision + 1;
     let mut watch = store.watch(&format!("{prefix}node1"), start);
@@ -101,7 +101,10 @@ pub(super) async fn a_key_watch_sees_only_its_key(subject: impl Subject, prefix:
     expect("keys", &seen, &vec![format!("{prefix}node1")])
 }
 
-pub(super) async fn several_selectors_are_merged_in_order(subject: impl Subject, prefix: String) -> Verdict {
+pub(super) async fn several_selectors_are_merged_in_order(
+    subject: impl Subject,
+    prefix: String,
+) -> CaseResult {
     let store = subject.store();
     let start = store.list(&prefix).await.map_err(|error| error.to_string())?.revision + 1;
     let key = |name: &str| format!("{prefix}{name}");
@@ -122,7 +125,7 @@ pub(super) async fn several_selectors_are_merged_in_order(subject: impl Subject,
     let mut seen = Vec::new();
     let mut complete = Revision::default();
     while complete < last {
-        match next(&mut watch).await? {
+        match next_item(&mut watch).await? {
             WatchItem::Progress(revision) => complete = revision,
             WatchItem::Changes { changes, revision } => {
                 for change in changes {
@@ -140,7 +143,10 @@ pub(super) async fn several_selectors_are_merged_in_order(subject: impl Subject,
     expect("changes", &seen, &expected)
 }
 
-pub(super) async fn progress_is_reported_without_changes(subject: impl Subject, prefix: String) -> Verdict {
+pub(super) async fn progress_is_reported_without_changes(
+    subject: impl Subject,
+    prefix: String,
+) -> CaseResult {
     let store = subject.store();
     let start = store.list(&prefix).await.map_err(|error| error.to_string())?.revision + 1;
     for selectors in
@@ -154,14 +160,14 @@ pub(super) async fn progress_is_reported_without_changes(subject: impl Subject, 
     Ok(())
 }
 
-pub(super) async fn the_end_of_a_lease_is_seen(subject: impl Subject, prefix: String) -> Verdict {
+pub(super) async fn the_end_of_a_lease_is_seen(subject: impl Subject, prefix: String) -> CaseResult {
     let store = subject.store();
     let lease = store.grant_lease(2).await.map_err(|error| error.to_string())?;
     let key = format!("{prefix}key");
     let created = apply(&store, Transaction::new().put_leased(&key, Guard::Absent, vec![], lease)).await?;
     let mut watch = store.watch(&prefix, created);
     loop {
-        if let WatchItem::Changes { changes, revision } = next(&mut watch).await?
+        if let WatchItem::Changes { changes, revision } = next_item(&mut watch).await?
             && revision > created
         {
             let seen: Vec<_> = changes.into_iter().map(super::describe).collect();

@@ -62,8 +62,9 @@ impl CandidateState {
 impl Election {
     /// Processes the candidate key of a newer view.
     pub(super) fn observe_candidate_key(&mut self, now: &Now, read_tracker: &ReadTracker) {
-        if self.view.revision >= self.refreshed {
-            self.refreshed = self.view.refresh.as_ref().map_or(Revision(0), |entry| entry.mod_revision);
+        if self.view.revision >= self.refresh_revision {
+            self.refresh_revision =
+                self.view.refresh.as_ref().map_or(Revision(0), |entry| entry.mod_revision);
         }
         let seen_revision = self.view.candidate.as_ref().map(|entry| entry.mod_revision);
         let is_other =
@@ -84,7 +85,7 @@ impl Election {
             }
             CandidateState::Foreign { revisions, since, is_refreshed, .. } => {
                 let candidate_revisions =
-                    self.view.candidate.as_ref().map(|entry| (entry.mod_revision, self.refreshed));
+                    self.view.candidate.as_ref().map(|entry| (entry.mod_revision, self.refresh_revision));
                 match candidate_revisions {
                     None => {
                         self.candidate_state = CandidateState::Unjoined { kept: None, due: now.monotonic_raw }
@@ -111,17 +112,17 @@ impl Election {
         };
         let stored_candidate = candidate_of(entry);
         if stored_candidate.instance == self.candidate.instance {
-            self.may_keep = false;
+            self.may_keep_existing_key = false;
             return CandidateState::Own { own: candidate_key_of(entry), due: now.monotonic_raw };
         }
         let is_own = stored_candidate.url == self.candidate.url
             && stored_candidate.machine == self.candidate.machine
             && !stored_candidate.machine.is_empty();
-        if is_own && self.may_keep {
+        if is_own && self.may_keep_existing_key {
             let kept = Some((entry.create_revision, entry.mod_revision));
             return CandidateState::Unjoined { kept, due: now.monotonic_raw };
         }
-        let revisions = (entry.mod_revision, self.refreshed);
+        let revisions = (entry.mod_revision, self.refresh_revision);
         CandidateState::Foreign {
             machine: stored_candidate.machine,
             revisions,
@@ -139,7 +140,7 @@ impl Election {
         let CandidateState::Joining { kept } = self.candidate_state else { return };
         self.candidate_state = match outcome {
             Outcome::Applied(revision) => {
-                self.may_keep = false;
+                self.may_keep_existing_key = false;
                 let joined = kept.map_or(*revision, |(created, _)| created);
                 let own = CandidateKey { joined, revision: *revision };
                 CandidateState::Own { own, due: now.monotonic_raw }
@@ -160,7 +161,7 @@ impl Election {
         read_tracker: &mut ReadTracker,
     ) {
         if let Outcome::Applied(revision) = outcome {
-            self.refreshed = self.refreshed.max(*revision);
+            self.refresh_revision = self.refresh_revision.max(*revision);
         }
         let CandidateState::Refreshing { own } = self.candidate_state else { return };
         self.candidate_state = match outcome {
@@ -235,7 +236,11 @@ impl Election {
     }
 
     fn refresh_guard(&self) -> Guard {
-        if self.refreshed == Revision(0) { Guard::Absent } else { Guard::Unchanged(self.refreshed) }
+        if self.refresh_revision == Revision(0) {
+            Guard::Absent
+        } else {
+            Guard::Unchanged(self.refresh_revision)
+        }
     }
 
     pub(super) fn candidate_key_deadline(&self) -> Option<(MonotonicTime, &'static str)> {

@@ -9,13 +9,13 @@ use ha_api_types::time::{Millis, MonotonicTime};
 /// (FENCING, section 5).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommitGaps {
-    last: Option<MonotonicTime>,
+    last_commit_at: Option<MonotonicTime>,
     /// End and length of each pause, newest last.
     pauses: Vec<(MonotonicTime, Millis)>,
 }
 
 /// Pauses shorter than this are irrelevant: Th/2 is longer for every valid timing.
-const SHORTEST_PAUSE_MS: Millis = 150;
+const MIN_PAUSE_MS: Millis = 150;
 /// Maximum number of recorded pauses. If there are more, the newest are kept, because the latest pause determines the
 /// restart of an observation.
 const MAX_PAUSES: usize = 4096;
@@ -23,16 +23,16 @@ const MAX_PAUSES: usize = 4096;
 impl CommitGaps {
     /// Records that a commit of this process was applied; the answer arrived at `now`.
     pub fn record_commit(&mut self, now: MonotonicTime) {
-        if self.last.is_none() {
+        if self.last_commit_at.is_none() {
             // Before the first commit of this process, possibly no process could commit. Earlier observations therefore
             // start again now.
             self.pauses.push((now, Millis::MAX));
         }
-        if let Some(last) = self.last {
-            let length = now.since(last);
-            if length > SHORTEST_PAUSE_MS {
+        if let Some(last_commit_at) = self.last_commit_at {
+            let length = now.since(last_commit_at);
+            if length > MIN_PAUSE_MS {
                 // A longer pause with a later end makes shorter earlier pauses irrelevant.
-                while self.pauses.last().is_some_and(|(_, earlier)| *earlier <= length) {
+                while self.pauses.last().is_some_and(|(_, shorter_ms)| *shorter_ms <= length) {
                     self.pauses.pop();
                 }
                 self.pauses.push((now, length));
@@ -41,7 +41,7 @@ impl CommitGaps {
                 }
             }
         }
-        self.last = Some(now);
+        self.last_commit_at = Some(now);
     }
 
     /// Returns the time at which an observation that began at `since` must start again: the end of the last pause
@@ -66,11 +66,11 @@ impl CommitGaps {
 
     /// Returns `true` if this process has ever committed.
     pub fn has_committed(&self) -> bool {
-        self.last.is_some()
+        self.last_commit_at.is_some()
     }
 
     /// Returns `true` if this process has committed within the last `longest_ms`.
     pub fn is_current(&self, now: MonotonicTime, longest_ms: Millis) -> bool {
-        self.last.is_some_and(|last| now.since(last) <= longest_ms)
+        self.last_commit_at.is_some_and(|last_commit_at| now.since(last_commit_at) <= longest_ms)
     }
 }

@@ -9,32 +9,32 @@ struct TestProcess {
     id: String,
 }
 
-struct World {
+struct TestCluster {
     state: MemoryState,
     now: Now,
     keys: Keys,
     /// If set, the outcome of the next leader commit is lost; the value determines whether the commit is applied.
-    lost_outcome: Option<bool>,
+    lost_answer_applied: Option<bool>,
     /// Time until which an older candidate has precedence.
     yields_until: Option<MonotonicTime>,
 }
 
-fn world() -> World {
-    World {
+fn cluster() -> TestCluster {
+    TestCluster {
         state: MemoryState::default(),
         now: Now { monotonic_raw: MonotonicTime(10_000), ..Now::default() },
         keys: Keys::new("t"),
-        lost_outcome: None,
+        lost_answer_applied: None,
         yields_until: None,
     }
 }
 
-fn process(world: &World, id: &str, instance: &str) -> TestProcess {
-    process_on(world, id, instance, "m1", true)
+fn process(cluster: &TestCluster, id: &str, instance: &str) -> TestProcess {
+    process_on(cluster, id, instance, "m1", true)
 }
 
 /// Creates a process on a machine, with or without the lock of its state directory.
-fn process_on(world: &World, id: &str, instance: &str, machine: &str, locked: bool) -> TestProcess {
+fn process_on(cluster: &TestCluster, id: &str, instance: &str, machine: &str, locked: bool) -> TestProcess {
     let candidate = Candidate {
         id: id.into(),
         url: format!("http://{id}"),
@@ -43,13 +43,13 @@ fn process_on(world: &World, id: &str, instance: &str, machine: &str, locked: bo
         ..Candidate::default()
     };
     TestProcess {
-        election: Election::new(world.keys.clone(), candidate, locked),
+        election: Election::new(cluster.keys.clone(), candidate, locked),
         read_tracker: ReadTracker::default(),
         id: id.to_owned(),
     }
 }
 
-impl World {
+impl TestCluster {
     fn view(&self, id: &str) -> ElectionView {
         let one = |key: String| self.state.get(&key).entries.into_iter().next();
         ElectionView {
@@ -75,15 +75,15 @@ impl World {
     fn run(&mut self, process: &mut TestProcess, step: Step) {
         match step {
             Step::Commit(kind, transaction) => {
-                let outcome = match (kind, self.lost_outcome.take()) {
+                let outcome = match (kind, self.lost_answer_applied.take()) {
                     (WriteKind::Leader, Some(applied)) => {
                         if applied {
                             self.state.commit(&transaction);
                         }
                         Outcome::Unknown("lost".to_owned())
                     }
-                    (_, lost_outcome) => {
-                        self.lost_outcome = lost_outcome;
+                    (_, lost_answer_applied) => {
+                        self.lost_answer_applied = lost_answer_applied;
                         self.state.commit(&transaction)
                     }
                 };
@@ -111,58 +111,58 @@ impl World {
 
 #[test]
 fn the_other_candidate_leads_when_the_lease_ends() {
-    let mut world = world();
-    let (mut first, mut second) = (process(&world, "a", "a1"), process(&world, "b", "b1"));
-    world.run_until_idle(&mut first);
-    world.run_until_idle(&mut second);
+    let mut cluster = cluster();
+    let (mut first, mut second) = (process(&cluster, "a", "a1"), process(&cluster, "b", "b1"));
+    cluster.run_until_idle(&mut first);
+    cluster.run_until_idle(&mut second);
     let term = first.election.leadership().map(Leadership::term);
     assert!(term.is_some());
     assert!(second.election.leadership().is_none());
-    world.wait(6_000);
-    world.run_until_idle(&mut second);
+    cluster.wait(6_000);
+    cluster.run_until_idle(&mut second);
     assert!(second.election.leadership().map(Leadership::term) > term);
-    world.run_until_idle(&mut first);
+    cluster.run_until_idle(&mut first);
     assert!(first.election.leadership().is_none());
 }
 
 #[test]
 fn a_kept_lease_keeps_leadership() {
-    let mut world = world();
-    let mut first = process(&world, "a", "a1");
-    world.run_until_idle(&mut first);
+    let mut cluster = cluster();
+    let mut first = process(&cluster, "a", "a1");
+    cluster.run_until_idle(&mut first);
     let term = first.election.leadership().map(Leadership::term);
     for _ in 0..20 {
-        world.wait(1_000);
-        world.run_until_idle(&mut first);
+        cluster.wait(1_000);
+        cluster.run_until_idle(&mut first);
     }
     assert_eq!(first.election.leadership().map(Leadership::term), term);
 }
 
 #[test]
 fn a_deposed_leaders_write_conflicts() {
-    let mut world = world();
-    let (mut first, mut second) = (process(&world, "a", "a1"), process(&world, "b", "b1"));
-    world.run_until_idle(&mut first);
+    let mut cluster = cluster();
+    let (mut first, mut second) = (process(&cluster, "a", "a1"), process(&cluster, "b", "b1"));
+    cluster.run_until_idle(&mut first);
     let late = first
         .election
         .leadership()
         .map(|leadership| leadership.sign(Transaction::new().put("/x", Guard::Absent, vec![1])));
-    world.wait(6_000);
-    world.run_until_idle(&mut second);
-    let outcome = world.state.commit(&late.unwrap());
+    cluster.wait(6_000);
+    cluster.run_until_idle(&mut second);
+    let outcome = cluster.state.commit(&late.unwrap());
     assert!(matches!(outcome, Outcome::Conflict(_)), "{outcome:?}");
 }
 
 #[test]
 fn unknown_campaign_outcome_is_resolved_by_reading() {
     for applied in [true, false] {
-        let mut world = world();
-        world.lost_outcome = Some(applied);
-        let mut first = process(&world, "a", "a1");
-        world.run_until_idle(&mut first);
-        world.wait(1_000);
-        world.run_until_idle(&mut first);
-        let key = world.view("a").leader.map(|entry| Term::created_at(entry.create_revision));
+        let mut cluster = cluster();
+        cluster.lost_answer_applied = Some(applied);
+        let mut first = process(&cluster, "a", "a1");
+        cluster.run_until_idle(&mut first);
+        cluster.wait(1_000);
+        cluster.run_until_idle(&mut first);
+        let key = cluster.view("a").leader.map(|entry| Term::created_at(entry.create_revision));
         assert_eq!(first.election.leadership().map(Leadership::term), key, "applied {applied}");
         assert!(key.is_some());
     }
@@ -173,42 +173,42 @@ impl TestProcess {
         self.election.candidate_key().map(|own| own.joined)
     }
 
-    fn leads(&self) -> bool {
+    fn is_leader(&self) -> bool {
         self.election.leadership().is_some()
     }
 }
 
 #[test]
 fn a_restarted_controller_keeps_its_key_and_does_not_wait_for_its_own_lease() {
-    let mut world = world();
-    let mut before = process(&world, "a", "a1");
-    world.run_until_idle(&mut before);
+    let mut cluster = cluster();
+    let mut before = process(&cluster, "a", "a1");
+    cluster.run_until_idle(&mut before);
     let joined = before.joined();
-    let mut after = process(&world, "a", "a2");
-    world.run_until_idle(&mut after);
-    assert!(after.leads());
+    let mut after = process(&cluster, "a", "a2");
+    cluster.run_until_idle(&mut after);
+    assert!(after.is_leader());
     assert_eq!(after.joined(), joined, "the candidate key survives the restart");
-    world.run_until_idle(&mut before);
-    assert!(!before.leads());
+    cluster.run_until_idle(&mut before);
+    assert!(!before.is_leader());
     assert_eq!(before.election.candidate_key(), None, "the key is another process's");
 }
 
 #[test]
 fn only_the_same_url_machine_and_lock_keep_the_key() {
     let check = |url: &str, machine: &str, locked: bool, kept: bool| {
-        let mut world = world();
-        let mut before = process(&world, "a", "a1");
-        world.run_until_idle(&mut before);
+        let mut cluster = cluster();
+        let mut before = process(&cluster, "a", "a1");
+        cluster.run_until_idle(&mut before);
         before.election.shut_down();
-        world.run_until_idle(&mut before);
-        let mut after = process_on(&world, "a", "a2", machine, locked);
+        cluster.run_until_idle(&mut before);
+        let mut after = process_on(&cluster, "a", "a2", machine, locked);
         url.clone_into(&mut after.election.candidate.url);
-        world.run_until_idle(&mut after);
+        cluster.run_until_idle(&mut after);
         assert_eq!(after.joined() == before.joined(), kept, "{url} {machine} {locked}");
         assert_eq!(after.joined().is_some(), kept, "another process may be alive for Th");
-        world.wait(6_100);
-        world.run_until_idle(&mut after);
-        assert!(after.leads());
+        cluster.wait(6_100);
+        cluster.run_until_idle(&mut after);
+        assert!(after.is_leader());
         assert_eq!(after.joined() > before.joined(), !kept, "another candidate");
     };
     check("http://a", "m1", true, true);
@@ -220,16 +220,16 @@ fn only_the_same_url_machine_and_lock_keep_the_key() {
 
 #[test]
 fn two_processes_of_one_id_do_not_delete_each_others_key() {
-    let mut world = world();
-    let mut first = process(&world, "a", "a1");
-    world.run_until_idle(&mut first);
-    let mut second = process_on(&world, "a", "a2", "m2", true);
+    let mut cluster = cluster();
+    let mut first = process(&cluster, "a", "a1");
+    cluster.run_until_idle(&mut first);
+    let mut second = process_on(&cluster, "a", "a2", "m2", true);
     for _ in 0..30 {
-        world.wait(1_000);
-        world.run_until_idle(&mut first);
-        world.run_until_idle(&mut second);
+        cluster.wait(1_000);
+        cluster.run_until_idle(&mut first);
+        cluster.run_until_idle(&mut second);
     }
-    assert!(first.leads());
+    assert!(first.is_leader());
     assert_eq!((second.joined(), second.election.duplicate()), (None, Some(&"m1".into())));
     // An earlier version without the key `refresh/<id>` refreshes by a put of the candidate key.
     assert_eq!(first.election.duplicate(), None);
@@ -237,99 +237,101 @@ fn two_processes_of_one_id_do_not_delete_each_others_key() {
 
 #[test]
 fn regularly_refreshed_candidate_key_is_not_deleted() {
-    let mut world = world();
-    let mut first = process(&world, "a", "a1");
-    let key = world.keys.candidate(&"a".into());
+    let mut cluster = cluster();
+    let mut first = process(&cluster, "a", "a1");
+    let key = cluster.keys.candidate(&"a".into());
     for number in 0..20_u8 {
         let guard =
-            world.view("a").candidate.map_or(Guard::Absent, |known| Guard::Unchanged(known.mod_revision));
-        world.state.commit(&Transaction::new().put(&key, guard, vec![number]));
-        world.run_until_idle(&mut first);
-        world.wait(1_000);
+            cluster.view("a").candidate.map_or(Guard::Absent, |known| Guard::Unchanged(known.mod_revision));
+        cluster.state.commit(&Transaction::new().put(&key, guard, vec![number]));
+        cluster.run_until_idle(&mut first);
+        cluster.wait(1_000);
     }
     assert_eq!((first.joined(), first.election.duplicate()), (None, Some(&"".into())));
-    world.wait(6_000);
-    world.run_until_idle(&mut first);
+    cluster.wait(6_000);
+    cluster.run_until_idle(&mut first);
     assert!(first.joined().is_some(), "the key was deleted once nothing refreshed it");
 }
 
 #[test]
 fn another_value_in_the_candidate_key_ends_leadership_and_refreshes() {
-    let mut world = world();
-    let mut first = process(&world, "a", "a1");
-    world.run_until_idle(&mut first);
+    let mut cluster = cluster();
+    let mut first = process(&cluster, "a", "a1");
+    cluster.run_until_idle(&mut first);
     let own = first.election.candidate_key().unwrap();
-    let key = world.keys.candidate(&"a".into());
-    world.state.commit(&Transaction::new().put(&key, Guard::Unchanged(own.revision), b"{}".to_vec()));
-    let refresh = world.view("a").refresh.unwrap().mod_revision;
+    let key = cluster.keys.candidate(&"a".into());
+    cluster.state.commit(&Transaction::new().put(&key, Guard::Unchanged(own.revision), b"{}".to_vec()));
+    let refresh = cluster.view("a").refresh.unwrap().mod_revision;
     // If the process sends a refresh before it has read the other value, the refresh conflicts.
-    world.now.monotonic_raw = world.now.monotonic_raw + 1_000;
-    let Some(Step::Commit(WriteKind::Refresh, late)) = first.election.poll(&world.now) else { panic!("due") };
-    assert!(matches!(world.state.commit(&late), Outcome::Conflict(_)));
-    world.run_until_idle(&mut first);
-    assert_eq!((first.leads(), first.joined()), (false, None));
-    assert!(world.view("a").leader.is_none(), "the leader key is given up");
-    assert_eq!(world.view("a").refresh.unwrap().mod_revision, refresh);
+    cluster.now.monotonic_raw = cluster.now.monotonic_raw + 1_000;
+    let Some(Step::Commit(WriteKind::Refresh, late)) = first.election.poll(&cluster.now) else {
+        panic!("due")
+    };
+    assert!(matches!(cluster.state.commit(&late), Outcome::Conflict(_)));
+    cluster.run_until_idle(&mut first);
+    assert_eq!((first.is_leader(), first.joined()), (false, None));
+    assert!(cluster.view("a").leader.is_none(), "the leader key is given up");
+    assert_eq!(cluster.view("a").refresh.unwrap().mod_revision, refresh);
 }
 
 #[test]
 fn deleted_candidate_restarts_under_new_identity() {
-    let mut world = world();
-    let mut first = process(&world, "a", "a1");
-    world.run_until_idle(&mut first);
+    let mut cluster = cluster();
+    let mut first = process(&cluster, "a", "a1");
+    cluster.run_until_idle(&mut first);
     let own = first.election.candidate_key().unwrap();
-    let key = world.keys.candidate(&"a".into());
-    world.state.commit(&Transaction::new().delete(&key, Guard::Unchanged(own.revision)));
-    world.run_until_idle(&mut first);
-    world.run_until_idle(&mut first);
+    let key = cluster.keys.candidate(&"a".into());
+    cluster.state.commit(&Transaction::new().delete(&key, Guard::Unchanged(own.revision)));
+    cluster.run_until_idle(&mut first);
+    cluster.run_until_idle(&mut first);
     assert!(first.joined() > Some(own.joined));
-    assert!(first.leads());
+    assert!(first.is_leader());
 }
 
 #[test]
 fn a_clean_shutdown_gives_up_the_leader_key_only() {
-    let mut world = world();
-    let mut first = process(&world, "a", "a1");
-    world.run_until_idle(&mut first);
+    let mut cluster = cluster();
+    let mut first = process(&cluster, "a", "a1");
+    cluster.run_until_idle(&mut first);
     first.election.shut_down();
-    world.run_until_idle(&mut first);
+    cluster.run_until_idle(&mut first);
     assert!(first.election.is_done());
-    let view = world.view("a");
+    let view = cluster.view("a");
     assert_eq!((view.leader, view.candidate.is_some(), view.refresh.is_some()), (None, true, true));
 }
 
 #[test]
 fn candidate_yields_to_an_older_candidate() {
-    let mut world = world();
-    world.yields_until = Some(world.now.monotonic_raw + 1_000_000);
-    let mut first = process(&world, "a", "a1");
-    world.run_until_idle(&mut first);
-    world.wait(14_900);
-    world.run_until_idle(&mut first);
-    assert!(!first.leads());
-    world.wait(200);
-    world.run_until_idle(&mut first);
-    assert!(first.leads());
+    let mut cluster = cluster();
+    cluster.yields_until = Some(cluster.now.monotonic_raw + 1_000_000);
+    let mut first = process(&cluster, "a", "a1");
+    cluster.run_until_idle(&mut first);
+    cluster.wait(14_900);
+    cluster.run_until_idle(&mut first);
+    assert!(!first.is_leader());
+    cluster.wait(200);
+    cluster.run_until_idle(&mut first);
+    assert!(first.is_leader());
 }
 
 #[test]
 fn leader_yields_once_per_thirty_leases() {
-    let mut world = world();
-    let mut first = process(&world, "a", "a1");
-    world.run_until_idle(&mut first);
-    assert!(first.election.yield_to_older(&world.now));
-    world.yields_until = Some(world.now.monotonic_raw + 1_000_000);
-    world.run_until_idle(&mut first);
-    assert!(!first.leads() && world.view("a").leader.is_none());
-    world.wait(15_100);
-    world.run_until_idle(&mut first);
-    assert!(first.leads(), "no older candidate took over");
-    assert!(!first.election.yield_to_older(&world.now));
+    let mut cluster = cluster();
+    let mut first = process(&cluster, "a", "a1");
+    cluster.run_until_idle(&mut first);
+    assert!(first.election.yield_to_older(&cluster.now));
+    cluster.yields_until = Some(cluster.now.monotonic_raw + 1_000_000);
+    cluster.run_until_idle(&mut first);
+    assert!(!first.is_leader() && cluster.view("a").leader.is_none());
+    cluster.wait(15_100);
+    cluster.run_until_idle(&mut first);
+    assert!(first.is_leader(), "no older candidate took over");
+    assert!(!first.election.yield_to_older(&cluster.now));
     for _ in 0..135 {
-        world.wait(1_000);
-        world.run_until_idle(&mut first);
+        cluster.wait(1_000);
+        cluster.run_until_idle(&mut first);
     }
-    assert!(first.election.yield_to_older(&world.now));
+    assert!(first.election.yield_to_older(&cluster.now));
 }
 
 #[test]

@@ -24,7 +24,7 @@ enum Answer {
     Conflict {
         revision: Revision,
         /// Guarded keys that exist at that revision.
-        found: BTreeMap<String, Entry>,
+        entries: BTreeMap<String, Entry>,
     },
 }
 
@@ -42,32 +42,33 @@ pub(super) async fn commit(inner: &Arc<Inner>, transaction: Transaction) -> Outc
         return Outcome::Refused(failure.to_string());
     }
     let mut conflict = None;
-    let mut refused = None;
-    let mut full = None;
+    let mut refusal_reason = None;
+    let mut no_space_reason = None;
     let request = to_request(&transaction);
-    let accepting = inner.clone();
+    let inner_for_call = inner.clone();
     let call: Call<Answer> = Arc::new(move |client| {
-        let (request, inner) = (request.clone(), accepting.clone());
+        let (request, inner) = (request.clone(), inner_for_call.clone());
         Box::pin(async move {
-            let response = super::reader(&client).txn(request).await?;
+            let response = super::kv_client(&client).txn(request).await?;
             inner.accept(response.header())?;
             Ok(to_answer(&response))
         })
     });
-    let repeat = if transaction.may_be_sent_again() { RetryPolicy::Always } else { RetryPolicy::IfNotSent };
-    let settled = race(inner, call, repeat, |result, unresolved| {
+    let retry_policy =
+        if transaction.may_be_sent_again() { RetryPolicy::Always } else { RetryPolicy::IfNotSent };
+    let settled = race(inner, call, retry_policy, |result, unresolved| {
         if let Err(Failure::Full(reason)) = &result
             && unresolved == 0
         {
-            full = Some(reason.clone());
+            no_space_reason = Some(reason.clone());
         }
-        judge(&transaction, result, unresolved, &mut conflict, &mut refused)
+        process_attempt(&transaction, result, unresolved, &mut conflict, &mut refusal_reason)
     })
     .await;
-    if let Some(reason) = full {
+    if let Some(reason) = no_space_reason {
         return resolve_no_space(inner, &transaction, reason).await;
     }
-    match (settled, refused) {
+    match (settled, refusal_reason) {
         (Ok(outcome), _) => outcome,
         // No attempt reached etcd, for this reason.
         (Err(Failure::NotSent(_)), Some(reason)) | (Err(Failure::Unsupported(reason)), _) => {
@@ -85,42 +86,42 @@ async fn resolve_no_space(inner: &Arc<Inner>, transaction: &Transaction, reason:
     let gets: Vec<TxnOp> =
         transaction.guards().keys().map(|key| TxnOp::get(key.as_str(), Some(GetOptions::new()))).collect();
     let read = Txn::new().and_then(gets);
-    let accepting = inner.clone();
+    let inner_for_call = inner.clone();
     let call: Call<BTreeMap<String, Entry>> = Arc::new(move |client| {
         let read = read.clone();
-        let inner = accepting.clone();
+        let inner = inner_for_call.clone();
         Box::pin(async move {
-            let response = super::reader(&client).txn(read).await?;
+            let response = super::kv_client(&client).txn(read).await?;
             inner.accept(response.header())?;
-            Ok(found(&response))
+            Ok(read_entries(&response))
         })
     });
-    match super::request(inner, call).await.map(|found| resolve_ended(transaction, &found)) {
+    match super::request(inner, call).await.map(|entries| resolve_ended(transaction, &entries)) {
         Ok(Resolution::Applied(revision)) => Outcome::Applied(revision),
         Ok(Resolution::NotApplied) => Outcome::Refused(reason),
-        Ok(Resolution::Open) | Err(_) => Outcome::Unknown(reason),
+        Ok(Resolution::Inconclusive) | Err(_) => Outcome::Unknown(reason),
     }
 }
 
 /// Processes one more answer. `conflict` stores a conflict that another attempt of this process may have caused.
-fn judge(
+fn process_attempt(
     transaction: &Transaction,
     result: Result<Answer, Failure>,
     unresolved: usize,
     conflict: &mut Option<Revision>,
-    refused: &mut Option<String>,
+    refusal_reason: &mut Option<String>,
 ) -> ControlFlow<Outcome> {
     match result {
         Ok(Answer::Applied(revision)) => return ControlFlow::Break(Outcome::Applied(revision)),
-        Ok(Answer::Conflict { revision, found }) => {
+        Ok(Answer::Conflict { revision, entries }) => {
             *conflict = Some(revision);
             if unresolved > 0 {
-                match resolve(transaction, &found) {
+                match resolve(transaction, &entries) {
                     Resolution::Applied(revision) => {
                         return ControlFlow::Break(Outcome::Applied(revision));
                     }
                     Resolution::NotApplied => return ControlFlow::Break(Outcome::Conflict(revision)),
-                    Resolution::Open => {}
+                    Resolution::Inconclusive => {}
                 }
             }
         }
@@ -141,7 +142,7 @@ fn judge(
         }
         // Only a read shows whether the transaction was applied.
         Err(Failure::Full(reason)) => return ControlFlow::Break(Outcome::Unknown(reason)),
-        Err(Failure::Unsupported(reason)) => *refused = Some(reason),
+        Err(Failure::Unsupported(reason)) => *refusal_reason = Some(reason),
         Err(Failure::NotSent(_) | Failure::TokenExpired(_) | Failure::Unknown(_) | Failure::Compacted(_)) => {
         }
     }
@@ -191,18 +192,18 @@ fn to_answer(response: &etcd_client::TxnResponse) -> Answer {
     if response.succeeded() {
         return Answer::Applied(Revision(revision));
     }
-    Answer::Conflict { revision: Revision(revision), found: found(response) }
+    Answer::Conflict { revision: Revision(revision), entries: read_entries(response) }
 }
 
 /// Returns the keys that a transaction has read.
-fn found(response: &etcd_client::TxnResponse) -> BTreeMap<String, Entry> {
-    let mut found = BTreeMap::new();
+fn read_entries(response: &etcd_client::TxnResponse) -> BTreeMap<String, Entry> {
+    let mut entries = BTreeMap::new();
     for operation in response.op_responses() {
         if let TxnOpResponse::Get(got) = operation {
-            found.extend(got.kvs().iter().map(super::to_entry).map(|entry| (entry.key.clone(), entry)));
+            entries.extend(got.kvs().iter().map(super::to_entry).map(|entry| (entry.key.clone(), entry)));
         }
     }
-    found
+    entries
 }
 
 #[cfg(test)]
@@ -218,7 +219,7 @@ mod tests {
     }
 
     fn conflict() -> Answer {
-        Answer::Conflict { revision: Revision(9), found: BTreeMap::new() }
+        Answer::Conflict { revision: Revision(9), entries: BTreeMap::new() }
     }
 
     fn unknown() -> Failure {
@@ -232,9 +233,9 @@ mod tests {
         ends: impl IntoIterator<Item = (Result<Answer, Failure>, usize)>,
         expected: Option<&Outcome>,
     ) {
-        let (mut conflict, mut refused) = (None, None);
+        let (mut conflict, mut refusal_reason) = (None, None);
         let settled = ends.into_iter().find_map(|(result, unresolved)| {
-            judge(transaction, result, unresolved, &mut conflict, &mut refused).break_value()
+            process_attempt(transaction, result, unresolved, &mut conflict, &mut refusal_reason).break_value()
         });
         assert_eq!(settled.as_ref(), expected);
     }

@@ -51,34 +51,34 @@ impl Config {
 
     /// Checks the settings as far as possible without a connection.
     pub(super) fn validate(&self) -> Result<(), StoreError> {
-        let refuse = |text: String| Err(StoreError::Configuration(text));
+        let invalid = |text: String| Err(StoreError::Configuration(text));
         if self.endpoints.is_empty() {
-            return refuse(
+            return invalid(
                 "no etcd endpoint specified: set --etcd-endpoints http://HOST:PORT or https://HOST:PORT"
                     .to_owned(),
             );
         }
         for endpoint in &self.endpoints {
             if !is_url(endpoint) {
-                return refuse(format!(
+                return invalid(format!(
                     "invalid etcd endpoint {endpoint:?}: expected http://HOST:PORT or https://HOST:PORT"
                 ));
             }
             if endpoint.starts_with("https://") && self.ca.is_none() {
-                return refuse(format!("etcd endpoint {endpoint} requires a CA certificate: set --etcd-ca"));
+                return invalid(format!("etcd endpoint {endpoint} requires a CA certificate: set --etcd-ca"));
             }
         }
         if self.cert.is_some() != self.key.is_some() {
-            return refuse(
+            return invalid(
                 "etcd certificate and key are required together: set --etcd-cert and --etcd-key, or neither"
                     .to_owned(),
             );
         }
         if self.user.is_some() != self.password_file.is_some() {
-            return refuse("etcd user and password file are required together: set --etcd-user and --etcd-password-file, or neither".to_owned());
+            return invalid("etcd user and password file are required together: set --etcd-user and --etcd-password-file, or neither".to_owned());
         }
         if self.attempt_timeout_ms == 0 {
-            return refuse("invalid etcd attempt timeout 0 ms: must be at least 1 ms".to_owned());
+            return invalid("invalid etcd attempt timeout 0 ms: must be at least 1 ms".to_owned());
         }
         Ok(())
     }
@@ -89,9 +89,9 @@ fn is_url(endpoint: &str) -> bool {
     let Some((host, port)) = authority.and_then(|authority| authority.rsplit_once(':')) else {
         return false;
     };
-    let host_is_fine =
+    let is_valid_host =
         !host.is_empty() && !host.contains(['/', '@', ' ']) && (!host.contains(':') || host.starts_with('['));
-    host_is_fine && port.trim_end_matches('/').parse::<u16>().is_ok_and(|port| port > 0)
+    is_valid_host && port.trim_end_matches('/').parse::<u16>().is_ok_and(|port| port > 0)
 }
 
 /// Connection to etcd, as given by the flags `--etcd-…`.

@@ -12,7 +12,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The current certificates. `generation` increases with every change.
 #[derive(Clone)]
-pub(super) struct Loaded {
+pub(super) struct LoadedCredentials {
     pub(super) generation: u64,
     pub(super) tls: Option<Arc<Pem>>,
 }
@@ -44,7 +44,7 @@ pub(super) struct Credentials {
 }
 
 struct State {
-    loaded: Loaded,
+    loaded: LoadedCredentials,
     stamps: Vec<Option<(SystemTime, u64)>>,
     /// Stamps of the last files that were rejected.
     rejected_stamps: Option<Vec<Option<(SystemTime, u64)>>>,
@@ -59,7 +59,7 @@ impl Credentials {
         let user = config.user.clone().zip(config.password_file.clone());
         let stamps = stamps(ca.as_deref(), identity.as_ref());
         let tls = read_tls(ca.as_deref(), identity.as_ref())?;
-        let loaded = Loaded { generation: 1, tls };
+        let loaded = LoadedCredentials { generation: 1, tls };
         let state = Mutex::new(State { loaded, stamps, rejected_stamps: None, checked_at: Instant::now() });
         let credentials = Credentials { ca, identity, user, state };
         credentials.user_and_password()?;
@@ -68,7 +68,7 @@ impl Credentials {
 
     /// Returns the current certificates. If files currently cannot be read, for example because they are being
     /// replaced, the previous certificates are returned.
-    pub(super) fn current(&self) -> Loaded {
+    pub(super) fn current(&self) -> LoadedCredentials {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.loaded.tls.is_some() && state.checked_at.elapsed() >= CHECK_INTERVAL {
             state.checked_at = Instant::now();
@@ -78,7 +78,7 @@ impl Credentials {
                     Ok(tls) => {
                         let generation = state.loaded.generation + 1;
                         tracing::info!(generation, "reconnecting to etcd with changed certificate files");
-                        state.loaded = Loaded { generation, tls };
+                        state.loaded = LoadedCredentials { generation, tls };
                         state.stamps = stamps;
                     }
                     Err(error) if state.rejected_stamps.as_ref() != Some(&stamps) => {

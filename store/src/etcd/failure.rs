@@ -68,24 +68,30 @@ impl Failure {
 
     /// Classifies an answer by etcd's own codes and messages.
     fn of_answer(code: Code, message: &str, text: String) -> Failure {
-        let says = |part: &str| message.contains(part);
-        if code == Code::Unauthenticated || says("invalid auth token") || says("auth store is old") {
+        let message_contains = |part: &str| message.contains(part);
+        if code == Code::Unauthenticated
+            || message_contains("invalid auth token")
+            || message_contains("auth store is old")
+        {
             Failure::TokenExpired(text)
         } else if code == Code::PermissionDenied
             || code == Code::InvalidArgument
             || code == Code::DataLoss
-            || says("permission denied")
-            || says("message larger than max")
+            || message_contains("permission denied")
+            || message_contains("message larger than max")
         {
             Failure::Refused(text)
-        } else if says("database space exceeded") {
+        } else if message_contains("database space exceeded") {
             Failure::Full(text)
-        } else if says("requested lease not found") {
+        } else if message_contains("requested lease not found") {
             Failure::LeaseNotFound
-        } else if says("too many requests") || says("etcdserver: no leader") || code == Code::Unimplemented {
+        } else if message_contains("too many requests")
+            || message_contains("etcdserver: no leader")
+            || code == Code::Unimplemented
+        {
             // etcd rejected the request before proposing it to its members.
             Failure::NotSent(text)
-        } else if says("required revision has been compacted") {
+        } else if message_contains("required revision has been compacted") {
             Failure::Compacted(Revision(0))
         } else {
             Failure::Unknown(text)

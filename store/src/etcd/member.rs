@@ -1,7 +1,7 @@
 //! One etcd member: its channel, the check of its version, and its token.
 
 use super::Inner;
-use super::credentials::Loaded;
+use super::credentials::LoadedCredentials;
 use super::failure::Failure;
 use crate::etcd_version::check_version;
 use etcd_client::{Client, ConnectOptions, StatusResponse};
@@ -14,44 +14,44 @@ use tokio::sync::Mutex;
 const PING_INTERVAL: Duration = Duration::from_secs(6);
 const PING_TIMEOUT: Duration = Duration::from_secs(3);
 /// Age up to which a token counts as new, so that simultaneous requests with an expired token authenticate once.
-const TOKEN_FRESH: Duration = Duration::from_secs(1);
+const MIN_TOKEN_AGE: Duration = Duration::from_secs(1);
 
 pub(super) struct Member {
     pub(super) endpoint: String,
-    slot: Mutex<Slot>,
+    connection: Mutex<Connection>,
 }
 
 #[derive(Default)]
-struct Slot {
+struct Connection {
     client: Option<Client>,
     /// Generation of the certificates; 0 means none yet.
     generation: u64,
     /// `true` if the version of this connection's member was checked and accepted.
-    verified: bool,
-    authenticated: Option<Instant>,
+    is_version_checked: bool,
+    authenticated_at: Option<Instant>,
 }
 
 impl Member {
     pub(super) fn new(endpoint: String) -> Member {
-        Member { endpoint, slot: Mutex::new(Slot::default()) }
+        Member { endpoint, connection: Mutex::new(Connection::default()) }
     }
 
     /// Creates the channel if there is none, without waiting for a connection.
     pub(super) async fn prepare(&self, inner: &Inner) -> Result<(), Failure> {
-        self.channel(&mut *self.slot.lock().await, inner).await.map(|_| ())
+        self.channel(&mut *self.connection.lock().await, inner).await.map(|_| ())
     }
 
     /// Returns an authenticated client of this member, after a check of its version.
     pub(super) async fn client(&self, inner: &Inner) -> Result<Client, Failure> {
-        let mut slot = self.slot.lock().await;
-        let mut client = self.channel(&mut slot, inner).await?;
-        if slot.authenticated.is_none() {
+        let mut connection = self.connection.lock().await;
+        let mut client = self.channel(&mut connection, inner).await?;
+        if connection.authenticated_at.is_none() {
             authenticate(&mut client, inner).await?;
-            slot.authenticated = Some(Instant::now());
+            connection.authenticated_at = Some(Instant::now());
         }
-        if !slot.verified {
+        if !connection.is_version_checked {
             match self
-                .version(&mut client, inner)
+                .fetch_version(&mut client, inner)
                 .await
                 .and_then(|version| check_version(&self.endpoint, &version).map_err(Failure::Unsupported))
             {
@@ -60,7 +60,7 @@ impl Member {
                 }
                 checked => checked?,
             }
-            slot.verified = true;
+            connection.is_version_checked = true;
         }
         Ok(client)
     }
@@ -68,11 +68,11 @@ impl Member {
     /// Returns the status that the member reports, without a check of its version.
     pub(super) async fn status(&self, inner: &Inner) -> Result<StatusResponse, Failure> {
         let mut client = {
-            let mut slot = self.slot.lock().await;
-            let mut client = self.channel(&mut slot, inner).await?;
-            if slot.authenticated.is_none() {
+            let mut connection = self.connection.lock().await;
+            let mut client = self.channel(&mut connection, inner).await?;
+            if connection.authenticated_at.is_none() {
                 authenticate(&mut client, inner).await?;
-                slot.authenticated = Some(Instant::now());
+                connection.authenticated_at = Some(Instant::now());
             }
             client
         };
@@ -81,43 +81,48 @@ impl Member {
 
     /// Requests a new token, with the password that is currently in the file.
     pub(super) async fn authenticate_again(&self, inner: &Inner) -> Result<Client, Failure> {
-        let mut slot = self.slot.lock().await;
-        let mut client = self.channel(&mut slot, inner).await?;
-        if slot.authenticated.is_none_or(|at| at.elapsed() > TOKEN_FRESH) {
-            slot.authenticated = None;
+        let mut connection = self.connection.lock().await;
+        let mut client = self.channel(&mut connection, inner).await?;
+        if connection.authenticated_at.is_none_or(|at| at.elapsed() > MIN_TOKEN_AGE) {
+            connection.authenticated_at = None;
             authenticate(&mut client, inner).await?;
-            slot.authenticated = Some(Instant::now());
+            connection.authenticated_at = Some(Instant::now());
         }
         Ok(client)
     }
 
     /// Records the loss of the connection, because the member may have another version after a restart.
-    pub(super) fn connection_lost(&self) {
+    pub(super) fn on_connection_lost(&self) {
         // If the lock is held, its holder is about to check the version anyway.
-        if let Ok(mut slot) = self.slot.try_lock() {
-            slot.verified = false;
+        if let Ok(mut connection) = self.connection.try_lock() {
+            connection.is_version_checked = false;
         }
     }
 
-    async fn channel(&self, slot: &mut Slot, inner: &Inner) -> Result<Client, Failure> {
+    async fn channel(&self, connection: &mut Connection, inner: &Inner) -> Result<Client, Failure> {
         let loaded = inner.credentials.current();
-        if slot.generation != loaded.generation {
-            match (self.build(&loaded, inner).await, &slot.client) {
+        if connection.generation != loaded.generation {
+            match (self.build_client(&loaded, inner).await, &connection.client) {
                 (Ok(client), _) => {
                     let generation = loaded.generation;
-                    *slot = Slot { client: Some(client), generation, verified: false, authenticated: None };
+                    *connection = Connection {
+                        client: Some(client),
+                        generation,
+                        is_version_checked: false,
+                        authenticated_at: None,
+                    };
                 }
                 (Err(error), Some(_)) => {
                     tracing::warn!(%error, endpoint = self.endpoint, "cannot reconnect with the changed certificates, keeping the connection");
-                    slot.generation = loaded.generation;
+                    connection.generation = loaded.generation;
                 }
                 (Err(error), None) => return Err(error),
             }
         }
-        slot.client.clone().ok_or_else(|| Failure::NotSent("no channel".to_owned()))
+        connection.client.clone().ok_or_else(|| Failure::NotSent("no channel".to_owned()))
     }
 
-    async fn build(&self, loaded: &Loaded, inner: &Inner) -> Result<Client, Failure> {
+    async fn build_client(&self, loaded: &LoadedCredentials, inner: &Inner) -> Result<Client, Failure> {
         let mut options = ConnectOptions::new()
             .with_connect_timeout(inner.attempt_timeout().max(Duration::from_secs(1)))
             .with_keep_alive(PING_INTERVAL, PING_TIMEOUT)
@@ -138,11 +143,11 @@ impl Member {
 
     /// Returns the member's version. With authentication on, etcd reports its status only to root, but its version to
     /// every client over plain HTTP.
-    async fn version(&self, client: &mut Client, inner: &Inner) -> Result<String, Failure> {
+    async fn fetch_version(&self, client: &mut Client, inner: &Inner) -> Result<String, Failure> {
         match client.status().await.map_err(|error| Failure::of(&error)) {
             Ok(status) => Ok(status.version().to_owned()),
             Err(Failure::Refused(refusal)) => {
-                let page = self.page(inner, "/version").await;
+                let page = self.fetch_page(inner, "/version").await;
                 page.as_deref().ok().and_then(server_version).ok_or_else(|| {
                     Failure::Unsupported(format!(
                         "etcd member {} does not report its version, neither to this user ({refusal}) nor at \
@@ -153,12 +158,12 @@ impl Member {
                     ))
                 })
             }
-            Err(failure) => Err(not_sent(&failure)),
+            Err(failure) => Err(as_not_sent(&failure)),
         }
     }
 
     /// Returns a page of the HTTP server at the member's client URL.
-    pub(super) async fn page(&self, inner: &Inner, path: &str) -> Result<String, String> {
+    pub(super) async fn fetch_page(&self, inner: &Inner, path: &str) -> Result<String, String> {
         let tls = inner.credentials.current().tls;
         super::http::get(&self.endpoint, path, tls.as_deref()).await
     }
@@ -176,7 +181,7 @@ async fn authenticate(client: &mut Client, inner: &Inner) -> Result<(), Failure>
             tracing::warn!(user, "ignoring user and password: authentication is disabled in etcd");
             Ok(())
         }
-        Err(error) => Err(not_sent(&Failure::of(&error))),
+        Err(error) => Err(as_not_sent(&Failure::of(&error))),
     }
 }
 
@@ -187,7 +192,7 @@ fn server_version(page: &str) -> Option<String> {
 }
 
 /// Converts a failure of a preliminary request to a failure of the actual request, which was certainly not sent.
-fn not_sent(failure: &Failure) -> Failure {
+fn as_not_sent(failure: &Failure) -> Failure {
     match failure {
         Failure::NotSent(text)
         | Failure::Unknown(text)

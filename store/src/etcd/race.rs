@@ -38,8 +38,8 @@ pub(super) enum RetryPolicy {
 pub(super) async fn race<T: Send + 'static, R>(
     inner: &Arc<Inner>,
     call: Call<T>,
-    repeat: RetryPolicy,
-    mut judge: impl FnMut(Result<T, Failure>, usize) -> ControlFlow<R>,
+    retry_policy: RetryPolicy,
+    mut handle_result: impl FnMut(Result<T, Failure>, usize) -> ControlFlow<R>,
 ) -> Result<R, Failure> {
     let attempt_timeout = inner.attempt_timeout();
     let started = Instant::now();
@@ -49,19 +49,23 @@ pub(super) async fn race<T: Send + 'static, R>(
     let mut launched = 0;
     let mut not_sent = 0;
     let mut unknown = 0;
-    let mut last = Failure::NotSent("no member was tried".to_owned());
+    let mut last_failure = Failure::NotSent("no member was tried".to_owned());
     let mut running = FuturesUnordered::new();
     // A rejection of the request before it is proposed does not count as an attempt. Each member may reject once.
     let max_attempts = MAX_ATTEMPTS + inner.members.len();
     loop {
-        let attempts = match repeat {
+        let attempt_limit = match retry_policy {
             RetryPolicy::Always => MAX_ATTEMPTS,
             RetryPolicy::IfNotSent => 1,
         };
-        let may_launch = launched - not_sent < attempts && launched < max_attempts;
+        let may_launch = launched - not_sent < attempt_limit && launched < max_attempts;
         if running.is_empty() {
             if !may_launch {
-                return Err(if unknown > 0 { Failure::Unknown(last.to_string()) } else { last });
+                return Err(if unknown > 0 {
+                    Failure::Unknown(last_failure.to_string())
+                } else {
+                    last_failure
+                });
             }
             running.push(attempt(inner.clone(), first + launched, call.clone()));
             launched += 1;
@@ -84,12 +88,12 @@ pub(super) async fn race<T: Send + 'static, R>(
                             | Failure::Compacted(_)
                             | Failure::Configuration(_) => {}
                         }
-                        last = failure.clone();
+                        last_failure = failure.clone();
                     }
                 }
                 let unresolved = running.len() + unknown;
-                if let ControlFlow::Break(settled) = judge(result, unresolved) {
-                    return Ok(settled);
+                if let ControlFlow::Break(outcome) = handle_result(result, unresolved) {
+                    return Ok(outcome);
                 }
             }
             () = tokio::time::sleep_until(slow_at), if may_launch && slow_at < deadline => {
@@ -128,7 +132,7 @@ fn attempt<T: Send + 'static>(
         }
         .await;
         if let Err(Failure::NotSent(_) | Failure::Unknown(_)) = &result {
-            member.connection_lost();
+            member.on_connection_lost();
         }
         if result.is_err()
             && let Some(key) = inner.followed.unverified_cluster_key()

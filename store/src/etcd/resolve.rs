@@ -27,7 +27,7 @@ pub(super) enum Resolution {
     /// No attempt was applied, and none will be.
     NotApplied,
     /// The keys prove neither result.
-    Open,
+    Inconclusive,
 }
 
 /// Determines the result from the guarded keys that the conflict found. A key that is not in `stored_entries` does
@@ -49,7 +49,7 @@ pub(super) fn resolve(transaction: &Transaction, stored_entries: &BTreeMap<Strin
         }
         Guard::Absent => false,
     });
-    if untouched && broken_for_good { Resolution::NotApplied } else { Resolution::Open }
+    if untouched && broken_for_good { Resolution::NotApplied } else { Resolution::Inconclusive }
 }
 
 /// Determines the result after every attempt has ended, so that no copy arrives later. Then a written key that is
@@ -61,7 +61,7 @@ pub(super) fn resolve_ended(
     if is_untouched(transaction, stored_entries) {
         return Resolution::NotApplied;
     }
-    applied_revision(transaction, stored_entries).map_or(Resolution::Open, Resolution::Applied)
+    applied_revision(transaction, stored_entries).map_or(Resolution::Inconclusive, Resolution::Applied)
 }
 
 fn is_untouched(transaction: &Transaction, stored_entries: &BTreeMap<String, Entry>) -> bool {
@@ -141,9 +141,17 @@ mod tests {
             Resolution::Applied(Revision(8)),
         );
         // Another value, another lease, or a key that was created again: not this write.
-        check(&heartbeat, &[entry("alive", 3, Revision(5), Revision(8), 9), fence.clone()], Resolution::Open);
-        check(&heartbeat, &[entry("alive", 2, Revision(5), Revision(8), 1), fence.clone()], Resolution::Open);
-        check(&heartbeat, &[entry("alive", 2, Revision(8), Revision(8), 9), fence], Resolution::Open);
+        check(
+            &heartbeat,
+            &[entry("alive", 3, Revision(5), Revision(8), 9), fence.clone()],
+            Resolution::Inconclusive,
+        );
+        check(
+            &heartbeat,
+            &[entry("alive", 2, Revision(5), Revision(8), 1), fence.clone()],
+            Resolution::Inconclusive,
+        );
+        check(&heartbeat, &[entry("alive", 2, Revision(8), Revision(8), 9), fence], Resolution::Inconclusive);
     }
 
     #[test]
@@ -157,7 +165,7 @@ mod tests {
                 entry("fence", 2, Revision(1), Revision(8), 0),
                 entry("leader", 0, Revision(6), Revision(6), 4),
             ],
-            Resolution::Open,
+            Resolution::Inconclusive,
         );
     }
 
@@ -177,7 +185,7 @@ mod tests {
         let create = Transaction::new()
             .put("fence", Guard::Unchanged(Revision(3)), vec![2])
             .guard("other", Guard::Absent);
-        check(&create, &[fence, entry("other", 0, Revision(6), Revision(6), 0)], Resolution::Open);
+        check(&create, &[fence, entry("other", 0, Revision(6), Revision(6), 0)], Resolution::Inconclusive);
     }
 
     #[test]
@@ -193,8 +201,8 @@ mod tests {
         };
         check(Some(entry("fence", 1, Revision(1), Revision(3), 0)), Resolution::NotApplied);
         // The transaction was applied, or another process has written the key.
-        check(Some(entry("fence", 2, Revision(1), Revision(8), 0)), Resolution::Open);
-        check(None, Resolution::Open);
+        check(Some(entry("fence", 2, Revision(1), Revision(8), 0)), Resolution::Inconclusive);
+        check(None, Resolution::Inconclusive);
     }
 
     #[test]
@@ -209,7 +217,11 @@ mod tests {
             &[alive.clone(), entry("report", 1, Revision(4), Revision(8), 0)],
             Resolution::Applied(Revision(8)),
         );
-        check(&both, &[alive.clone(), entry("report", 1, Revision(4), Revision(9), 0)], Resolution::Open);
+        check(
+            &both,
+            &[alive.clone(), entry("report", 1, Revision(4), Revision(9), 0)],
+            Resolution::Inconclusive,
+        );
         check(
             &both,
             &[

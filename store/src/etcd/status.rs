@@ -82,7 +82,7 @@ async fn member_status(inner: &Arc<Inner>, index: usize) -> MemberStatus {
         status.answer_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         // Some values are only in the metrics. If only root may request the status, all values come from the metrics.
         if status.reachable
-            && let Ok(page) = member.page(inner, "/metrics").await
+            && let Ok(page) = member.fetch_page(inner, "/metrics").await
         {
             status.add_metrics(&page);
         }

@@ -195,14 +195,15 @@ impl OpenWatch {
         if !self.several {
             // A single watch delivers its events in order, and all events of one revision in one message.
             if let Some(revision) = newest {
-                return Ok(self.release(revision));
+                return Ok(self.take_complete_changes(revision));
             }
         }
-        let speaks_for_all = !self.several || response.watch_id() == ALL_WATCHES;
-        if speaks_for_all && response.events().is_empty() && !response.created() {
+        let covers_all_watches = !self.several || response.watch_id() == ALL_WATCHES;
+        if covers_all_watches && response.events().is_empty() && !response.created() {
             let revision = response.header().map_or(0, etcd_client::ResponseHeader::revision);
             return Ok(Some(
-                self.release(Revision(revision)).unwrap_or(WatchItem::Progress(Revision(revision))),
+                self.take_complete_changes(Revision(revision))
+                    .unwrap_or(WatchItem::Progress(Revision(revision))),
             ));
         }
         if had_none && !self.incomplete.is_empty() {
@@ -212,7 +213,7 @@ impl OpenWatch {
     }
 
     /// Returns the held events up to a revision.
-    fn release(&mut self, revision: Revision) -> Option<WatchItem> {
+    fn take_complete_changes(&mut self, revision: Revision) -> Option<WatchItem> {
         let later = self.incomplete.split_off(&(revision + 1, String::new()));
         let complete = std::mem::replace(&mut self.incomplete, later);
         let changes: Vec<Change> = complete.into_values().collect();

@@ -23,7 +23,7 @@ struct Faults {
     lists: u32,
     watches: Vec<Revision>,
     /// Ends all open watches when notified.
-    cut: Arc<Notify>,
+    watch_interruption: Arc<Notify>,
     /// If set, listings wait for this.
     held: Option<Arc<Notify>>,
 }
@@ -68,9 +68,9 @@ impl Store for FaultyStore {
         selectors: &[String],
         from: Revision,
     ) -> BoxStream<'static, Result<WatchItem, StoreError>> {
-        let cut = self.with(|faults| {
+        let watch_interruption = self.with(|faults| {
             faults.watches.push(from);
-            faults.cut.clone()
+            faults.watch_interruption.clone()
         });
         let faulty = self.clone();
         let mut items = self.store.watch_all(selectors, from);
@@ -78,7 +78,7 @@ impl Store for FaultyStore {
             loop {
                 let item = tokio::select! {
                     item = items.next() => item,
-                    () = cut.notified() => Some(Err(StoreError::Unreachable("cut".to_owned()))),
+                    () = watch_interruption.notified() => Some(Err(StoreError::Unreachable("cut".to_owned()))),
                 };
                 let Some(item) = item else { return };
                 let (hidden_key, is_doubled) = faulty.with(|faults| (faults.hidden_key.clone(), faults.is_doubled));
@@ -174,7 +174,7 @@ async fn a_broken_watch_resumes_after_the_last_change() {
     synced(&mut items).await;
     let first = faulty.put("a/1").await;
     changed(&mut items).await;
-    faulty.with(|faults| faults.cut.notify_one());
+    faulty.with(|faults| faults.watch_interruption.notify_one());
     assert!(matches!(items.next().await, Some(Item::Unavailable(_))));
     let second = faulty.put("a/2").await;
     assert_eq!(changed(&mut items).await, vec![("a/2".to_owned(), second)]);
@@ -186,7 +186,7 @@ async fn reflector_lists_again_after_compaction() {
     let faulty = FaultyStore::default();
     let (_refresher, mut items) = start(&faulty);
     synced(&mut items).await;
-    faulty.with(|faults| faults.cut.notify_one());
+    faulty.with(|faults| faults.watch_interruption.notify_one());
     assert!(matches!(items.next().await, Some(Item::Unavailable(_))));
     faulty.put("a/1").await;
     let last = faulty.put("a/2").await;

@@ -63,7 +63,7 @@ pub(crate) struct Flags {
     /// Certificate authority, certificate and key of the members; clients then also need a certificate.
     pub(crate) tls: Option<(PathBuf, PathBuf, PathBuf)>,
     /// Additional arguments.
-    pub(crate) more: Vec<String>,
+    pub(crate) extra_flags: Vec<String>,
 }
 
 /// A cluster of etcd members in its own directory. Dropping this value ends the members.
@@ -130,7 +130,7 @@ impl Cluster {
                     format!("--key-file={}", key.display()),
                 ]);
             }
-            arguments.extend(flags.more.iter().cloned());
+            arguments.extend(flags.extra_flags.iter().cloned());
             let log = directory.path().join(format!("m{index}.log"));
             Member { arguments, address: address.clone(), scheme, log, process: None }
         });
@@ -151,7 +151,7 @@ impl Cluster {
 
     /// Kills a member by SIGKILL.
     pub(crate) fn kill(&mut self, index: usize) {
-        self.members[index].end();
+        self.members[index].terminate();
     }
 
     /// Starts a killed member, and waits until it answers requests that need no majority.
@@ -227,7 +227,7 @@ impl Member {
         })
     }
 
-    fn end(&mut self) {
+    fn terminate(&mut self) {
         if let Some(mut process) = self.process.take() {
             let _ = process.kill();
             let _ = process.wait();
@@ -238,7 +238,7 @@ impl Member {
 impl Drop for Cluster {
     fn drop(&mut self) {
         for member in &mut self.members {
-            member.end();
+            member.terminate();
         }
     }
 }

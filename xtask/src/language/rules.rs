@@ -167,8 +167,8 @@ fn pronoun_violation(comment: &str) -> Option<String> {
 fn headless_violation(doc: &str) -> Option<String> {
     let first = words(doc).into_iter().next()?;
     let is_headless = HEADLESS_PRONOUNS.contains(&first.as_str());
-    let said = || format!("the doc comment opens with \"{first}\": begin with a noun or a verb");
-    is_headless.then(said).or_else(|| pronoun_violation(doc))
+    let violation_text = || format!("the doc comment opens with \"{first}\": begin with a noun or a verb");
+    is_headless.then(violation_text).or_else(|| pronoun_violation(doc))
 }
 
 fn too_many_words(sentence: &str) -> Option<String> {

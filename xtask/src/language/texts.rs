@@ -177,16 +177,16 @@ fn rust_texts(source: &str, is_test: bool) -> Vec<Text> {
 fn comment_kind(source: &str, at: usize) -> Kind {
     let marker =
         |line: &str| ["///", "//!", "//"].into_iter().find(|marker| line.trim_start().starts_with(marker));
-    let own = marker(&source[at..]);
+    let doc_comment = marker(&source[at..]);
     let before = source[..at].trim_end_matches([' ', '\t']);
     let line_above = before.strip_suffix('\n').and_then(|before| before.lines().next_back());
     let above = line_above.and_then(marker);
-    let is_new_paragraph = own.is_some() && line_above.map(str::trim) == own;
+    let is_new_paragraph = doc_comment.is_some() && line_above.map(str::trim) == doc_comment;
     let is_of_item = |line: &&str| marker(line) != Some("///") && !line.trim_start().starts_with("#[");
     let item = source[at..].lines().find(is_of_item);
-    match own {
+    match doc_comment {
         _ if is_new_paragraph => Kind::FirstComment,
-        _ if above == own => Kind::Comment,
+        _ if above == doc_comment => Kind::Comment,
         Some("///") if item.is_some_and(|item| item.contains("fn ")) => Kind::FunctionDoc,
         Some("///" | "//!") => Kind::ItemDoc,
         _ => Kind::FirstComment,

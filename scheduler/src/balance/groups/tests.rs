@@ -109,14 +109,14 @@ fn add_within_limits(
         problem.start_placements[service].primary == at(placement.0)
             && problem.services[service].exclusion.iter().any(|tag| new.exclusion.contains(tag))
     };
-    let clash = (0..problem.services.len() - 1).any(tags);
+    let has_conflict = (0..problem.services.len() - 1).any(tags);
     let fits = [Some(placement.0), placement.1].into_iter().flatten().all(|node| {
         let (node, usage) = (&problem.nodes[at(node)], &usages[at(node)]);
         let disk = new.disk_used == 0 || usage.disk_free > 0;
         !node.is_offline && disk && !(keeps_n1 && usage.fails_n1())
     });
     let (node, usage) = (&problem.nodes[at(placement.0)], &usages[at(placement.0)]);
-    let fits = fits && !clash && usage.memory_free > 0 && usage.vcpus <= node.vcpus_max;
+    let fits = fits && !has_conflict && usage.memory_free > 0 && usage.vcpus <= node.vcpus_max;
     fits.then(|| (after, score(&problem, &problem.start_placements)))
 }
 

@@ -36,8 +36,8 @@ fn parse_error_names_line_field_and_expectation() {
         "n2|1024|24|1000|4096|3072|8|N|uuid-2",
         "line 4, group (field 9): expected a group uuid of the section above, found `uuid-2`",
     );
-    let unknown = read(&CLUSTER_TEXT.replacen("|n1|n2|drbd", "|n1|n3|drbd", 1)).unwrap_err();
-    assert_eq!(unknown.unknown_node(), Some("n3"));
+    let unknown_node_error = read(&CLUSTER_TEXT.replacen("|n1|n2|drbd", "|n1|n3|drbd", 1)).unwrap_err();
+    assert_eq!(unknown_node_error.unknown_node(), Some("n3"));
     check(
         "|n1|n2|drbd",
         "|n1|n3|drbd",
@@ -144,21 +144,21 @@ fn clusters() -> impl Strategy<Value = Cluster> {
         any::<bool>(),
         1..3_usize,
     );
-    parts.prop_map(|(nodes, instances, tags, newer, group_count)| {
-        let kept = |tags: Vec<String>| if newer { tags } else { Vec::new() };
+    parts.prop_map(|(nodes, instances, tags, is_newer, group_count)| {
+        let tags_if_newer = |tags: Vec<String>| if is_newer { tags } else { Vec::new() };
         let count = nodes.len();
         let size = Specification { memory: 128, cpus: 1, disk: 1024, disks: 1, nics: 1, spindles: 2 };
         let mut cluster = Cluster {
             live_constraints: std::collections::BTreeMap::new(),
             has_forthcoming_field: false,
             cpus_in_thousandths: false,
-            generation: if newer { Generation::Newer } else { Generation::Older },
+            generation: if is_newer { Generation::Newer } else { Generation::Older },
             groups: (0..group_count)
                 .map(|index| Group {
                     name: format!("g{index}"),
                     uuid: format!("u{index}"),
                     allocation: super::reader::ALLOCATIONS[index].0,
-                    tags: kept(tags.clone()),
+                    tags: tags_if_newer(tags.clone()),
                     networks: Vec::new(),
                 })
                 .collect(),
@@ -176,11 +176,11 @@ fn clusters() -> impl Strategy<Value = Cluster> {
                     role: super::reader::ROLES[role].0,
                     group: index % group_count,
                     spindles: cpus,
-                    tags: kept(tags),
-                    exclusive_storage: newer && exclusive,
-                    spindles_free: if newer { free } else { 0 },
-                    cpus_own: if newer { own } else { 1 },
-                    cpu_speed: if newer { speed } else { 1.0 },
+                    tags: tags_if_newer(tags),
+                    exclusive_storage: is_newer && exclusive,
+                    spindles_free: if is_newer { free } else { 0 },
+                    cpus_own: if is_newer { own } else { 1 },
+                    cpu_speed: if is_newer { speed } else { 1.0 },
                 })
                 .collect(),
             instances: instances
@@ -201,9 +201,9 @@ fn clusters() -> impl Strategy<Value = Cluster> {
                         secondary: (template == Template::Drbd).then_some(other),
                         template,
                         tags,
-                        spindle_use: if newer { memory % 3 } else { 1 },
-                        disk_spindles: if newer { spindles } else { None },
-                        forthcoming: newer && flag,
+                        spindle_use: if is_newer { memory % 3 } else { 1 },
+                        disk_spindles: if is_newer { spindles } else { None },
+                        forthcoming: is_newer && flag,
                         load: DEFAULT_LOAD,
                     }
                 })
@@ -212,7 +212,7 @@ fn clusters() -> impl Strategy<Value = Cluster> {
             policies: vec![Policy {
                 owner: String::new(),
                 standard: size,
-                ranges: vec![(size, size); if newer { 2 } else { 1 }],
+                ranges: vec![(size, size); if is_newer { 2 } else { 1 }],
                 templates: vec![Template::Drbd, Template::External],
                 vcpu_ratio: 3.5,
                 spindle_ratio: 16.0,
