@@ -204,7 +204,7 @@ impl Core {
         if saved.device.is_some() {
             self.device = saved.device;
         }
-        if self.state == State::Released && !self.cannot_be_stopped() {
+        if self.state == State::Released {
             // The earlier daemon ended between the decision to release and the close.
             self.close(0, Outcome::Done);
         }
@@ -351,10 +351,6 @@ impl Core {
 
     fn full_timeout_seconds(&self, device: &DeviceFacts) -> u32 {
         self.timing.map_or(device.timeout_seconds, |timing| timing.timeout_seconds)
-    }
-
-    fn cannot_be_stopped(&self) -> bool {
-        self.device.is_some_and(|device| device.nowayout)
     }
 
     /// Records a pet that the device has taken or refused.

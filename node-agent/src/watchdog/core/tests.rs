@@ -8,6 +8,16 @@ use super::*;
 
 const SECOND_NS: u64 = NANOSECONDS_PER_SECOND;
 
+/// The condition of the device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Condition {
+    Working,
+    /// The device refuses pets until it is opened again.
+    BoundAgain,
+    /// The device refuses pets and cannot be opened.
+    Removed,
+}
+
 /// A device, a clock and a peer around one core.
 struct World {
     core: Core,
@@ -25,8 +35,11 @@ struct World {
     /// Time for which the process is stopped between the decision to pet and the pet, once.
     stall_ns: u64,
     pets: usize,
-    /// `true` if the device refuses pets and cannot be opened.
-    refuses: bool,
+    condition: Condition,
+    /// Result of the next pet; `None` if the device takes the requested timeout.
+    pet_result: Option<Result<u32, u32>>,
+    /// Number of times that the device was opened.
+    openings: usize,
     /// Number of resets that the daemon has requested.
     resets: usize,
 }
@@ -61,7 +74,9 @@ impl World {
             saved: None,
             stall_ns: 0,
             pets: 0,
-            refuses: false,
+            condition: Condition::Working,
+            pet_result: None,
+            openings: 0,
             resets: 0,
         };
         world.input(Input::Connected);
@@ -81,16 +96,18 @@ impl World {
         self.core.handle(self.now, input);
         while let Some(effect) = self.core.poll_effect() {
             let answer = match effect {
-                Effect::Open { .. } if self.refuses => {
+                Effect::Open { .. } if self.condition == Condition::Removed => {
                     Input::Opened(Err(Refusal::NoDevice { errno: 19, location: Name::default() }))
                 }
-                Effect::Pet { .. } if self.refuses => Input::Petted(Err(19)),
+                Effect::Pet { .. } if self.condition != Condition::Working => Input::Petted(Err(19)),
                 Effect::Reset => {
                     self.resets += 1;
                     continue;
                 }
                 Effect::Open { timeout_seconds } => {
                     self.open = true;
+                    self.openings += 1;
+                    self.condition = Condition::Working;
                     self.timeout_seconds = timeout_seconds;
                     self.fires_at = Some(self.now.plus_ms(u64::from(timeout_seconds) * 1000));
                     Input::Opened(Ok(DeviceFacts { timeout_seconds, ..self.facts }))
@@ -101,10 +118,14 @@ impl World {
                     if self.fired {
                         return;
                     }
-                    self.timeout_seconds = timeout_seconds.unwrap_or(self.timeout_seconds);
-                    self.fires_at = Some(self.now.plus_ms(u64::from(self.timeout_seconds) * 1000));
-                    self.pets += 1;
-                    Input::Petted(Ok(self.timeout_seconds))
+                    let result =
+                        self.pet_result.take().unwrap_or(Ok(timeout_seconds.unwrap_or(self.timeout_seconds)));
+                    if let Ok(applied_seconds) = result {
+                        self.timeout_seconds = applied_seconds;
+                        self.fires_at = Some(self.now.plus_ms(u64::from(applied_seconds) * 1000));
+                        self.pets += 1;
+                    }
+                    Input::Petted(result)
                 }
                 Effect::Close => {
                     self.open = false;
@@ -155,7 +176,10 @@ impl World {
     /// Runs the daemon's loop for this time, or until the machine is reset.
     fn run_ms(&mut self, ms: u64) {
         let end_ns = self.now.monotonic_raw_ns + ms * 1_000_000;
+        let mut ticks = 0;
         while !self.fired {
+            ticks += 1;
+            assert!(ticks <= 10 + ms / 50, "the event loop spins");
             let fires = self.fires_at.map_or(end_ns, |at| at.monotonic_raw_ns);
             let due = self
                 .core
@@ -351,6 +375,7 @@ fn timing_can_change_on_armed_device() {
     assert_eq!(world.timeout_seconds, 2);
     let reported = |world: &World| world.core.status().device.map(|device| device.timeout_seconds);
     assert_eq!(reported(&world), Some(2), "the agent commits the active values");
+    assert!(!world.core.status().refuses_pets);
     assert_eq!(world.saved.and_then(|saved| saved.device).map(|device| device.timeout_seconds), Some(2));
     assert!(matches!(
         world.send_request(Request::Arm(Arm { timeout_seconds: 9, ..arm })),
@@ -366,6 +391,91 @@ fn timing_can_change_on_armed_device() {
 }
 
 #[test]
+fn new_timeout_must_be_one_of_the_driver() {
+    let driver =
+        DeviceFacts { smallest_timeout_seconds: 2, largest_timeout_seconds: 5, ..facts(true, false) };
+    for (timeout_seconds, is_accepted) in [(1, false), (2, true), (5, true), (6, false)] {
+        let mut world = World::new(driver);
+        let Request::Arm(arm) = world.arm(None) else { unreachable!() };
+        assert_eq!(world.send_request(Request::Arm(arm)), Outcome::Done);
+        let outcome = world.send_request(Request::Arm(Arm { timeout_seconds, ..arm }));
+        assert_eq!(outcome == Outcome::Done, is_accepted, "{timeout_seconds} s: {outcome:?}");
+    }
+}
+
+#[test]
+fn new_timeout_that_the_driver_lengthens_may_be_refused() {
+    // A sliding device must take each timeout exactly. A fixed device may lengthen the timeout up to the limit of 5 s.
+    for (is_sliding, requested_seconds, applied_seconds, is_accepted) in [
+        (true, 4, 4, true),
+        (true, 4, 5, false),
+        (true, 4, 3, true),
+        (false, 3, 4, true),
+        (false, 4, 5, true),
+        (false, 4, 6, false),
+        (false, 4, 3, true),
+    ] {
+        let mut world = World::new(facts(is_sliding, false));
+        let Request::Arm(arm) = world.arm(None) else { unreachable!() };
+        assert_eq!(world.send_request(Request::Arm(arm)), Outcome::Done);
+        world.pet_result = Some(Ok(applied_seconds));
+        let outcome = world.send_request(Request::Arm(Arm { timeout_seconds: requested_seconds, ..arm }));
+        let case = format!("sliding {is_sliding}, {requested_seconds} s, {applied_seconds} s: {outcome:?}");
+        assert_eq!(outcome == Outcome::Done, is_accepted, "{case}");
+        let reported_seconds = world.core.status().device.map(|device| device.timeout_seconds);
+        let active_seconds = match (is_accepted, is_sliding) {
+            (false, _) => 5,
+            (true, true) => requested_seconds,
+            (true, false) => applied_seconds,
+        };
+        assert_eq!(reported_seconds, Some(active_seconds), "{case}");
+    }
+}
+
+#[test]
+fn deadline_needs_time_for_the_smallest_timeout() {
+    for (is_sliding, smallest_timeout_seconds, in_ms, is_accepted) in
+        [(true, 3, 2999, false), (true, 3, 3000, true), (false, 3, 500, true)]
+    {
+        let mut world = World::new(DeviceFacts { smallest_timeout_seconds, ..facts(is_sliding, false) });
+        assert_eq!(world.send_request(world.arm(None)), Outcome::Done);
+        let outcome = world.send_request(Request::Deadline(world.in_ms(in_ms)));
+        assert_eq!(outcome == Outcome::Done, is_accepted, "sliding {is_sliding}, {in_ms} ms: {outcome:?}");
+    }
+}
+
+#[test]
+fn disconnected_agent_receives_no_answer() {
+    let replies = |core: &mut Core| {
+        std::iter::from_fn(|| core.poll_effect())
+            .filter_map(|effect| match effect {
+                Effect::Reply(reply) => Some(reply.outcome),
+                Effect::Open { .. }
+                | Effect::Pet { .. }
+                | Effect::Close
+                | Effect::Save(_)
+                | Effect::Disconnect
+                | Effect::Reset => None,
+            })
+            .collect::<Vec<Outcome>>()
+    };
+    let mut world = World::new(facts(false, false));
+    assert_eq!(world.send_request(world.arm(None)), Outcome::Done);
+    let request = Request::Deadline(world.in_ms(6000));
+    world.core.handle(world.now, Input::Message { number: 2, request });
+    world.core.handle(world.now, Input::Disconnected);
+    assert_eq!(replies(&mut world.core), []);
+    world.core.handle(world.now, Input::Connected);
+    world.core.handle(world.now, Input::Petted(Ok(5)));
+    // The next agent numbers its requests from 1 again, so it must not receive the answer to an earlier request.
+    assert_eq!(replies(&mut world.core), [Outcome::Notice(Notice::Welcome)]);
+    world.core.handle(world.now, Input::Disconnected);
+    world.core.handle(world.in_ms(6001), Input::Tick);
+    assert!(matches!(world.core.status().state, State::Expired { .. }));
+    assert_eq!(replies(&mut world.core), []);
+}
+
+#[test]
 fn nowayout_device_is_petted_while_idle() {
     let mut world = World::new(facts(true, true));
     assert_eq!(world.send_request(world.arm(None)), Outcome::Done);
@@ -373,7 +483,9 @@ fn nowayout_device_is_petted_while_idle() {
     assert_eq!(world.core.status().state, State::Released);
     world.run_ms(60_000);
     assert!(world.open && !world.fired);
-    assert_eq!(world.send_request(Request::Deadline(world.in_ms(3000))), Outcome::Refused(Refusal::NotArmed));
+    for request in [Request::Deadline(world.in_ms(3000)), Request::PetWithoutDeadline] {
+        assert_eq!(world.send_request(request), Outcome::Refused(Refusal::NotArmed));
+    }
     let deadline = world.in_ms(3000);
     assert_eq!(world.send_request(world.arm(Some(deadline))), Outcome::Done);
     world.run_ms(10_000);

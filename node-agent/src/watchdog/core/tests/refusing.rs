@@ -7,7 +7,7 @@ fn refusing() -> (World, Moment) {
     let mut world = World::new(facts(true, false));
     let deadline = world.in_ms(6000);
     assert_eq!(world.send_request(world.arm(Some(deadline))), Outcome::Done);
-    world.refuses = true;
+    world.condition = Condition::Removed;
     world.fires_at = None;
     (world, deadline)
 }
@@ -92,7 +92,7 @@ fn stay_request_prevents_the_software_reset() {
 fn device_counts_as_failed_until_rearmed() {
     let (mut world, _) = refusing();
     world.run_ms(1_000);
-    world.refuses = false;
+    world.condition = Condition::Working;
     let go_on = |world: &mut World, ms: u64| {
         for _ in 0..ms / 500 {
             assert_eq!(world.send_request(Request::Deadline(world.in_ms(6000))), Outcome::Done);
@@ -109,12 +109,12 @@ fn device_counts_as_failed_until_rearmed() {
     // Another refusal in between restarts the wait.
     let (mut world, _) = refusing();
     world.run_ms(500);
-    world.refuses = false;
+    world.condition = Condition::Working;
     assert_eq!(world.send_request(world.arm(Some(world.in_ms(6000)))), Outcome::Done);
     go_on(&mut world, 3_000);
-    world.refuses = true;
+    world.condition = Condition::Removed;
     world.run_ms(300);
-    world.refuses = false;
+    world.condition = Condition::Working;
     go_on(&mut world, 10_000);
     assert!(world.core.status().refuses_pets);
 }
@@ -132,6 +132,35 @@ fn a_refused_arming_keeps_the_deadline_and_the_device() {
 }
 
 #[test]
+fn refused_timeout_keeps_the_previous_timeout() {
+    let mut world = World::new(facts(true, false));
+    let Request::Arm(arm) = world.arm(Some(world.in_ms(6000))) else { unreachable!() };
+    assert_eq!(world.send_request(Request::Arm(arm)), Outcome::Done);
+    world.pet_result = Some(Err(22));
+    assert_eq!(
+        world.send_request(Request::Arm(Arm { timeout_seconds: 4, ..arm })),
+        Outcome::Refused(Refusal::DeviceFailed { errno: 22 })
+    );
+    assert_eq!((world.openings, world.timeout_seconds), (1, 5));
+    assert!(!world.core.status().refuses_pets, "the device takes the previous timeout");
+}
+
+#[test]
+fn arming_opens_a_refusing_device_again() {
+    let (mut world, _) = refusing();
+    world.run_ms(1_000);
+    world.condition = Condition::BoundAgain;
+    assert_eq!(world.send_request(world.arm(Some(world.in_ms(6000)))), Outcome::Done);
+    assert_eq!(world.openings, 2);
+    assert!(world.core.status().refuses_pets, "not yet for the whole timeout");
+    for _ in 0..12 {
+        assert_eq!(world.send_request(Request::Deadline(world.in_ms(6000))), Outcome::Done);
+        world.run_ms(500);
+    }
+    assert!(!world.core.status().refuses_pets && world.resets == 0);
+}
+
+#[test]
 fn next_daemon_continues_after_refused_pets() {
     let (mut world, _) = refusing();
     world.run_ms(1_000);
@@ -143,4 +172,7 @@ fn next_daemon_continues_after_refused_pets() {
     world.advance_ns(6_000_000_000);
     world.run_ms(100);
     assert_eq!(world.resets, 1);
+    // A failed reset is tried again.
+    world.run_ms(3_000);
+    assert_eq!(world.resets, 4);
 }
