@@ -283,3 +283,34 @@ fn random_id() -> String {
     let text = format!("{number:032x}");
     format!("{}-{}-{}-{}-{}", &text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_boot_has_a_new_boot_id() {
+        let directory = tempfile::tempdir().unwrap();
+        let machine = Machine {
+            name: "node1".to_owned(),
+            role: Role::Node,
+            number: 1,
+            address: Ipv4Addr::LOCALHOST,
+            directory: directory.path().join("machine"),
+            volatile: directory.path().join("volatile"),
+            programs: Vec::new(),
+            binds: Vec::new(),
+            holder: None,
+            init: None,
+            watchdog: None,
+        };
+        let boot = || {
+            machine.prepare().unwrap();
+            let read = |path: PathBuf| fs::read_to_string(path).unwrap();
+            (read(machine.boot_id_file()), read(machine.machine_id_file()))
+        };
+        let ((boot_id, machine_id), (next_boot_id, next_machine_id)) = (boot(), boot());
+        assert_ne!(boot_id, next_boot_id);
+        assert_eq!(machine_id, next_machine_id);
+    }
+}
