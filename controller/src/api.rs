@@ -111,6 +111,8 @@ pub struct ApiOptions {
     pub limits: Limits,
     /// Authority with which this controller issues certificates to nodes; `None` if it issues none.
     pub join: Option<JoinOptions>,
+    /// Reason why no service has a log, as a clause; `None` if agents provide logs.
+    pub no_logs: Option<&'static str>,
     /// Clock of the timestamps and of the displayed durations.
     pub clock: Arc<dyn Clock>,
 }
@@ -136,6 +138,7 @@ impl ApiOptions {
             ocf_root: None,
             limits: Limits::default(),
             join: None,
+            no_logs: None,
             clock: Arc::new(SystemClock::default()),
         }
     }

@@ -84,6 +84,7 @@ impl InteractiveServer {
         let store = Arc::new(SimulatedStore::new(Arc::clone(&session)));
         let mut options = ApiOptions::new("simulation", CLUSTER);
         options.clock = Arc::clone(&session) as _;
+        options.no_logs = Some(store::NO_LOGS);
         options.etcd_members = Some({
             let session = Arc::clone(&session);
             Arc::new(move || {

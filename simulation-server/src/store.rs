@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 /// Message while the simulated etcd does not answer.
 const OUTAGE: &str = "the simulated etcd does not answer";
-/// Message for requests with leases. The API uses leases only for the logs of services.
-const NO_LOGS: &str = "simulated services have no logs";
+/// Reason why services have no log. The API uses leases only for logs, so the store grants none.
+pub(crate) const NO_LOGS: &str = "simulated services have no logs";
 
 /// The simulated etcd.
 pub(crate) struct SimulatedStore {

@@ -157,7 +157,11 @@ async fn wrong_actions_foreign_pages_and_requests_for_logs_are_refused() {
     served.wait_for(|state| machine_of_web(state).is_some()).await;
     let log = served.client.get(format!("{}/apis/hactl.io/v1/resources/web/log", served.url));
     let log = log.send().await.unwrap();
-    assert!(log.status().is_client_error() || log.status().is_server_error());
-    assert!(log.text().await.unwrap().contains("logs"));
+    assert_eq!(log.status(), StatusCode::BAD_REQUEST);
+    let message = log.text().await.unwrap();
+    assert!(
+        message.contains("no log of resource web on node") && message.contains("have no logs"),
+        "{message}"
+    );
     served.stop().await;
 }

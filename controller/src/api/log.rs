@@ -73,6 +73,11 @@ pub(crate) async fn handler<S: Store>(
     let parameters = Parameters::of(&pairs)?;
     let _permit = state.log_permit()?;
     let (node, request) = log_target(&state, &name, parameters).await?;
+    if let Some(cause) = state.options().no_logs {
+        let failure = Some(LogFailure::NotKept(cause.to_owned()));
+        let answer = LogAnswer { failure, ..LogAnswer::default() };
+        return log_response(&request.definition.name, &node, answer);
+    }
     let answer = request_log(&state, &node, &request).await?;
     log_response(&request.definition.name, &node, answer)
 }
