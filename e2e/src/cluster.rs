@@ -119,7 +119,7 @@ impl Cluster {
                 peer_authority.issue(&machine.name, "etcd", &[machine.address.into()])?;
             }
             if let Some(settings) = settings {
-                disk::make(machine, &settings)?;
+                disk::make_image(machine, &settings)?;
             }
             let State { plan, network, .. } = &cluster.state;
             if let Some(daemons) = plan.contained_daemons(machine, network, &cluster.record.volatile())? {

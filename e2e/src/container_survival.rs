@@ -34,7 +34,7 @@ fn next_witness_line(cluster: &Cluster, service: &str) -> Result<WitnessLine> {
 
 /// Returns the witness's process on a node, with its process id on the host. The monitor of a container can have the same
 /// variables, so the command counts too.
-fn process(service: &str, node: &str) -> Option<ProcessId> {
+fn witness_process(service: &str, node: &str) -> Option<ProcessId> {
     let variables = [format!("HA_RESOURCE={service}"), format!("HA_NODE={node}")];
     let entries = fs::read_dir("/proc").ok()?;
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -56,49 +56,50 @@ fn process(service: &str, node: &str) -> Option<ProcessId> {
 /// # Panics
 /// Panics if the service runs on a wrong node, or was disturbed.
 pub fn check_survival(cluster: &mut Cluster, service: &str) -> Result<()> {
-    let first = wait_until_started(cluster, service, "")?;
-    assert_eq!(next_witness_line(cluster, service)?.node, first);
+    let first_node = wait_until_started(cluster, service, "")?;
+    assert_eq!(next_witness_line(cluster, service)?.node, first_node);
 
     // Crash: the container starts again on the same node.
-    let crashed = process(service, &first).context("process of the service not found")?;
+    let crashed = witness_process(service, &first_node).context("process of the service not found")?;
     crashed.signal(Signal::SIGKILL)?;
     wait_for("another process of it", STEP_TIMEOUT, || {
-        process(service, &first).filter(|other| *other != crashed)
+        witness_process(service, &first_node).filter(|other| *other != crashed)
     })?;
-    assert_eq!(next_witness_line(cluster, service)?.node, first, "the service moved after a crash");
+    assert_eq!(next_witness_line(cluster, service)?.node, first_node, "the service moved after a crash");
 
     // Death of the agent: the container keeps running, and the next agent adopts it.
-    let running = process(service, &first).context("process of the service not found")?;
-    let agent_before = cluster.agent_instance(&first)?;
-    cluster.machine(&first)?.kill("ha-node-agent")?;
+    let running = witness_process(service, &first_node).context("process of the service not found")?;
+    let agent_before = cluster.agent_instance(&first_node)?;
+    cluster.machine(&first_node)?.kill("ha-node-agent")?;
     wait_for("the next agent", STEP_TIMEOUT, || {
-        cluster.agent_instance(&first).ok().filter(|now| *now != agent_before)
+        cluster.agent_instance(&first_node).ok().filter(|now| *now != agent_before)
     })?;
     wait_until_started(cluster, service, "")?;
-    assert_eq!(process(service, &first), Some(running), "the container was disturbed");
+    assert_eq!(witness_process(service, &first_node), Some(running), "the container was disturbed");
 
     // Power cut: the container starts on the other node.
-    cluster.power_off(&first)?;
+    cluster.power_off(&first_node)?;
     assert!(!running.is_alive(), "a container survived the power cut");
-    let second = wait_until_started(cluster, service, &first)?;
-    assert_eq!(next_witness_line(cluster, service)?.node, second);
+    let second_node = wait_until_started(cluster, service, &first_node)?;
+    assert_eq!(next_witness_line(cluster, service)?.node, second_node);
 
     // After its next boot, the first node has no remains of the container, and the service can move back.
-    cluster.power_on(&first)?;
+    cluster.power_on(&first_node)?;
     cluster.wait_for_nodes()?;
     // The agent reports its watchdog once the daemon has connected, which can be after the registration.
     wait_for("the watchdog of the first node", STEP_TIMEOUT, || {
-        let node = cluster.object("nodes", &first)?;
+        let node = cluster.object("nodes", &first_node)?;
         (node["status"]["watchdog"]["kind"] == "Simulated").then_some(())
     })?;
-    let moved = cluster.hactl_within(Duration::from_secs(120), &["relocate", service, &first])?;
-    ensure!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
-    assert_eq!(wait_until_started(cluster, service, &second)?, first);
-    assert_eq!(next_witness_line(cluster, service)?.node, first);
-    assert_eq!(process(service, &second), None);
+    let relocate_output =
+        cluster.hactl_within(Duration::from_secs(120), &["relocate", service, &first_node])?;
+    ensure!(relocate_output.status.success(), "{}", String::from_utf8_lossy(&relocate_output.stderr));
+    assert_eq!(wait_until_started(cluster, service, &second_node)?, first_node);
+    assert_eq!(next_witness_line(cluster, service)?.node, first_node);
+    assert_eq!(witness_process(service, &second_node), None);
 
     cluster.witness(service).check()?;
-    for node in [first, second] {
+    for node in [first_node, second_node] {
         cluster.power_off(&node)?;
     }
     Ok(())

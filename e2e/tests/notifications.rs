@@ -33,16 +33,16 @@ fn posted_notifications(
 
 /// Returns the mails whose subject contains a text.
 fn mails_with_subject(receivers: &NotificationReceivers, subject: &str) -> Result<Vec<Value>> {
-    let has =
+    let has_subject =
         |request: &Value| request["headers"]["Subject"].as_str().is_some_and(|found| found.contains(subject));
-    Ok(receivers.requests("smtp")?.into_iter().filter(has).collect())
+    Ok(receivers.requests("smtp")?.into_iter().filter(has_subject).collect())
 }
 
 fn queue_length(scenario: &Scenario) -> Result<usize> {
     let entry = scenario.cluster.etcdctl().get(&scenario.cluster.keys().notification_record())?;
-    let notified: NotificationRecord =
+    let stored_record: NotificationRecord =
         serde_json::from_value(entry.context("no notification is stored")?.value)?;
-    Ok(notified.queue.len())
+    Ok(stored_record.queue.len())
 }
 
 #[test]
@@ -75,11 +75,14 @@ fn notifications_survive_leader_and_receiver_failures() -> Result<()> {
                 "user": USER, "passwordFile": "password"},
         }}),
     )?;
-    let outside = json!([{"url": "http://192.0.2.1/", "hmacKeyFile": "/etc/shadow"}]).to_string();
-    let refused =
-        scenario.cluster.hactl(&["set", "cluster/default", &format!("notifications.webhooks={outside}")])?;
-    let message = output_text(&refused);
-    assert!(!refused.status.success(), "{message}");
+    let forbidden_webhooks = json!([{"url": "http://192.0.2.1/", "hmacKeyFile": "/etc/shadow"}]).to_string();
+    let refused_output = scenario.cluster.hactl(&[
+        "set",
+        "cluster/default",
+        &format!("notifications.webhooks={forbidden_webhooks}"),
+    ])?;
+    let message = output_text(&refused_output);
+    assert!(!refused_output.status.success(), "{message}");
     for part in ["hmacKeyFile /etc/shadow is not in", "does not send notifications to 192.0.2.1"] {
         assert!(message.contains(part), "{message}");
     }
@@ -139,10 +142,10 @@ fn notifications_survive_leader_and_receiver_failures() -> Result<()> {
         queue_length(&scenario).is_ok_and(|length| length == 1)
     })?;
     assert_eq!(scenario.state("broken"), "Error");
-    let old = scenario.cluster.leader()?;
-    scenario.cluster.power_off(&old)?;
+    let old_leader = scenario.cluster.leader()?;
+    scenario.cluster.power_off(&old_leader)?;
     wait_until("another leader", STEP_TIMEOUT, || {
-        scenario.cluster.leader().is_ok_and(|leader| leader != old)
+        scenario.cluster.leader().is_ok_and(|leader| leader != old_leader)
     })?;
     receivers = NotificationReceivers::start(&directory, address, &mailbox, Some(ports))?;
     wait_until("the notification of the error to reach both targets", STEP_TIMEOUT, || {

@@ -68,15 +68,15 @@ fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn print_and_collect(measured: &mut Vec<Series>, series: Vec<Series>) -> Result<()> {
-    for one in &series {
-        let Some((min, median, max)) = one.summary() else { continue };
-        let (allowed, ratio) = match one.allowed_ms {
+    for measured_series in &series {
+        let Some((min, median, max)) = measured_series.summary() else { continue };
+        let (allowed, ratio) = match measured_series.allowed_ms {
             Some(allowed) => (format!("{:.2}", allowed / 1e3), format!("{:.2}", median / allowed)),
             None => ("-".to_owned(), "-".to_owned()),
         };
         print_line(&format!(
             "{:<66} {:>8.2} {:>8.2} {:>8.2} {allowed:>8} {ratio:>6}",
-            one.name,
+            measured_series.name,
             median / 1e3,
             min / 1e3,
             max / 1e3

@@ -12,9 +12,9 @@ use crate::machine::Role;
 use crate::wait::{monotonic_ns, wait_for_ok, wait_until};
 
 /// Unit of the agent.
-pub(super) const AGENT: &str = "ha-node-agent.service";
+pub(super) const AGENT_UNIT: &str = "ha-node-agent.service";
 /// Unit of the watchdog daemon.
-const DAEMON: &str = "ha-watchdogd.service";
+const DAEMON_UNIT: &str = "ha-watchdogd.service";
 /// Longest time for a test of a watchdog, including the boot or the wait for a reset that does not come.
 const WATCHDOG_TEST_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -25,34 +25,34 @@ pub fn do_nothing(_: &mut Rig, _: &str) -> Result<()> {
 
 /// Stops the agent with SIGSTOP.
 pub fn stop_agent(rig: &mut Rig, node: &str) -> Result<()> {
-    signal(rig, node, AGENT, "SIGSTOP")
+    signal(rig, node, AGENT_UNIT, "SIGSTOP")
 }
 
 /// Prevents a restart of the agent until the machine's next boot.
 pub fn keep_agent_down(rig: &mut Rig, node: &str) -> Result<()> {
-    disable_restart(rig, node, AGENT)
+    disable_restart(rig, node, AGENT_UNIT)
 }
 
 /// Prevents a restart of the watchdog daemon until the machine's next boot.
 pub fn keep_daemon_down(rig: &mut Rig, node: &str) -> Result<()> {
-    disable_restart(rig, node, DAEMON)
+    disable_restart(rig, node, DAEMON_UNIT)
 }
 
 /// Kills the agent.
 pub fn kill_agent(rig: &mut Rig, node: &str) -> Result<()> {
-    signal(rig, node, AGENT, "SIGKILL")
+    signal(rig, node, AGENT_UNIT, "SIGKILL")
 }
 
 /// Kills the watchdog daemon. A service manager that restarts it passes it the file descriptors that were stored.
 pub fn kill_daemon(rig: &mut Rig, node: &str) -> Result<()> {
-    signal(rig, node, DAEMON, "SIGKILL")
+    signal(rig, node, DAEMON_UNIT, "SIGKILL")
 }
 
 /// Kills the agent fifty times, each time as soon as its successor has committed a heartbeat.
 pub fn kill_agent_often(rig: &mut Rig, node: &str) -> Result<()> {
     for _ in 0..50 {
         let agent_before = rig.cluster.agent_instance(node)?;
-        signal(rig, node, AGENT, "SIGKILL")?;
+        signal(rig, node, AGENT_UNIT, "SIGKILL")?;
         wait_until("the next agent's first heartbeat", STEP_TIMEOUT, || {
             rig.cluster.agent_instance(node).is_ok_and(|now| now != agent_before)
         })?;
@@ -98,7 +98,7 @@ pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> 
 }
 
 /// Isolates all etcd members for longer than W plus Th, then reconnects them.
-pub fn etcd_outage(rig: &mut Rig, node: &str) -> Result<()> {
+pub fn cause_etcd_outage(rig: &mut Rig, node: &str) -> Result<()> {
     isolate_etcd(rig, node)?;
     reconnect_etcd(rig)
 }
@@ -222,17 +222,17 @@ fn load_softdog(rig: &Rig, node: &str, settings: &str) -> Result<()> {
 
 /// Replaces the agent's program and restarts it, like a package upgrade.
 pub fn upgrade_agent(rig: &mut Rig, node: &str) -> Result<()> {
-    upgrade(rig, node, "ha-node-agent", AGENT, "systemctl restart")
+    upgrade(rig, node, "ha-node-agent", AGENT_UNIT, "systemctl restart")
 }
 
 /// Replaces the watchdog daemon's program and restarts it, like a package upgrade.
 pub fn upgrade_daemon(rig: &mut Rig, node: &str) -> Result<()> {
     // The unit refuses a manual stop or restart.
-    upgrade(rig, node, "ha-watchdogd", DAEMON, "systemctl kill")
+    upgrade(rig, node, "ha-watchdogd", DAEMON_UNIT, "systemctl kill")
 }
 
 fn upgrade(rig: &mut Rig, node: &str, program: &str, unit: &str, restart: &str) -> Result<()> {
-    let path = disk::installed(program);
+    let path = disk::installed_path(program);
     rig.guest(node)?.run(&format!(
         "before=$(systemctl show -P MainPID {unit}) && cp {path} {path}.new && mv {path}.new {path} && \
          {restart} {unit} && for i in $(seq 100); do now=$(systemctl show -P MainPID {unit}); \

@@ -100,10 +100,10 @@ pub static ALL: &[Case] = &[
     Case {
         name: "store-outage",
         service: ServiceOutcome::RestartsOnSameNode,
-        inject: actions::etcd_outage,
+        inject: actions::cause_etcd_outage,
         ..DEFAULT
     },
-    Case { name: "hold-outage", inject: actions::etcd_outage, ..HOLD },
+    Case { name: "hold-outage", inject: actions::cause_etcd_outage, ..HOLD },
     Case {
         name: "hold-cut",
         service: ServiceOutcome::StopsUntilRestored,

@@ -40,16 +40,16 @@ pub struct Settings {
 ///
 /// # Errors
 /// Fails if a program has not been built, or if the disk cannot be written.
-pub fn make(machine: &Machine, settings: &Settings) -> Result<()> {
+pub fn make_image(machine: &Machine, settings: &Settings) -> Result<()> {
     let tree = machine.directory.join("disk");
     let upper = Tree(tree.join("upper"));
     fs::create_dir_all(tree.join("work"))?;
-    programs(&upper)?;
-    units(&upper, settings.watchdog)?;
-    identity(&upper, machine)?;
-    network(&upper, machine, settings)?;
-    storage(&upper, settings)?;
-    agent(&upper, machine, settings)?;
+    add_programs(&upper)?;
+    add_units(&upper, settings.watchdog)?;
+    add_identity(&upper, machine)?;
+    add_network(&upper, machine, settings)?;
+    add_storage(&upper, settings)?;
+    add_agent(&upper, machine, settings)?;
     let (disk, tree_path) = (qemu::disk(machine), tree.display().to_string());
     let disk = disk.display().to_string();
     run(tool("mkfs.ext4"), &["-q", "-F", "-m", "0", "-d", &tree_path, &disk, IMAGE_SIZE])?;
@@ -57,13 +57,13 @@ pub fn make(machine: &Machine, settings: &Settings) -> Result<()> {
 }
 
 /// Returns the path of a program on every node.
-pub fn installed(program: &str) -> String {
+pub fn installed_path(program: &str) -> String {
     format!("/usr/bin/{program}")
 }
 
-fn programs(upper: &Tree) -> Result<()> {
+fn add_programs(upper: &Tree) -> Result<()> {
     for name in PROGRAMS {
-        let target = upper.path(&installed(name))?;
+        let target = upper.path(&installed_path(name))?;
         // Debug information is removed, which reduces the size to a tenth.
         let (from, to) = (binaries::workspace_program(name)?, target.display().to_string());
         run(tool("strip"), &["--strip-debug", "-o", &to, &from.display().to_string()])?;
@@ -73,7 +73,7 @@ fn programs(upper: &Tree) -> Result<()> {
 }
 
 /// Copies the files of `manifests/` to the paths that their first lines give.
-fn units(upper: &Tree, watchdog: Watchdog) -> Result<()> {
+fn add_units(upper: &Tree, watchdog: Watchdog) -> Result<()> {
     let manifests = binaries::repository().join("manifests");
     for directory in fs::read_dir(manifests.join("systemd"))? {
         let path = directory?.path();
@@ -101,7 +101,7 @@ fn units(upper: &Tree, watchdog: Watchdog) -> Result<()> {
     upper.write("/etc/default/ha-watchdogd", &(shipped + &module))
 }
 
-fn identity(upper: &Tree, machine: &Machine) -> Result<()> {
+fn add_identity(upper: &Tree, machine: &Machine) -> Result<()> {
     let number: u128 = rand::random();
     upper.write("/etc/machine-id", &format!("{number:032x}\n"))?;
     upper.write("/etc/hostname", &format!("{}\n", machine.name))?;
@@ -109,7 +109,7 @@ fn identity(upper: &Tree, machine: &Machine) -> Result<()> {
     upper.write("/etc/systemd/journald.conf.d/console.conf", console)
 }
 
-fn network(upper: &Tree, machine: &Machine, settings: &Settings) -> Result<()> {
+fn add_network(upper: &Tree, machine: &Machine, settings: &Settings) -> Result<()> {
     let device = |name: &str, address: Ipv4Addr| {
         format!(
             "ExecStart=/sbin/ip address replace {address}/24 dev {name}\nExecStart=/sbin/ip link set {name} up\n"
@@ -126,7 +126,7 @@ fn network(upper: &Tree, machine: &Machine, settings: &Settings) -> Result<()> {
 
 /// Declares both mounts of the shared directory: directly from the hypervisor, and through the fabric, which may be closed during
 /// the boot.
-fn storage(upper: &Tree, settings: &Settings) -> Result<()> {
+fn add_storage(upper: &Tree, settings: &Settings) -> Result<()> {
     let mount = format!("shared {SHARED} 9p trans=virtio,version=9p2000.L,cache=none,msize=131072 0 0\n");
     upper.write("/etc/fstab", &mount)?;
     for directory in [SHARED, FABRIC] {
@@ -144,7 +144,7 @@ fn storage(upper: &Tree, settings: &Settings) -> Result<()> {
     upper.unit("metal-storage.service", "multi-user.target", &unit)
 }
 
-fn agent(upper: &Tree, machine: &Machine, settings: &Settings) -> Result<()> {
+fn add_agent(upper: &Tree, machine: &Machine, settings: &Settings) -> Result<()> {
     for (name, file) in [
         ("ca.pem", "ca.pem".to_owned()),
         ("node.pem", format!("{}.pem", machine.name)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::actions::{self, AGENT, condition, hactl, signal};
+use super::actions::{self, AGENT_UNIT, condition, hactl, signal};
 use super::rig::{Rig, STEP_TIMEOUT};
 use crate::plan::FABRIC;
 use crate::wait::{check_holds_for, wait_for_ok, wait_until};
@@ -48,7 +48,7 @@ pub fn reset_and_unfence(rig: &mut Rig, node: &str) -> Result<()> {
 fn reconnect_network(rig: &Rig, node: &str) -> Result<()> {
     rig.guest(node)?.run("pgrep -x ha-holder").context("the service did not keep running")?;
     rig.cluster.heal(node)?;
-    signal(rig, node, AGENT, "SIGCONT")?;
+    signal(rig, node, AGENT_UNIT, "SIGCONT")?;
     check_stays_fenced(rig, node)
 }
 

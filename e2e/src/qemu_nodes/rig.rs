@@ -202,7 +202,7 @@ impl Rig {
         let mut priorities: BTreeMap<String, u8> = self.nodes().into_iter().map(|other| (other, 1)).collect();
         priorities.insert(node.to_owned(), 2);
         self.cluster.apply("groups", name, &json!({"nodes": priorities, "nofailback": true}))?;
-        let command = [disk::installed("ha-holder"), "--folder".to_owned(), format!("{storage}/{name}")];
+        let command = [disk::installed_path("ha-holder"), "--folder".to_owned(), format!("{storage}/{name}")];
         let spec =
             json!({"group": name, "driver": {"exec": {"command": command}}, "timeouts": {"stopSeconds": 10}});
         self.cluster.apply("resources", name, &spec)?;

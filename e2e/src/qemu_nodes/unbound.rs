@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::actions::{AGENT, condition};
+use super::actions::{AGENT_UNIT, condition};
 use super::rig::{Rig, STEP_TIMEOUT};
 use crate::plan::SHARED;
 use crate::wait::{check_holds_for, monotonic_ns, wait_until};
@@ -33,7 +33,7 @@ pub fn cut_and_unbind(rig: &mut Rig, node: &str) -> Result<()> {
 /// can reset the machine.
 pub fn unbind_with_agent_stopped(rig: &mut Rig, node: &str) -> Result<()> {
     rig.cluster.cut(node)?;
-    let stop_agent = format!("systemctl kill --kill-whom=main --signal=SIGSTOP {AGENT}");
+    let stop_agent = format!("systemctl kill --kill-whom=main --signal=SIGSTOP {AGENT_UNIT}");
     rig.guest(node)?.run(&format!("{} && {stop_agent}", unbind_script()))
 }
 
