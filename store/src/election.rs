@@ -118,6 +118,8 @@ pub struct Election {
     refresh_revision: Revision,
     leader_state: LeaderState,
     commits: CommitGaps,
+    /// Time of the last answer or change that etcd sent to this process.
+    heard_at: MonotonicTime,
     /// `true` once the first read was checked for a leader key of an earlier process with this id.
     is_predecessor_checked: bool,
     is_shutting_down: bool,
@@ -151,6 +153,7 @@ impl Election {
             refresh_revision: Revision(0),
             leader_state: LeaderState::Following,
             commits: CommitGaps::default(),
+            heard_at: MonotonicTime::default(),
             is_predecessor_checked: false,
             is_shutting_down: false,
             leases_to_revoke: Vec::new(),
@@ -240,6 +243,9 @@ impl Election {
         if view.revision < self.view.revision {
             return;
         }
+        if view.revision > self.view.revision {
+            self.heard_at = now.monotonic_raw;
+        }
         if self.view.leader != view.leader {
             self.leader = view.leader.as_ref().map(leader_of);
         }
@@ -314,6 +320,12 @@ impl Election {
         if outcome.applied().is_some() {
             self.commits.record_commit(now.monotonic_raw);
         }
+        match outcome {
+            Outcome::Applied(_) | Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Refused(_) => {
+                self.heard_at = now.monotonic_raw;
+            }
+            Outcome::Unknown(_) => {}
+        }
         match kind {
             WriteKind::Candidate => self.on_candidate_committed(now, outcome, read_tracker),
             WriteKind::Refresh => self.on_refresh_committed(now, outcome, read_tracker),
@@ -372,6 +384,9 @@ impl Election {
     /// be deleted. Until then, the guard of each write decides whether it is still permitted.
     pub fn on_lease_kept(&mut self, now: &Now, kept: LeaseId, alive: bool, read_tracker: &mut ReadTracker) {
         let interval_ms = self.keep_interval_ms();
+        if alive {
+            self.heard_at = now.monotonic_raw;
+        }
         if let LeaderState::Leading { lease, keep_alive_at, is_keeping_alive, .. } = &mut self.leader_state
             && *lease == kept
         {
@@ -410,6 +425,9 @@ impl Election {
     }
 
     fn poll_leader(&mut self, now: &Now) -> Option<Step> {
+        // A leader whose requests reach etcd, but which receives no answers, cannot lead. Its keep-alives must not
+        // prevent another candidate from leading (R2.9).
+        let hears_etcd = now.monotonic_raw.since(self.heard_at) <= self.lease_ms();
         match &mut self.leader_state {
             LeaderState::Following => {
                 if self.view.revision == Revision(0)
@@ -453,6 +471,10 @@ impl Election {
             }
             LeaderState::Leading { lease, keep_alive_at, is_keeping_alive, .. } => {
                 if *is_keeping_alive || now.monotonic_raw < *keep_alive_at {
+                    return None;
+                }
+                if !hears_etcd {
+                    *keep_alive_at = now.monotonic_raw + 500;
                     return None;
                 }
                 *is_keeping_alive = true;

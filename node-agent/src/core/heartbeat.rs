@@ -184,8 +184,11 @@ impl AgentCore {
         let node = self.config.node.clone();
         let keys = self.config.keys.clone();
         let alive_key = keys.alive(&node);
+        // Observers count a change of `alive` as a working node. Without answers, D passes and no service can run here.
+        // Heartbeats that are applied nevertheless must not continue to hide that (FENCING R3.31).
+        let confirmed = registered.confirmed.filter(|_| self.proven_deadline(now).is_none());
         let guard = match (registered.created, self.view.alive.get(&node)) {
-            (Some(created), _) => Guard::Created(created),
+            (Some(created), _) => confirmed.map_or(Guard::Created(created), Guard::Unchanged),
             (None, None) => Guard::Absent,
             (None, Some(stored)) => {
                 // An old key is deleted one transaction earlier.
@@ -289,6 +292,7 @@ impl AgentCore {
                 if registered.created.is_none() {
                     registered.created = Some(*revision);
                 }
+                registered.confirmed = Some(*revision);
                 registered.has_created_alive = true;
                 // No step waits for a heartbeat that commits while the previous one is still valid.
                 self.are_all_dirty |= !continues_previous;

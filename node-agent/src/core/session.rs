@@ -42,6 +42,8 @@ pub(super) struct Registered {
     pub(super) request: Revision,
     /// The create revision of this process's `alive`; `None` while there is none.
     pub(super) created: Option<Revision>,
+    /// The revision of `alive` in the last answer that this process received: of a heartbeat, or of a read.
+    pub(super) confirmed: Option<Revision>,
     /// `true` if this process has created an `alive`. Another instance in the key then means that another process has
     /// taken over.
     pub(super) has_created_alive: bool,
@@ -234,6 +236,7 @@ impl AgentCore {
             Some(stored) if stored.value.as_ref().is_some_and(|alive| alive.instance == instance) => {
                 // A creation with an unknown outcome was applied.
                 registered.created = Some(stored.created);
+                registered.confirmed = Some(stored.modified);
                 registered.has_created_alive = true;
             }
             Some(_) if registered.has_created_alive => return self.exit_superseded(),
@@ -391,6 +394,7 @@ impl AgentCore {
             epoch,
             request,
             created: None,
+            confirmed: None,
             has_created_alive: false,
             sequence: 0,
             heartbeat: None,

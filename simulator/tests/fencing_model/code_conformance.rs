@@ -146,15 +146,12 @@ fn optional_guards(write: Write) -> u16 {
         Write::Close { .. } => &[Key::Alive(0), Key::Candidate],
         // The assignment may be based on a report that the service does not run here.
         Write::Assign { .. } => &[Key::ServiceReport(0), Key::ServiceReport(1), Key::Fence(0), Key::Fence(1)],
-        // A clean leave deletes `alive` at its revision; a registration creates `alive` under Absent.
-        Write::Leave(_) | Write::Heartbeat(_, Change::Create) => &[Key::Alive(0)],
+        // A clean leave deletes `alive` at its revision; a registration creates `alive` under Absent; a heartbeat after
+        // the deadline guards its revision.
+        Write::Leave(_) | Write::Heartbeat(..) => &[Key::Alive(0)],
         // A start permit also guards the node's own report.
         Write::Release(..) | Write::Permit(_) | Write::HandOver(_) => &[Key::NodeReport(0)],
-        Write::Heartbeat(..)
-        | Write::Stopped { .. }
-        | Write::Running { .. }
-        | Write::Register(_)
-        | Write::Open(_) => &[],
+        Write::Stopped { .. } | Write::Running { .. } | Write::Register(_) | Write::Open(_) => &[],
     };
     keys.iter().fold(0, |set, key| set | key.bit())
 }

@@ -139,6 +139,35 @@ fn a_kept_lease_keeps_leadership() {
 }
 
 #[test]
+fn a_leader_without_answers_does_not_keep_its_lease() {
+    let mut cluster = cluster();
+    let (mut first, mut second) = (process(&cluster, "a", "a1"), process(&cluster, "b", "b1"));
+    cluster.run_until_idle(&mut first);
+    for _ in 0..12 {
+        cluster.wait(1_000);
+        // Every request is applied, and no answer arrives.
+        while let Some(step) = first.election.poll(&cluster.now) {
+            match step {
+                Step::Commit(kind, transaction) => {
+                    cluster.state.commit(&transaction);
+                    let outcome = Outcome::Unknown("no answer".to_owned());
+                    first.election.on_committed(&cluster.now, kind, &outcome, &mut first.read_tracker);
+                }
+                Step::KeepAlive(lease) => {
+                    let _ = cluster.state.keep_alive(cluster.now.monotonic_raw, lease);
+                    first.election.on_lease_kept(&cluster.now, lease, false, &mut first.read_tracker);
+                }
+                Step::GrantLease { .. } | Step::Revoke(_) => panic!("the process does not know that it lost"),
+            }
+        }
+        cluster.run_until_idle(&mut second);
+    }
+    assert!(second.election.leadership().is_some());
+    cluster.run_until_idle(&mut first);
+    assert!(first.election.leadership().is_none());
+}
+
+#[test]
 fn a_deposed_leaders_write_conflicts() {
     let mut cluster = cluster();
     let (mut first, mut second) = (process(&cluster, "a", "a1"), process(&cluster, "b", "b1"));

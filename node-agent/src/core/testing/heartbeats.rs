@@ -53,6 +53,22 @@ fn an_unknown_heartbeat_does_not_extend_deadline() {
 }
 
 #[test]
+fn after_the_deadline_a_heartbeat_guards_the_last_answer() {
+    let mut world = World::running();
+    world.network = NetworkFault::AnswersLost;
+    world.advance(world.core.active_timings.heartbeat_valid_ms + 2_000);
+    assert!(!world.copies["web"].running, "without an answer, D passes");
+    let alive = world.alive();
+    world.advance(20_000);
+    assert_eq!(world.alive(), alive, "no further heartbeat is applied");
+    world.network = NetworkFault::Up;
+    world.advance(5_000);
+    assert_ne!(world.alive(), alive);
+    assert!(world.core.proven_deadline(&world.now()).is_some());
+    assert_eq!(world.fence().epoch, Epoch(1));
+}
+
+#[test]
 fn outage_within_the_margin_changes_nothing() {
     let mut world = World::running();
     let t = world.core.active_timings;
