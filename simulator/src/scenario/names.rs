@@ -140,10 +140,7 @@ fn check_condition(reader: &mut Reader<'_>, known: &KnownNames, condition: &Cond
 
 fn check_action(reader: &mut Reader<'_>, known: &KnownNames, action: &Action, path: &str) {
     let (machine, service) = action.node_and_resource();
-    if let Some(node) = machine.filter(|node| *node != "leader") {
-        require_known_node(reader, known, node, path);
-    }
-    if let Some(node) = action.other_end_node() {
+    for node in machine.into_iter().chain(action.other_end_node()).filter(|node| *node != "leader") {
         require_known_node(reader, known, node, path);
     }
     if let Some(resource) = service {

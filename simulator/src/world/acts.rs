@@ -1,17 +1,29 @@
 //! The effects of each action on the world.
 
 use super::World;
-use crate::scenario::action::{Action, JournalCondition, ProcessVerb};
+use crate::scenario::action::{Action, JournalCondition, LinkEnd, ProcessVerb};
 use ha_api_types::id::NodeName;
 use ha_api_types::record::{Leader, Leave};
 
 impl World {
+    /// Returns the name of a node, which may not exist; `leader` means the node whose controller is the leader.
+    pub(super) fn resolve_leader(&self, name: &str) -> Result<NodeName, String> {
+        match name {
+            "leader" => self.leader().ok_or_else(|| "no controller is leader".to_owned()),
+            other => Ok(other.into()),
+        }
+    }
+
+    fn resolve_link_end(&self, end: LinkEnd) -> Result<LinkEnd, String> {
+        match end {
+            LinkEnd::Node(node) => self.resolve_node(&node).map(LinkEnd::Node),
+            LinkEnd::Store | LinkEnd::Controllers | LinkEnd::Peers => Ok(end),
+        }
+    }
+
     /// Returns the name of an existing machine; `leader` means the node whose controller is the leader.
     pub(super) fn resolve_node(&self, name: &str) -> Result<NodeName, String> {
-        let name = match name {
-            "leader" => self.leader().ok_or("no controller is leader")?,
-            other => other.into(),
-        };
+        let name = self.resolve_leader(name)?;
         if self.machines.contains_key(&name) { Ok(name) } else { Err(format!("node {name:?} not found")) }
     }
 
@@ -119,6 +131,7 @@ impl World {
                 }
             }
             Action::Link { from, to, on, one_way } => {
+                let (from, to) = (self.resolve_link_end(from)?, self.resolve_link_end(to)?);
                 self.network.set_link(from, to, on, one_way);
                 self.update_store_leader();
             }

@@ -31,15 +31,24 @@ impl World {
                 self.add_resource(&resource, node.as_ref(), running)?;
             }
             Command::Delete { resource } => self.delete(&resource)?,
-            Command::DeleteNode { node } => self.delete_node(&node)?,
-            Command::DeleteController { node } => self.delete_controller(&node.as_str().into())?,
+            Command::DeleteNode { node } => {
+                let node = self.resolve_leader(&node)?;
+                self.delete_node(&node)?;
+            }
+            Command::DeleteController { node } => {
+                let node = self.resolve_leader(&node)?;
+                self.delete_controller(&node.as_str().into())?;
+            }
             Command::Migrate { resource, node } => {
+                let node = self.resolve_leader(&node)?;
                 self.submit_resource_operation(text, OperationAction::Migrate, &resource, Some(&node));
             }
             Command::Relocate { resource, node } => {
+                let node = self.resolve_leader(&node)?;
                 self.submit_resource_operation(text, OperationAction::Relocate, &resource, Some(&node));
             }
             Command::ReplaceSecondary { resource, node } => {
+                let node = self.resolve_leader(&node)?;
                 self.submit_resource_operation(
                     text,
                     OperationAction::ReplaceSecondary,

@@ -266,6 +266,11 @@ impl World {
         }
     }
 
+    fn is_epoch_closed(&self, node: &NodeName) -> bool {
+        let fence: Option<Fence> = self.read_record(&self.keys.fence(node));
+        fence.is_some_and(|fence| fence.state != FenceState::Open)
+    }
+
     fn record_service_status(&mut self, name: &ResourceName, value: &[u8]) {
         let Ok(status) = serde_json::from_slice::<ResourceStatus>(value) else {
             return self.record_violation("readable records", format!("status of {name} cannot be read"));
@@ -282,6 +287,13 @@ impl World {
         }
         if matches!(status.state, ServiceState::Fence | ServiceState::Recovery) {
             self.record_recovery(name, status.node.as_ref());
+        }
+        // A leader that closes an epoch and releases its services in one plan writes neither state.
+        if let Some((_, Some(previous_node))) = &previous
+            && *previous_node != node
+            && self.is_epoch_closed(previous_node)
+        {
+            self.record_recovery(name, Some(previous_node));
         }
         if !matches!(status.state, ServiceState::Ignored | ServiceState::Queued) {
             self.managed_services.insert(name.to_owned());

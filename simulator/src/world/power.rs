@@ -105,10 +105,11 @@ impl World {
         // The restore removed the agent's reports, so the active services are unknown until the agent reports again.
         let store_was_restored = !self.store.get(&self.keys.restore_marker()).entries.is_empty();
         let is_watchdog_test = self.machines.get(node).is_some_and(|machine| machine.journal.trial.is_some());
-        // Nothing can stop the countdown of a device that rejects renewals.
-        let rejects_renewals =
-            self.machines.get(node).is_some_and(|machine| machine.watchdog.pets != PetBehavior::Accept);
-        if !guards_something && !is_watchdog_test && !store_was_restored && !rejects_renewals {
+        // Nothing can stop the countdown of a device that rejects renewals, or whose daemon does not run.
+        let counts_down_in_any_case = self.machines.get(node).is_some_and(|machine| {
+            machine.watchdog.pets != PetBehavior::Accept || machine.watchdog.has_exited
+        });
+        if !guards_something && !is_watchdog_test && !store_was_restored && !counts_down_in_any_case {
             self.record_violation(
                 "no unnecessary resets",
                 format!("{node} was reset although no service was active"),

@@ -33,6 +33,9 @@ pub(crate) struct RandomFlags {
     /// Maximum simulated duration of the faults of a run
     #[arg(long, value_name = "DURATION", requires = "random", default_value = "4h", value_parser = crate::duration::parse)]
     duration: Duration,
+    /// The same as --duration, as a number of hours
+    #[arg(long, value_name = "COUNT", requires = "random", conflicts_with = "duration", hide = true)]
+    hours: Option<f64>,
 }
 
 impl RandomFlags {
@@ -63,13 +66,18 @@ impl RandomFlags {
             1..=MAX_COUNT => Ok(value as usize),
             _ => Err(Failure::usage(format!("{flag}: {value} must be from 1 to {MAX_COUNT}"))),
         };
-        if self.duration.is_zero() || self.duration > MAX_DURATION {
+        let duration = match self.hours {
+            None => self.duration,
+            Some(hours) => Duration::try_from_secs_f64(hours * 3_600.0)
+                .map_err(|problem| Failure::usage(format!("--hours: {problem}")))?,
+        };
+        if duration.is_zero() || duration > MAX_DURATION {
             return Err(Failure::usage("--duration must be greater than 0 and at most 1000h"));
         }
         let size = Size {
             nodes: number("--nodes", self.nodes)?,
             resources: number("--resources", self.resources)?,
-            faults_ms: u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX).max(1_000),
+            faults_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(1_000),
         };
         Ok(Campaign { seeds, size, stop_at_first_failure: false, max_shrunk_seeds: MAX_SHRUNK_SEEDS })
     }

@@ -17,7 +17,7 @@ use ha_api_types::usage::Usage;
 use serde_json::{Value, json};
 
 /// Each verb with its accepted form.
-const ACTION_FORMS: [(&str, &str); 42] = [
+const ACTION_FORMS: [(&str, &str); 43] = [
     ("power", "power N on|off"),
     ("network", "network N on|off"),
     ("reboot", "reboot N"),
@@ -44,6 +44,7 @@ const ACTION_FORMS: [(&str, &str); 42] = [
         "store outage DURATION, store leader-change, store leader-pause DURATION, store compact, store snapshot, store restore [empty], store latency DURATION, store flaky DURATION, store full on|off, or store lag N DURATION",
     ),
     ("set", "set R FIELD=VALUE … [in-place], or set cluster/default|node/N FIELD=VALUE …"),
+    ("definition", "definition R identity=TEXT"),
     ("add", "add R [NODE [running]]"),
     ("delete", "delete R"),
     ("delete-node", "delete-node N"),
@@ -87,8 +88,8 @@ impl Action {
             None => Err("an action is empty".to_owned()),
             Some("store") => parse_store_action(&words),
             Some(
-                "set" | "add" | "delete" | "migrate" | "relocate" | "replace-secondary" | "stop" | "start"
-                | "restart" | "clear-error",
+                "set" | "definition" | "add" | "delete" | "migrate" | "relocate" | "replace-secondary"
+                | "stop" | "start" | "restart" | "clear-error",
             ) => parse_resource_command(&words).map(Action::Command),
             Some("load" | "crash" | "move-by-hand" | "start-by-hand" | "stop-by-hand") => {
                 parse_service_action(&words)
@@ -253,6 +254,12 @@ fn parse_resource_command(words: &[&str]) -> Result<Command, String> {
                 fields.iter().map(|field| field_assignment(kind, field)).collect::<Result<_, _>>()?;
             Ok(Command::Set { kind, name, fields, in_place })
         }
+        ["definition", resource, field] if field.starts_with("identity=") => Ok(Command::Set {
+            kind: Kind::Resource,
+            name: without_type_prefix(resource).to_string(),
+            fields: vec![field_assignment(Kind::Resource, &format!("driver.simulated.{field}"))?],
+            in_place: false,
+        }),
         ["add", resource] => {
             Ok(Command::Add { resource: without_type_prefix(resource), node: None, running: false })
         }
@@ -414,6 +421,14 @@ mod tests {
             let problem = Action::parse(&format!("{verb} too many words for this one")).expect_err(verb);
             assert!(problem.contains(form) || verb == "set", "{problem}");
         }
+    }
+
+    #[test]
+    fn a_definition_sets_the_identity() {
+        let fields = ["definition web identity=2", "set web driver.simulated.identity=2"];
+        let [definition, set] = fields.map(|text| Action::parse(text).expect(text));
+        assert_eq!(definition, set);
+        assert!(Action::parse("definition web type=vm").is_err());
     }
 
     #[test]
