@@ -31,7 +31,7 @@ pub struct Availability {
     pub spans: Vec<Span>,
 }
 
-/// Whether a service is requested Started, and runs.
+/// State of a service, as counted for its availability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AvailabilityState {
     /// Not requested Started.

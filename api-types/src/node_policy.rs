@@ -155,7 +155,7 @@ impl PolicyEvaluator<'_> {
     fn refusal_of_program(&self, program: &[String]) -> Option<String> {
         let path = program.first()?;
         let is_allowed = self.policy.paths.as_ref().is_none_or(|paths| self.is_below(path, paths));
-        (!is_allowed).then(|| format!("node runs no programs outside its allowed paths: {path}"))
+        (!is_allowed).then(|| format!("node does not run programs outside its allowed paths: {path}"))
     }
 
     fn refusal_of_agent(&self, agent: &str) -> Option<String> {
@@ -185,7 +185,7 @@ impl PolicyEvaluator<'_> {
             Some(paths) => self.is_below(path, paths),
             None => self.policy.allow_root,
         };
-        (!is_allowed).then(|| format!("node uses no {subject} outside its allowed paths: {path}"))
+        (!is_allowed).then(|| format!("node does not use a {subject} outside its allowed paths: {path}"))
     }
 
     fn refusal_of_domain(&self, domain: &LibvirtDriver) -> Option<String> {
@@ -304,7 +304,7 @@ mod tests {
         let paths = "{allowRoot: true, paths: [/opt/services]}";
         check(paths, "exec: {command: [/opt/services/web]}", None);
         for program in ["/opt/servicesx/web", "/opt/services/../../bin/sh", "web", "/bin/sh"] {
-            let refusal = format!("node runs no programs outside its allowed paths: {program}");
+            let refusal = format!("node does not run programs outside its allowed paths: {program}");
             check(paths, &format!("exec: {{command: [\"{program}\"]}}"), Some(&refusal));
             let stop = format!(
                 "exec: {{start: [/opt/services/a], stop: [\"{program}\"], monitor: [/opt/services/b]}}"
@@ -335,13 +335,21 @@ mod tests {
         check(strict, "podman: {image: a}", None);
         // lxc
         let config = "lxc: {container: a, config: /tmp/config}";
-        check(strict, config, Some("node uses no configuration outside its allowed paths: /tmp/config"));
+        check(
+            strict,
+            config,
+            Some("node does not use a configuration outside its allowed paths: /tmp/config"),
+        );
         check("{paths: [/tmp]}", config, None);
         check(strict, "lxc: {container: a}", None);
         // libvirt
         check(strict, "libvirt: {domain: a}", None);
         let definition = "libvirt: {domain: a, definition: /tmp/a.xml}";
-        check(strict, definition, Some("node uses no definition outside its allowed paths: /tmp/a.xml"));
+        check(
+            strict,
+            definition,
+            Some("node does not use a definition outside its allowed paths: /tmp/a.xml"),
+        );
         let remote = Some("node does not connect to libvirt at qemu+ssh://x/system");
         check(strict, "libvirt: {domain: a, uri: \"qemu+ssh://x/system\"}", remote);
         let disk = "libvirt: {xml: \"<domain><name>a</name><devices><disk><source dev='/dev/sda'/></disk></devices></domain>\"}";

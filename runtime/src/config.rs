@@ -102,7 +102,7 @@ fn config_path(command: &Command, arguments: &[OsString]) -> Option<PathBuf> {
     matches.try_get_one::<PathBuf>(CONFIG_FLAG).ok().flatten().cloned()
 }
 
-/// Replaces the defaults by the values of the file.
+/// Replaces the defaults with the values of the file.
 fn with_file(mut command: Command, path: &Path) -> Result<Command, ConfigError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;

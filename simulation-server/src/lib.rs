@@ -7,7 +7,7 @@
 //! - `store` is the simulated etcd, as the API reads and writes it.
 //! - `routes` has the state of the simulation, its actions and its clock, below `/simulation`.
 //!
-//! Rule: all that a user does is a step of the simulation, so that the saved scenario replays it.
+//! Rule: each action of a user is a step of the simulation, so that the saved scenario replays it.
 
 mod routes;
 mod session;

@@ -167,7 +167,7 @@ async fn scenario(State(session): State<Arc<Session>>) -> Response {
     }
 }
 
-/// Replaces the simulation by another scenario, at its time 0.
+/// Replaces the simulation with another scenario, at its time 0.
 async fn load(State(session): State<Arc<Session>>, text: String) -> Response {
     let wall_clock = Timestamp::from_unix_ms(ha_runtime::clock::wall_unix_ms());
     let loaded =

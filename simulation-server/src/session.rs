@@ -24,10 +24,10 @@ pub(crate) const SPEEDS: std::ops::RangeInclusive<f64> = 0.1..=1000.0;
 /// Position in the history of the simulated etcd, for watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// Number of jumps to another time or scenario, after which earlier revisions mean nothing.
+    /// Number of jumps to another time or scenario, after which earlier revisions are invalid.
     pub(crate) jumps: u64,
     pub(crate) revision: Revision,
-    /// Revision of the events, which are stored apart.
+    /// Revision of the events, which are stored separately.
     pub(crate) events: Revision,
 }
 

@@ -19,7 +19,7 @@ pub enum Beginning {
     Dump(Box<Dump>),
 }
 
-/// A simulated cluster with the script of all that its user has done.
+/// A simulated cluster with the steps of all actions of its user.
 ///
 /// Guarantees: a run of the saved scenario ([`Simulation::scenario`]) ends in the same state.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-// What an action is: its permission, its line for hactl, its warning, and its request.
+// The definition of an action: its permission, equivalent hactl command, warning and request.
 import { client, type Answer } from '../api/client';
 import { objectPath, type Operation, type Plural } from '../api/objects';
 import type { Permission } from '../state/session';

@@ -1,4 +1,4 @@
-// From a suggested action, which the server writes as a sentence with hactl lines, to the actions of the console.
+// Converts suggested actions, sentences of the server with hactl lines, to actions of the console.
 import type { Node } from '../api/objects';
 import type { Action } from './action';
 import * as cluster from './cluster';

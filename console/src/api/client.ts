@@ -19,7 +19,7 @@ export interface Answer<T> {
 }
 
 const TOKEN = 'hactl.token';
-/** Longest time for a request that is no watch. */
+/** Longest time for a request other than a watch. */
 const TIMEOUT_MILLISECONDS = 10_000;
 
 /** Returns the texts of `Warning` headers, which a browser joins with commas. */

@@ -83,7 +83,7 @@ class Follower<T extends StoredObject> {
       this.version = list.metadata.resourceVersion;
       this.sink.replace(list.items);
     }
-    // A stream to a controller that is no longer used must not continue, because it can be silent indefinitely.
+    // A stream to a controller that is no longer used must not continue, because it may deliver no data indefinitely.
     const stop = new AbortController();
     const abort = () => stop.abort();
     this.signal.addEventListener('abort', abort);

@@ -1,4 +1,4 @@
-// The failures of the guided tour: what happens to the cluster, what it does, and why.
+// The failures of the guided tour, each with an explanation of the reaction of the cluster.
 import type { SimulatedMachine } from '../state/simulation';
 
 export interface Failure {
@@ -21,18 +21,18 @@ export function failures(machines: SimulatedMachine[]): Failure[] {
       action: `power ${name(1)} off`,
       repair: `power ${name(1)} on`,
       explanation:
-        'The services of the machine end at once. Its heartbeats end, too, but the leader cannot know whether the machine or only ' +
-        'its network failed. It waits for the fencing delay. After this time the watchdog would have reset the machine, so none of ' +
-        'its services can still run. Then the services start on other nodes.',
+        'The services and the heartbeats of the machine end immediately. The leader cannot determine whether the machine or only ' +
+        'its network failed, so it waits for the fencing delay. By then, the watchdog would have reset a machine that still ran, ' +
+        'and none of its services can run. Then the services start on other nodes.',
     },
     {
-      title: 'A node is cut off from the network',
+      title: 'A node is isolated from the network',
       action: `network ${name(2)} off`,
       repair: `network ${name(2)} on`,
       explanation:
-        'The machine still runs, but cannot commit heartbeats. Its agent stops the services before the last heartbeat becomes ' +
-        'invalid. If the agent were too slow, the watchdog would reset the machine. The leader waits for both limits, and then ' +
-        'starts the services on other nodes. No service runs twice.',
+        'The machine still runs, but cannot commit heartbeats. Its agent stops the services before the last heartbeat expires. ' +
+        'If the agent were too slow, the watchdog would reset the machine. The leader waits until such a reset would have ' +
+        'happened, and then starts the services on other nodes. No service runs twice.',
     },
     {
       title: 'An agent hangs',
@@ -40,14 +40,15 @@ export function failures(machines: SimulatedMachine[]): Failure[] {
       repair: `agent ${name(0)} resume`,
       explanation:
         'The services still run, but nothing controls them. The watchdog daemon pets the device only up to the deadline of the last ' +
-        'heartbeat. After it, the device resets the machine, which ends the services. They start on other nodes.',
+        'heartbeat. Then the device resets the machine, which ends the services. The services start on other nodes.',
     },
     {
       title: 'etcd does not answer for 40 seconds',
       action: 'store outage 40s',
       explanation:
-        'No heartbeat can be committed. Each agent asks every controller for a hold: the promise not to fence its node yet. All ' +
-        'controllers grant it, so all services continue to run. Nothing can be started or moved until etcd answers.',
+        'No heartbeat can be committed. Each agent requests an etcd-outage hold: a controller that grants the hold does not fence ' +
+        'the node before the hold ends. All controllers grant it, so all services continue to run. No service can be started or ' +
+        'moved until etcd answers.',
     },
   ];
   if (service !== undefined) {
@@ -55,8 +56,8 @@ export function failures(machines: SimulatedMachine[]): Failure[] {
       title: 'A service crashes',
       action: `crash ${service}`,
       explanation:
-        'The agent detects the end of the process at its next check, and reports it. The leader orders a restart on the same node. ' +
-        'A service that crashes again and again moves to another node.',
+        'The agent detects the end of the process and reports it. The leader orders a restart on the same node. A service that ' +
+        'crashes repeatedly moves to another node.',
     });
   }
   return list;

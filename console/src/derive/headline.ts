@@ -40,7 +40,7 @@ function capacitySentence(report: ReservationReport | undefined): Sentence | und
     return { text: tolerance > 1 ? `Any ${tolerance} nodes may fail.` : 'Any one node may fail.', tone: 'ok' };
   }
   const fatal = report.items.filter((item) => item.verdict === 'Fails');
-  if (fatal.length === 0) return { text: 'The failover capacity is undecided.', tone: 'warn' };
+  if (fatal.length === 0) return { text: 'The failover capacity check is inconclusive.', tone: 'warn' };
   const nodes = fatal.flatMap((item) => item.nodes);
   const which = nodes.length > 3 ? `one of ${nodes.length} nodes` : nodes.join(' or ');
   return { text: `If ${which} fails, some services cannot run.`, tone: 'warn' };

@@ -4,7 +4,7 @@ import { useLayoutEffect, useRef } from 'preact/hooks';
 
 const MILLISECONDS = 600;
 
-/** Lets every element with `data-name` inside the container fly from its last place after the layout has changed. */
+/** Animates every element with `data-name` inside the container from its last place after the layout has changed. */
 export function useFlight(container: RefObject<HTMLElement>, layout: string): void {
   const places = useRef(new Map<string, DOMRect>());
   useLayoutEffect(() => {

@@ -41,7 +41,7 @@ overview.state.subscribe(() => {
   }
 });
 
-/** Interval at which the page asks whether its own controller answers again. */
+/** Interval at which the page checks whether its own controller answers again. */
 const RETURN_MILLISECONDS = 5000;
 
 setInterval(() => void client.returnToOwn(), RETURN_MILLISECONDS);

@@ -53,7 +53,7 @@ simulation.state.subscribe(() => {
   if (value !== undefined) setClock(value.wallUnixMs);
 });
 
-/** Returns whether the page shows a simulated cluster. */
+/** Returns `true` if the page shows a simulated cluster. */
 export function useIsSimulation(): boolean {
   return usePolled(overview).value?.answeredBy === SIMULATOR;
 }
@@ -76,7 +76,7 @@ export async function changeClock(change: ClockChange): Promise<void> {
   refresh();
 }
 
-/** Replaces the simulated cluster by a scenario in YAML. */
+/** Replaces the simulated cluster with a scenario in YAML. */
 export async function loadScenario(text: string): Promise<void> {
   await client.write('POST', '/simulation/scenario', text, 'text/plain');
   refresh();

@@ -1,4 +1,4 @@
-// Fencing: what is in the way now, the state of every node, and the history with its confirmations.
+// Fencing: current blockers, the state of every node, and the history with its confirmations.
 import { confirmFenced } from '../actions/nodes';
 import { ActionButton } from '../actions/run';
 import { seconds } from '../derive/time';

@@ -1,4 +1,4 @@
-// The overview: one sentence, then what needs attention, then capacity, events and the control plane.
+// The overview: one sentence, then the problems, then capacity, events and the control plane.
 import { actionOf, commandsIn } from '../actions/suggested';
 import { ActionButton } from '../actions/run';
 import type { Node, Overview, Problem, Resource, UsageOverview } from '../api/objects';

@@ -1,4 +1,4 @@
-// One resource: why it runs where it runs, its conditions, operations, events, log and definition.
+// One resource: the reason for its node, its conditions, operations, events, log and definition.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { ActionButton } from '../actions/run';

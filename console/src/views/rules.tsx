@@ -1,4 +1,4 @@
-// Rules, groups and node groups: what they select, whether they apply, and their definition.
+// Rules, groups and node groups: their members, whether they apply, and their definition.
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { removal, type Action } from '../actions/action';

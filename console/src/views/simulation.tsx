@@ -46,7 +46,7 @@ export function SimulationView() {
 }
 
 function Verdict({ state }: { state: SimulationState }) {
-  if (state.violations.length > 0) return <State tone="bad">{state.violations.length} invariants violated</State>;
+  if (state.violations.length > 0) return <State tone="bad">Violated invariants: {state.violations.length}</State>;
   return <State tone="ok">No service ran twice</State>;
 }
 
@@ -102,7 +102,7 @@ function ClockCard({ state, run }: { state: SimulationState; run: Run }) {
           onChange={(event) => change({ isPaused: true, elapsedMs: Number(event.currentTarget.value) })}
         />
       </label>
-      <p class="quiet">Drag the slider to an earlier time. The next action there replaces what came after it.</p>
+      <p class="quiet">Drag the slider to an earlier time. The next action discards all later steps.</p>
     </Card>
   );
 }
@@ -196,7 +196,7 @@ function Machines({ state, run }: { state: SimulationState; run: Run }) {
           { title: 'Watchdog', cell: (machine) => <SimulatedWatchdog machine={machine} run={run} /> },
         ]}
       />
-      <p class="quiet">Select a service to let its process crash. A machine that was never on joins the cluster when it gets power.</p>
+      <p class="quiet">Select a service to crash its process. A machine that was never on joins the cluster when it gets power.</p>
     </Card>
   );
 }
@@ -244,7 +244,7 @@ function Tour({ state, run }: { state: SimulationState; run: Run }) {
   // The texts keep their machines while the tour is shown, although services move.
   const [tour] = useState(() => failures(state.machines));
   return (
-    <Card title="Five failures" wide>
+    <Card title="Tour of failures" wide>
       <ol class="tour">
         {tour.map((failure) => (
           <li key={failure.title}>

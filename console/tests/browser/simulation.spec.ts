@@ -1,4 +1,4 @@
-// The interactive simulator: a node is cut off in the browser, its services start elsewhere, and the saved scenario repeats it.
+// The interactive simulator: a node is isolated in the browser, its services start elsewhere, and the saved scenario repeats it.
 import type { Page } from '@playwright/test';
 import { expect, expectAccessible, test } from './console';
 import { startSimulation, replay, type RunningSimulation } from './simulator';
@@ -17,7 +17,7 @@ test.afterEach(async () => {
   await running.stop();
 });
 
-test('the services of a node that is cut off start elsewhere, and the saved scenario ends the same', async ({ page }, info) => {
+test('the services of an isolated node start elsewhere, and the saved scenario ends the same', async ({ page }, info) => {
   await page.goto(running.url);
   await expect(page.getByRole('heading', { level: 1 })).toContainText('services run');
   await page.getByRole('link', { name: 'Simulation' }).click();

@@ -215,7 +215,7 @@ impl ClusterView {
         ClusterView { counting: Some(counting::Counting::default()), ..ClusterView::new(keys) }
     }
 
-    /// Replaces the view by a complete read, unless the view is already newer. Unchanged values keep the time at
+    /// Replaces the view with a complete read, unless the view is already newer. Unchanged values keep the time at
     /// which they were first seen.
     pub fn replace(&mut self, entries: Vec<Entry>, revision: Revision, now: MonotonicTime) {
         if revision < self.revision {

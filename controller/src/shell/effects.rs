@@ -81,7 +81,7 @@ fn log_delivery(delivery: &Delivery, outcome: &DeliveryOutcome) {
             tracing::warn!(%notification, %target, why = cause, summary, "cannot deliver a notification");
         }
         DeliveryOutcome::Refused(cause) => {
-            tracing::warn!(%notification, %target, why = cause, summary, "cannot deliver a notification, giving up");
+            tracing::warn!(%notification, %target, why = cause, summary, "cannot deliver a notification, not retrying");
         }
     }
 }

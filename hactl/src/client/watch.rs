@@ -240,7 +240,7 @@ impl<'a> Watcher<'a> {
         self.queue.push_back(Change::Applied(object));
     }
 
-    /// Replaces the known objects by a full list, and queues only the differences.
+    /// Replaces the known objects with a full list, and queues only the differences.
     fn replace_known(&mut self, items: Vec<Value>) {
         let deleted_names: Vec<String> = self
             .objects_by_name

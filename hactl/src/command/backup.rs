@@ -55,7 +55,8 @@ impl Backup {
             .map_err(|error| Failure::failed(format!("{}: {error}", directory.display())))?;
         tokio::select! {
             outcome = self.save(session.terminal(), &programs, scratch.path()) => outcome,
-            _ = tokio::signal::ctrl_c() => Err(Failure::failed("interrupted: nothing was written")),
+            _ = tokio::signal::ctrl_c() => Err(Failure::failed("interrupted: the backup is not recorded in etcd")
+                .help("run the command again; FILE was replaced only if this command printed \"saved\"")),
         }
     }
 
@@ -115,7 +116,7 @@ impl Backup {
         Err(last_failure)
     }
 
-    /// Moves the verified backup to its place. Returns its size in bytes.
+    /// Replaces the output file with the verified backup. Returns the size in bytes.
     fn replace_file(&self, file: &Path) -> Result<u64, Failure> {
         let replace = || {
             std::fs::set_permissions(file, Permissions::from_mode(0o600))?;

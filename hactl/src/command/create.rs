@@ -343,7 +343,7 @@ mod tests {
     fn spec(line: &str) -> Result<Value, Failure> {
         let arguments =
             Arguments::try_parse_from(line.split(' ')).map_err(|error| Failure::usage(error.to_string()))?;
-        let Command::Create(create) = arguments.command else { panic!("{line} is no create") };
+        let Command::Create(create) = arguments.command else { panic!("{line} is not a create command") };
         match create.command {
             CreateCommand::Resource(flags) => resource_spec(&TypedName::parse(&flags.name)?, &flags),
             CreateCommand::Group(flags) => group_spec(&flags),

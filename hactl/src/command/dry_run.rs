@@ -27,7 +27,7 @@ pub(crate) enum DryRun {
     None,
     /// Run all checks of the server; store nothing
     Server,
-    /// Send no change to the server
+    /// Do not send the change to the server
     Client,
 }
 

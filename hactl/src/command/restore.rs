@@ -43,7 +43,7 @@ pub(crate) struct Restore {
     /// WARNING: data loss if wrong. Confirm that all old controllers and nodes are stopped or can reach the new etcd
     #[arg(long, short = 'y')]
     yes: bool,
-    /// Private key file of age, for an encrypted backup; can be repeated
+    /// Private key file of age, for an encrypted backup; repeatable
     #[arg(long = "identity", value_name = "FILE", value_hint = ValueHint::FilePath, requires = "from")]
     identities: Vec<PathBuf>,
     /// Accept a backup without a checksum: a copy of the file `member/snap/db`

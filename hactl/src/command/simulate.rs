@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
         Exit status: 0 all expectations and invariants hold; 1 some do not; 2 invalid file. \
         For a directory: one line for each file, and the worst status.\n\n\
         With --from-dump, the simulation starts from the cluster state in a support dump, with every agent and controller restarted. Example: hactl support dump d; hactl simulate --from-dump d --why web\n\n\
-        With --serve, the cluster runs live behind the web console: cut a network, move a service, save the steps as a scenario.\n\n\
+        With --serve, the cluster runs live with the web console: isolate a node, move a service, and save the steps as a scenario.\n\n\
         With --random, each seed defines a cluster and faults. A failed seed is printed as a scenario file that reproduces \
         the failure: `hactl simulate --random --seeds 7 > seed-7.yaml; hactl simulate seed-7.yaml`."
 )]

@@ -90,7 +90,7 @@ impl Programs {
         let directory = directory.canonicalize()?;
         let owner = format!("{}\n{}", settings.node, directory.display());
         let cgroups = settings.cgroups.then(|| CgroupRoot::make(&owner)).flatten();
-        tracing::debug!(driver, directory = %directory.display(), cgroups = cgroups.is_some(), "programs");
+        tracing::debug!(driver, directory = %directory.display(), cgroups = cgroups.is_some(), "opened the state directory of a driver");
         Ok(Programs { settings, directory, cgroups })
     }
 

@@ -109,7 +109,7 @@ impl Numbers<'_> {
     fn expect_end(mut self) -> Result<(), String> {
         match self.words.next() {
             None => Ok(()),
-            Some(word) => Err(format!("{}: {word:?} is more than was expected", self.file)),
+            Some(word) => Err(format!("{}: unexpected value {word:?} at the end", self.file)),
         }
     }
 }

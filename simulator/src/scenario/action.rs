@@ -72,7 +72,7 @@ pub enum Action {
     StoreCompact,
     /// `store snapshot`: makes a backup.
     StoreSnapshot,
-    /// `store restore [empty]`: replaces the data of etcd by its last backup, or by empty data, as `hactl restore`
+    /// `store restore [empty]`: replaces the data of etcd with its last backup, or with empty data, as `hactl restore`
     /// prepares them.
     StoreRestore { empty: bool },
     /// `store latency DURATION`: sets the latency of etcd.

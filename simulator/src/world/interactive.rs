@@ -44,7 +44,7 @@ pub enum ProcessState {
     Stopped,
 }
 
-/// The switches of a machine, and what runs on it.
+/// The switches, processes and services of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[allow(clippy::struct_excessive_bools, reason = "each is a separate switch")]
@@ -204,7 +204,7 @@ impl World {
     pub(crate) fn play_commit(&mut self, step: Step, transaction: Transaction) -> Outcome {
         let place = self.step_place;
         self.user_commit = Some(UserCommit { transaction, outcome: None });
-        // Writes are never refused as steps: their outcome says what happened.
+        // Writes are never refused as steps: the outcome of the transaction reports a failure.
         let _ = self.play(step);
         let outcome = self.user_commit.take().and_then(|commit| commit.outcome);
         let outcome = outcome.unwrap_or_else(|| Outcome::Unknown("the simulation ended".to_owned()));

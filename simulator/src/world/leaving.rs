@@ -105,7 +105,7 @@ impl World {
         }
     }
 
-    /// Replaces a machine by another machine with the same name. The new machine is switched on with an empty disk or a
+    /// Replaces a machine with another machine with the same name. The new machine is switched on with an empty disk or a
     /// copy of the disk.
     pub(super) fn replace(&mut self, node: &NodeName, clone: bool) {
         let replacement = if clone { "a machine with a copy of the disk" } else { "another machine" };

@@ -100,7 +100,7 @@ impl World {
         self.queue.push(self.store_down_until, Event::StoreAvailable);
     }
 
-    /// Replaces etcd's data by its last backup, or by empty data, as `hactl restore` prepares it. etcd has the new data
+    /// Replaces etcd's data with its last backup, or with empty data, as `hactl restore` prepares it. etcd has the new data
     /// when it runs again.
     pub(super) fn restore_store(&mut self, empty: bool) -> Result<(), String> {
         let empty_store = MemoryState::default();

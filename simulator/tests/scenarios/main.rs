@@ -36,8 +36,8 @@ fn run(path: &Path, seed: Option<u64>) -> World {
     world
 }
 
-/// Every file must pass with the seed in the file. Every fourth file must also pass with another seed: delays differ,
-/// but the outcome must not. In the runs with the seeds in the files, users must be able to read every existing word.
+/// Every file must pass with its own seed. Every fourth file must also pass with another seed: delays differ, but the
+/// outcome must not. Together, the runs with their own seeds must produce every state, proof and reason of the vocabulary.
 #[test]
 fn every_scenario_passes_and_covers_the_vocabulary() {
     let mut paths = Vec::new();

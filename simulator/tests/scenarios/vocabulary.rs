@@ -82,7 +82,8 @@ impl Reached {
             Some(format!("{word} is excepted ({explanation}), but {path} reaches it"))
         });
         let unknown = self.0.iter().filter(|(word, _)| !every_word.contains(word));
-        let unknown = unknown.map(|(word, path)| format!("{path} shows {word}, which is no word"));
+        let unknown =
+            unknown.map(|(word, path)| format!("{path} shows {word}, which is not in the vocabulary"));
         missing.chain(obsolete).chain(unknown).collect()
     }
 }
@@ -105,5 +106,5 @@ fn vocabulary_gaps_and_stale_exceptions_are_reported() {
     };
     check(Word::reason(Reason::Running), "no scenario reaches reason Running");
     check(Word::reason(Reason::Unknown), "b.yaml reaches it");
-    check(Word { kind: "node state", name: "Asleep".to_owned() }, "which is no word");
+    check(Word { kind: "node state", name: "Asleep".to_owned() }, "which is not in the vocabulary");
 }

@@ -30,7 +30,7 @@ pub(super) fn best_placement(
 
 /// Returns the view in which stopped dependents of a running service still use their nodes, if there are any. They stop
 /// for its move and return after it. Without them, the reason for the move could be gone before the move begins, and
-/// they would stop and start again and again. Services with strict affinity to the service move with it.
+/// they would stop and start repeatedly. Services with strict affinity to the service move with it.
 fn view_with_returning_dependents(planner: &Planner<'_>, service: &Service<'_>) -> Option<View> {
     let services = &planner.view.services;
     if services.get(service.name).is_none_or(|facts| facts.uses.is_empty()) {

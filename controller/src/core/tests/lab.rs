@@ -369,7 +369,7 @@ impl Lab {
         Some(serde_json::from_slice(&entry.value).unwrap())
     }
 
-    /// Replaces the process of a controller by one that reads the store through this lens.
+    /// Replaces the process of a controller with one that reads each entry as the lens returns it.
     pub(super) fn replace_controller(&mut self, at: usize, instance: &str, lens: Option<Lens>) {
         let id = format!("c{at}");
         self.add_controller(&id, instance);

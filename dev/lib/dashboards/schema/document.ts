@@ -9,7 +9,7 @@ import type * as timeseries from '@grafana/schema/dist/esm/raw/composable/timese
 
 // In JSON a member of an enumeration is its value.
 type Plain<T> = T extends string ? `${T}` : T extends number ? T : T extends (infer U)[] ? Plain<U>[] : T extends object ? { [K in keyof T]: Plain<T[K]> } : T;
-// What need not be said; in JSON there is no undefined.
+// All members are optional, because JSON has no undefined.
 type Part<T> = T extends unknown[] ? T : T extends object ? { [K in keyof T]?: Part<T[K]> } : T;
 
 // The query of the data source for Prometheus, which is not part of @grafana/schema.

@@ -47,16 +47,16 @@ impl ServeFlags {
             let url = server.url();
             terminal.print_line(&format!("Simulated cluster: {}", terminal.paint(Style::Good, &url)));
             terminal.print_line(if has_directory {
-                "Press Ctrl-C to save and end it."
+                "Press Ctrl-C to save the simulation and exit."
             } else {
-                "Press Ctrl-C to end it. Start it with a directory to keep it: hactl simulate --serve DIR"
+                "Press Ctrl-C to exit without saving. To save a simulation, run: hactl simulate --serve DIR"
             });
             if !self.no_browser {
                 open_browser(&url);
             }
             server.run().await
         };
-        // A runtime of its own, in its own thread: the simulation may occupy one thread for seconds.
+        // The server has its own runtime in its own thread, because the simulation may occupy a thread for seconds.
         let run = || -> Outcome {
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .enable_all()
@@ -95,7 +95,7 @@ fn begin(path: Option<&Path>, dump: Option<Dump>) -> Result<(Simulation, Option<
     Ok((simulation, Some(file)))
 }
 
-/// Returns the cluster of the default scenario without its script, with etcd on its nodes and with a spare machine.
+/// Returns the cluster of the default scenario without its steps, with etcd on its nodes and with a spare machine.
 fn default_cluster() -> Result<String, Failure> {
     let invalid = || Failure::failed("the default scenario is invalid");
     let mut documents = yaml::documents(DEFAULT_SCENARIO_YAML).map_err(|_| invalid())?;
