@@ -317,9 +317,10 @@ impl AgentCore {
                 self.lease = Lease::default();
             }
             Outcome::Refused(_) | Outcome::Unknown(_) => {
-                // A plain heartbeat changes no key that the next heartbeat guards, so the next one may follow an
-                // unknown outcome immediately. A heartbeat that changes the report or creates `alive` does: the next
-                // heartbeat must guard the stored values, so the keys are read first.
+                // A plain heartbeat changes no key that the next heartbeat guards before D, so the next one may follow
+                // an unknown outcome immediately. After D, the next one may conflict, and then the keys are read. A
+                // heartbeat that changes the report or creates `alive` changes such a key: the next heartbeat must
+                // guard the stored values, so the keys are read first.
                 registered.needs_reread = heartbeat.report.is_some() || registered.created.is_none();
                 self.unconfirmed_report |=
                     heartbeat.report.is_some() && matches!(outcome, Outcome::Unknown(_));

@@ -4,12 +4,13 @@
 use super::fencing::{TH, running_on};
 use super::lab::Lab;
 use crate::core::{FencerAction, FencerOutcome};
-use ha_api_types::id::{Epoch, NodeName};
+use ha_api_types::id::{Epoch, NodeName, Revision};
 use ha_api_types::node::{FenceAction, FenceDevice, FenceKind, FencePart, NodeSpec};
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{FenceState, Proof, Switch};
+use ha_api_types::record::{Fence, FenceState, Proof, Switch};
 use ha_api_types::time::Millis;
+use ha_store::Change;
 use serde_json::json;
 
 /// Maximum duration of the device's work, in milliseconds.
@@ -328,6 +329,8 @@ fn operator_confirmation_ends_device_orders() {
     let tries = ordered_actions(&lab, 0).len();
     lab.run(120_000);
     assert_eq!(ordered_actions(&lab, 0).len(), tries);
+    let (proofs, _) = check_proof_revisions(&lab, &node);
+    assert_eq!(proofs, 2, "the operator's confirmation is a later proof");
 }
 
 #[test]
@@ -471,6 +474,41 @@ fn an_operators_confirmation_does_not_prolong_the_work_of_a_device() {
     lab.agent(&node).boot_again();
     lab.run_until(5_000, "registered", |lab| lab.fence(&node).state == FenceState::Open);
     assert!(lab.events.iter().any(|event| event.reason == Reason::FenceDeviceFailed));
+}
+
+/// Checks that each stored fence has the revision at which its proof was stored first. Returns the number of proofs and
+/// of fences with a proof.
+fn check_proof_revisions(lab: &Lab, node: &NodeName) -> (usize, usize) {
+    let changes = lab.state.changes_of(&[lab.keys.fence(node)], Revision(1)).unwrap();
+    let fences = changes.into_iter().flat_map(|(_, changes)| changes).filter_map(|change| match change {
+        Change::Put(entry) => {
+            Some((entry.mod_revision, serde_json::from_slice::<Fence>(&entry.value).unwrap()))
+        }
+        Change::Delete { .. } => None,
+    });
+    let (mut proofs, mut proven_fences) = (Vec::new(), 0);
+    for (modified, fence) in fences.filter(|(_, fence)| fence.proof.is_some()) {
+        proven_fences += 1;
+        let proof = (fence.proof.clone(), fence.off_revision, fence.epoch);
+        if proofs.last().is_none_or(|(last, _)| *last != proof) {
+            proofs.push((proof, modified));
+        }
+        assert_eq!(Some(fence.proven_at(modified)), proofs.last().map(|(_, stored_at)| *stored_at));
+    }
+    (proofs.len(), proven_fences)
+}
+
+#[test]
+fn a_proof_keeps_the_revision_at_which_it_was_stored() {
+    let (mut lab, node) = node_with_device(pdu());
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.agent(&node).power_off();
+    lab.run_until(60_000, "switched on", |lab| {
+        let fence = lab.fence(&node);
+        fence.state == FenceState::Fenced && fence.device.is_none()
+    });
+    let (proofs, proven_fences) = check_proof_revisions(&lab, &node);
+    assert!(proofs == 1 && proven_fences > 1, "{proofs} {proven_fences}");
 }
 
 #[test]
