@@ -359,10 +359,9 @@ impl Cluster {
     /// Ends every process of the run, removes its network and deletes its record. The directory stays.
     fn end_processes(&mut self) -> Result<()> {
         self.add_recorded_processes()?;
-        let outcome = remove(&self.record);
+        let outcome = registry::remove_run(&self.record, remove);
         self.reap();
-        outcome?;
-        self.record.remove()
+        outcome
     }
 
     /// Adds the processes that other commands have started in this cluster since it was opened.

@@ -53,12 +53,16 @@ impl Record {
         registry_directory().join(&self.run)
     }
 
+    fn path(&self) -> PathBuf {
+        self.volatile().join("record.json")
+    }
+
     /// Writes the record atomically.
     ///
     /// # Errors
     /// Fails if the directory is not writable.
     pub fn save(&self) -> Result<()> {
-        let path = self.volatile().join("record.json");
+        let path = self.path();
         let next = path.with_extension("next");
         fs::write(&next, serde_json::to_vec_pretty(self)?).with_context(|| next.display().to_string())?;
         fs::rename(&next, &path).with_context(|| path.display().to_string())
@@ -76,10 +80,7 @@ impl Record {
     }
 
     /// Deletes the record of the run.
-    ///
-    /// # Errors
-    /// Fails if the run's directory cannot be removed.
-    pub fn remove(&self) -> Result<()> {
+    fn delete(&self) -> Result<()> {
         let directory = self.volatile();
         match fs::remove_dir_all(&directory) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -118,6 +119,22 @@ pub fn register(directory: &Path, lifetime: Lifetime, namespaces: bool) -> Resul
     Ok(record)
 }
 
+/// Removes a run through `remove`, and deletes its record.
+///
+/// Another process may remove the run as well, because its owner has ended. Only one of them does so: the names of a removed run
+/// may already belong to another run.
+///
+/// # Errors
+/// Fails if the run cannot be removed.
+pub fn remove_run(record: &Record, remove: impl FnOnce(&Record) -> Result<()>) -> Result<()> {
+    let _lock = lock()?;
+    if !record.path().exists() {
+        return Ok(());
+    }
+    remove(record)?;
+    record.delete()
+}
+
 /// Removes the remains of runs without an owner through `remove`, and returns the runs' identifiers.
 ///
 /// # Errors
@@ -127,7 +144,7 @@ pub fn remove_orphaned_runs(remove: impl Fn(&Record) -> Result<()>) -> Result<Ve
     let mut swept = Vec::new();
     for record in records()?.into_iter().filter(Record::has_exited) {
         remove(&record)?;
-        record.remove()?;
+        record.delete()?;
         swept.push(record.run);
     }
     Ok(swept)
@@ -197,6 +214,21 @@ mod tests {
             processes: vec![if process_alive { own_process } else { ended_process }],
             namespaces: false,
         }
+    }
+
+    #[test]
+    fn a_run_is_removed_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let record = register(directory.path(), Lifetime::Owner, false).unwrap();
+        let removals = std::cell::Cell::new(0);
+        let remove = |_: &Record| {
+            removals.set(removals.get() + 1);
+            Ok(())
+        };
+        remove_run(&record, remove).unwrap();
+        assert!(!record.volatile().exists());
+        remove_run(&record, remove).unwrap();
+        assert_eq!(removals.get(), 1, "the names of the run may belong to another run now");
     }
 
     #[test]
