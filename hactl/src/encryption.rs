@@ -1,7 +1,8 @@
 //! Encryption of files with age, by the program of that name (<https://age-encryption.org>).
 
-use crate::etcdctl::run;
+use crate::etcdctl::{find_program, run};
 use crate::failure::{Exit, Failure};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -10,17 +11,44 @@ use tokio::process::Command;
 /// First bytes of each file that age encrypts, in binary and in PEM form.
 const HEADERS: [&[u8]; 2] = [b"age-encryption.org/", b"-----BEGIN AGE ENCRYPTED FILE-----"];
 
-/// Encrypts a file for recipients: public keys of age or SSH.
-///
-/// # Errors
-/// Fails if age is not installed, or refuses a recipient.
-pub(crate) async fn encrypt(file: &Path, recipients: &[String], encrypted: &Path) -> Result<(), Failure> {
-    let mut command = Command::new("age");
-    command.arg("--encrypt").arg("--output").arg(encrypted);
-    for recipient in recipients {
-        command.arg("--recipient").arg(recipient);
+/// The installed program.
+#[derive(Debug)]
+pub(crate) struct Age(PathBuf);
+
+impl Age {
+    /// Finds the program.
+    ///
+    /// # Errors
+    /// Fails if age is not installed.
+    pub(crate) fn find() -> Result<Age, Failure> {
+        find_program("age", None).map(Age).map_err(|failure| failure.help("install the package \"age\""))
     }
-    run_age(command.arg("--").arg(file)).await
+
+    /// Encrypts a file for recipients: public keys of age or SSH.
+    ///
+    /// # Errors
+    /// Fails if age refuses a recipient.
+    pub(crate) async fn encrypt(
+        &self,
+        file: &Path,
+        recipients: &[String],
+        encrypted: &Path,
+    ) -> Result<(), Failure> {
+        let options = recipients.iter().flat_map(|recipient| ["--recipient", recipient]).map(OsStr::new);
+        self.run("--encrypt", options, file, encrypted).await
+    }
+
+    async fn run<'a>(
+        &self,
+        mode: &str,
+        options: impl Iterator<Item = &'a OsStr>,
+        file: &Path,
+        output: &Path,
+    ) -> Result<(), Failure> {
+        let mut command = Command::new(&self.0);
+        command.arg(mode).arg("--output").arg(output).args(options).arg("--").arg(file);
+        run(&mut command).await.map(drop).map_err(|failure| Failure { exit: Exit::Usage, ..failure })
+    }
 }
 
 /// Returns the file itself if it is not encrypted, and otherwise a decrypted copy in the scratch directory.
@@ -40,12 +68,8 @@ pub(crate) async fn decrypted(
             .help("add --identity FILE with the private key"));
     }
     let copy = scratch.join("decrypted");
-    let mut command = Command::new("age");
-    command.arg("--decrypt").arg("--output").arg(&copy);
-    for identity in identities {
-        command.arg("--identity").arg(identity);
-    }
-    run_age(command.arg("--").arg(file)).await?;
+    let options = identities.iter().flat_map(|identity| [OsStr::new("--identity"), identity.as_os_str()]);
+    Age::find()?.run("--decrypt", options, file, &copy).await?;
     Ok(copy)
 }
 
@@ -56,14 +80,4 @@ fn is_encrypted(file: &Path) -> Result<bool, Failure> {
         .and_then(|opened| opened.take(longest as u64).read_to_end(&mut start))
         .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
     Ok(HEADERS.iter().any(|header| start.starts_with(header)))
-}
-
-async fn run_age(command: &mut Command) -> Result<(), Failure> {
-    match run(command).await {
-        Ok(_) => Ok(()),
-        Err(failure) if failure.message.contains("No such file") => {
-            Err(Failure::failed("age not found in PATH").help("install the package \"age\""))
-        }
-        Err(failure) => Err(Failure { exit: Exit::Usage, ..failure }),
-    }
 }

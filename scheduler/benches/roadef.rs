@@ -97,7 +97,7 @@ fn solve(name: &str, instance: &Instance, seconds: f64, seed: u64) -> Vec<usize>
     if let Some(fault) = evaluator::first_violation(instance, &instance.initial_machines) {
         println!("  the assignment that was given: {fault}");
     } else {
-        assert_eq!(evaluator::first_violation(instance, found), None, "what is found is allowed");
+        assert_eq!(evaluator::first_violation(instance, found), None, "the assignment breaks no constraint");
     }
     let moved = found.iter().zip(&instance.initial_machines).filter(|(one, other)| one != other).count();
     let ratio = checked as f64 / before.max(1) as f64;

@@ -1,8 +1,9 @@
 //! `hactl backup`: saves a snapshot of etcd, and verifies it by preparing a restore from it.
 
 use super::restore::{PreparedBackup, Programs, Source};
+use crate::atomic_file::scratch_directory;
 use crate::duration::now;
-use crate::encryption;
+use crate::encryption::Age;
 use crate::etcdctl::{EtcdConnection, Etcdctl};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::session::Session;
@@ -46,21 +47,22 @@ impl Backup {
         if self.file.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
             return Err(Failure::usage(format!("{}: not a regular file", self.file.display())));
         }
-        // The scratch directory is next to the output file, so that the last step is a rename within one file system.
-        let directory =
-            self.file.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
-        let scratch = tempfile::Builder::new()
-            .prefix(".hactl-backup-")
-            .tempdir_in(directory)
-            .map_err(|error| Failure::failed(format!("{}: {error}", directory.display())))?;
+        let age = if self.recipients.is_empty() { None } else { Some(Age::find()?) };
+        let scratch = scratch_directory(&self.file, ".hactl-backup-")?;
         tokio::select! {
-            outcome = self.save(session.terminal(), &programs, scratch.path()) => outcome,
+            outcome = self.save(session.terminal(), &programs, age.as_ref(), scratch.path()) => outcome,
             _ = tokio::signal::ctrl_c() => Err(Failure::failed("interrupted: the backup is not recorded in etcd")
                 .help("run the command again; FILE was replaced only if this command printed \"saved\"")),
         }
     }
 
-    async fn save(&self, terminal: &Terminal, programs: &Programs, scratch: &Path) -> Outcome {
+    async fn save(
+        &self,
+        terminal: &Terminal,
+        programs: &Programs,
+        age: Option<&Age>,
+        scratch: &Path,
+    ) -> Outcome {
         let at = now();
         let snapshot = scratch.join("snapshot");
         let member = self.save_snapshot(terminal, &snapshot).await?;
@@ -68,17 +70,17 @@ impl Backup {
         let prepared = source.prepare(terminal, programs, scratch, &|_| Ok(())).await.map_err(|failure| {
             Failure { exit: Exit::Failed, ..failure }.with_context("the backup cannot be restored")
         })?;
-        let file = if self.recipients.is_empty() {
-            snapshot
-        } else {
-            terminal.progress("encrypting");
-            let encrypted = scratch.join("encrypted");
-            encryption::encrypt(&snapshot, &self.recipients, &encrypted).await?;
-            encrypted
+        let file = match age {
+            None => snapshot,
+            Some(age) => {
+                terminal.progress("encrypting");
+                let encrypted = scratch.join("encrypted");
+                age.encrypt(&snapshot, &self.recipients, &encrypted).await?;
+                encrypted
+            }
         };
         let size_bytes = self.replace_file(&file)?;
-        let encrypted = !self.recipients.is_empty();
-        let record = BackupRecord { at, revision: prepared.revision, size_bytes, encrypted };
+        let record = BackupRecord { at, revision: prepared.revision, size_bytes, encrypted: age.is_some() };
         self.report(terminal, &prepared, &record);
         self.record(&member, &prepared, &record).await.map_err(|failure| {
             let context =

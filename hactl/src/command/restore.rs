@@ -5,6 +5,7 @@ mod credentials;
 mod preparation;
 mod private_etcd;
 
+use crate::atomic_file::scratch_directory;
 use crate::encryption;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::session::Session;
@@ -55,13 +56,7 @@ impl Restore {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         self.check()?;
         let programs = Programs::find(self.programs.as_deref())?;
-        // The scratch directory is next to the output file, so that the last step is a rename within one file system.
-        let directory =
-            self.prepared.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
-        let scratch = tempfile::Builder::new()
-            .prefix(".hactl-restore-")
-            .tempdir_in(directory)
-            .map_err(|error| Failure::failed(format!("{}: {error}", directory.display())))?;
+        let scratch = scratch_directory(&self.prepared, ".hactl-restore-")?;
         tokio::select! {
             outcome = self.prepare(session, &programs, scratch.path()) => outcome,
             _ = tokio::signal::ctrl_c() => Err(Failure::failed("interrupted: nothing was written")),
