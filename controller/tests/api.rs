@@ -12,6 +12,7 @@ mod roles;
 #[path = "support/suite.rs"]
 mod suite;
 
+use axum::body::Body;
 use axum::http::header;
 use futures::StreamExt;
 use ha_api_types::id::Revision;
@@ -23,6 +24,8 @@ use ha_controller::policy::{ControllerPolicy, Limits};
 use ha_store::{MemoryStore, Store};
 use http::{APPLY, Api, group, resource};
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[tokio::test]
 async fn clients_cannot_change_server_owned_fields() {
@@ -250,6 +253,30 @@ async fn all_mistakes_are_reported_at_once() {
     }
     let large = vec![b' '; 1024 * 1024 + 1];
     assert_eq!(api.send("POST", "groups", "application/json", large).await.status(), 413);
+}
+
+/// Some clients, kubectl among them, report a broken connection if the server closes it while they still send.
+#[tokio::test]
+async fn a_refused_request_is_answered_after_its_body() {
+    let api = Api::over(MemoryStore::new());
+    for (method, path, media_type, code) in [
+        ("POST", "groups", "", 415),
+        ("PUT", "groups", "application/json", 405),
+        ("POST", "things", "application/json", 404),
+    ] {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&sent);
+        let parts = futures::stream::iter(0..100).map(move |_| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, std::io::Error>(vec![b' '; 1000])
+        });
+        let response = api.send(method, path, media_type, Body::from_stream(parts)).await;
+        assert_eq!(
+            (response.status().as_u16(), sent.load(Ordering::Relaxed)),
+            (code, 100),
+            "{method} {path}"
+        );
+    }
 }
 
 #[tokio::test]

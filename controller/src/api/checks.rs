@@ -7,7 +7,7 @@ use super::authentication::{Authenticated, Authenticator, User, check_origin};
 use super::authorization::{Attributes, permits_some, refusal};
 use super::cross_origin;
 use super::error::ApiError;
-use super::request::media_type;
+use super::request::{UnreadBody, media_type};
 use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::header;
@@ -25,8 +25,17 @@ pub(crate) struct RequestChecks {
     pub(crate) audit_log: AuditLog,
 }
 
-/// Checks a request, passes it on with its user, and records writes and refusals.
+/// Checks a request, passes it on with its user, and records writes and refusals. If the handler does not read the body,
+/// the response waits until the client has sent it.
 pub(crate) async fn check(State(checks): State<RequestChecks>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let (body, unread_body) = UnreadBody::lend(body);
+    let response = respond(&checks, Request::from_parts(parts, body), next).await;
+    unread_body.discard().await;
+    response
+}
+
+async fn respond(checks: &RequestChecks, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let source = parts.extensions.get::<Peer>().copied();
     let attributes = Attributes::of_request(&mut parts).await;

@@ -7,8 +7,12 @@ use axum::http::{HeaderMap, Uri, header};
 use bytes::{Bytes, BytesMut};
 use ha_api_types::error_reason::ErrorReason;
 use ha_api_types::table::IncludeObject;
+use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 /// Maximum size of a request body, in bytes.
@@ -196,31 +200,117 @@ pub(crate) fn media_type(headers: &HeaderMap) -> &str {
 
 /// Reads the whole body, unless it is too large or arrives too slowly. Of a body that is too large, the rest is read
 /// and dropped up to a limit, because most clients read the response only after they have sent the body.
-pub(crate) async fn read_body(mut body: Body) -> Result<Bytes, ApiError> {
-    let start_time = Instant::now();
-    let mut received: usize = 0;
+pub(crate) async fn read_body(body: Body) -> Result<Bytes, ApiError> {
+    let mut reader = BodyReader::new(body);
     let mut content = BytesMut::new();
-    loop {
-        let arrived = Duration::from_secs(received as u64 / MIN_BODY_BYTES_PER_SECOND);
-        let limit = MAX_BODY_TIME.min(SLOW_BODY_GRACE + arrived);
-        let frame = timeout_at(start_time + limit, body.frame()).await.map_err(|_| {
-            ApiError::bad_request(format!(
-                "request body arrived too slowly: {received} bytes in {} s",
-                limit.as_secs()
-            ))
-        })?;
-        let Some(frame) = frame else { break };
-        let frame =
-            frame.map_err(|error| ApiError::bad_request(format!("cannot read the request body: {error}")))?;
-        let Ok(data) = frame.into_data() else { continue };
-        received += data.len();
-        if received <= MAX_BODY_LENGTH {
+    while let Some(data) = reader.next().await? {
+        if reader.received <= MAX_BODY_LENGTH {
             content.extend_from_slice(&data);
-        } else if received > MAX_DROPPED_LENGTH {
-            break;
         }
     }
-    if received > MAX_BODY_LENGTH { Err(ApiError::too_large(MAX_BODY_LENGTH)) } else { Ok(content.freeze()) }
+    if reader.received > MAX_BODY_LENGTH {
+        return Err(ApiError::too_large(MAX_BODY_LENGTH));
+    }
+    Ok(content.freeze())
+}
+
+/// Reader of a body within the limits of size and time.
+struct BodyReader {
+    body: Body,
+    start_time: Instant,
+    /// Bytes read so far.
+    received: usize,
+}
+
+impl BodyReader {
+    fn new(body: Body) -> BodyReader {
+        BodyReader { body, start_time: Instant::now(), received: 0 }
+    }
+
+    /// Returns the next bytes, or nothing at the end and beyond [`MAX_DROPPED_LENGTH`].
+    ///
+    /// # Errors
+    /// The body arrives too slowly, or the connection failed.
+    async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
+        while self.received <= MAX_DROPPED_LENGTH {
+            let arrived = Duration::from_secs(self.received as u64 / MIN_BODY_BYTES_PER_SECOND);
+            let limit = MAX_BODY_TIME.min(SLOW_BODY_GRACE + arrived);
+            let frame = timeout_at(self.start_time + limit, self.body.frame()).await.map_err(|_| {
+                ApiError::bad_request(format!(
+                    "request body arrived too slowly: {} bytes in {} s",
+                    self.received,
+                    limit.as_secs()
+                ))
+            })?;
+            let Some(frame) = frame else { break };
+            let frame = frame
+                .map_err(|error| ApiError::bad_request(format!("cannot read the request body: {error}")))?;
+            if let Ok(data) = frame.into_data() {
+                self.received += data.len();
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A request body that nothing has read yet. If it is dropped in that state, [`UnreadBody`] receives it.
+struct LentBody {
+    body: Option<Body>,
+    unread: Option<oneshot::Sender<Body>>,
+}
+
+impl http_body::Body for LentBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        self.unread = None;
+        match &mut self.body {
+            Some(body) => Pin::new(body).poll_frame(context),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(http_body::Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), http_body::Body::size_hint)
+    }
+}
+
+impl Drop for LentBody {
+    fn drop(&mut self) {
+        if let (Some(unread), Some(body)) = (self.unread.take(), self.body.take()) {
+            // The connection may have ended.
+            let _ = unread.send(body);
+        }
+    }
+}
+
+/// The body of a request, if its handler does not read the body. Example: a refused request.
+pub(crate) struct UnreadBody(oneshot::Receiver<Body>);
+
+impl UnreadBody {
+    /// Lends a body to the handler of its request.
+    pub(crate) fn lend(body: Body) -> (Body, UnreadBody) {
+        let (unread, receiver) = oneshot::channel();
+        (Body::new(LentBody { body: Some(body), unread: Some(unread) }), UnreadBody(receiver))
+    }
+
+    /// Reads and drops the body, within the limits of a body that is too large. Without this, the connection ends while the
+    /// client still sends, and many clients then report a broken connection instead of the response.
+    pub(crate) async fn discard(mut self) {
+        if let Ok(body) = self.0.try_recv() {
+            let mut reader = BodyReader::new(body);
+            while let Ok(Some(_)) = reader.next().await {}
+        }
+    }
 }
 
 /// Returns the field manager of a write: the parameter, or the program name in `User-Agent`.

@@ -86,7 +86,7 @@ impl<S: Store> Api<S> {
         method: &str,
         path: &str,
         media_type: &str,
-        body: Vec<u8>,
+        body: impl Into<Body>,
     ) -> axum::response::Response {
         self.try_send(method, path, media_type, body).await.unwrap()
     }
@@ -97,7 +97,7 @@ impl<S: Store> Api<S> {
         method: &str,
         path: &str,
         media_type: &str,
-        body: Vec<u8>,
+        body: impl Into<Body>,
     ) -> Result<axum::response::Response, axum::http::Error> {
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/apis/hactl.io/v1/{path}") };
         let request = Request::builder()
@@ -106,7 +106,7 @@ impl<S: Store> Api<S> {
             .header(header::HOST, "localhost")
             .header(header::CONTENT_TYPE, media_type)
             .header(header::USER_AGENT, "test/1")
-            .body(Body::from(body))?;
+            .body(body.into())?;
         Ok(self.dispatch(request).await)
     }
 
