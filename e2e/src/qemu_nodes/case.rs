@@ -97,6 +97,10 @@ pub enum Reset {
     RebootFromInside,
     /// The machine is reset by a request from outside, in this step and at no other time.
     Requested(Step),
+    /// The machine is reset by a request from outside in its restoration. The watchdog daemon may reset it earlier, but
+    /// only after its wake-up: the deadline passed during the sleep, and the daemon may notice that before the agent has
+    /// stopped the services.
+    AfterWakeUp,
 }
 
 /// A step of a case.

@@ -73,7 +73,7 @@ pub static ALL: &[Case] = &[
     },
     Case {
         name: "suspended",
-        reset: Reset::Requested(Step::Restoration),
+        reset: Reset::AfterWakeUp,
         service: ServiceOutcome::RestartsOnSameNode,
         fencing: Fencing::Impossible,
         storage: plan::FABRIC,

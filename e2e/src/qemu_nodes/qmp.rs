@@ -46,6 +46,8 @@ pub enum EventKind {
     Resumed,
     /// The machine suspended to memory.
     Suspended,
+    /// The machine woke up from a suspend to memory.
+    WokeUp,
 }
 
 impl EventKind {
@@ -57,6 +59,7 @@ impl EventKind {
             "STOP" => Some(EventKind::Paused),
             "RESUME" => Some(EventKind::Resumed),
             "SUSPEND" => Some(EventKind::Suspended),
+            "WAKEUP" => Some(EventKind::WokeUp),
             _ => None,
         }
     }
@@ -112,7 +115,11 @@ impl Monitor {
         let last = self.events().into_iter().rev().find_map(|event| match event.kind {
             EventKind::PowerOff | EventKind::SwitchedOff => Some(true),
             EventKind::PowerOn | EventKind::Reset => Some(false),
-            EventKind::Watchdog | EventKind::Paused | EventKind::Resumed | EventKind::Suspended => None,
+            EventKind::Watchdog
+            | EventKind::Paused
+            | EventKind::Resumed
+            | EventKind::Suspended
+            | EventKind::WokeUp => None,
         });
         last.unwrap_or(true)
     }

@@ -181,7 +181,7 @@ impl<'a> Run<'a> {
                 });
                 self.record(observation);
             }
-            Reset::MustNot | Reset::Requested(Step::Restoration) => {}
+            Reset::MustNot | Reset::Requested(Step::Restoration) | Reset::AfterWakeUp => {}
         }
         Ok(())
     }
@@ -272,22 +272,20 @@ impl<'a> Run<'a> {
             {
                 self.fail("unbound watchdog device reset the machine".to_owned());
             }
+            (Reset::AfterWakeUp, _, _) => {
+                let woke_up = monitor.first(EventKind::WokeUp, self.begin_ns);
+                self.check_reset_times(
+                    &reset_times_ns,
+                    woke_up.unwrap_or(self.restoring_ns),
+                    self.restored_ns,
+                );
+            }
             (Reset::Requested(step), _, _) => {
                 let (from_ns, to_ns) = match step {
                     Step::Fault => (self.begin_ns, self.injected_ns),
                     Step::Restoration => (self.restoring_ns, self.restored_ns),
                 };
-                if reset_times_ns.is_empty()
-                    || !reset_times_ns.iter().all(|at_ns| (from_ns..=to_ns).contains(at_ns))
-                {
-                    let resets: Vec<_> =
-                        reset_times_ns.iter().map(|at_ns| self.ms_after_fault(*at_ns)).collect();
-                    self.fail(format!(
-                        "reset expected between {} and {} ms after the start of the fault, found at {resets:?}",
-                        self.ms_after_fault(from_ns),
-                        self.ms_after_fault(to_ns)
-                    ));
-                }
+                self.check_reset_times(&reset_times_ns, from_ns, to_ns);
                 let fired_ns = monitor.first(EventKind::Watchdog, from_ns);
                 let by_watchdog =
                     fired_ns.is_some_and(|fired_ns| first_ns.is_some_and(|at_ns| fired_ns <= at_ns));
@@ -309,6 +307,19 @@ impl<'a> Run<'a> {
             ) => {}
         }
         Ok(first_ns)
+    }
+
+    /// Checks that the machine was reset, and only within a period.
+    fn check_reset_times(&mut self, reset_times_ns: &[u64], from_ns: u64, to_ns: u64) {
+        if reset_times_ns.is_empty() || !reset_times_ns.iter().all(|at_ns| (from_ns..=to_ns).contains(at_ns))
+        {
+            let resets: Vec<_> = reset_times_ns.iter().map(|at_ns| self.ms_after_fault(*at_ns)).collect();
+            self.fail(format!(
+                "reset expected between {} and {} ms after the start of the fault, found at {resets:?}",
+                self.ms_after_fault(from_ns),
+                self.ms_after_fault(to_ns)
+            ));
+        }
     }
 
     /// Checks that an action of a holder came in time, if a limit exists.
