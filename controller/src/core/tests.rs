@@ -5,6 +5,7 @@ mod availability;
 mod candidates;
 mod copies;
 mod devices;
+mod fence_writes;
 mod fencing;
 mod hold;
 mod in_place;

@@ -2,6 +2,7 @@
 //! advances.
 
 use super::agent::Agent;
+use super::fence_writes::FencesBefore;
 use crate::core::combined_controller::CombinedController;
 use crate::core::metric_event::MetricEvent;
 use crate::core::notifications::deliveries::DeliveryOutcome;
@@ -296,6 +297,8 @@ impl Lab {
                 Some(Input::LeaseKept { lease, result: Err(StoreError::Unreachable("away".to_owned())) })
             }
             Effect::Commit { id, transaction } => {
+                let nodes = self.agents.keys();
+                let fences_before = FencesBefore::read(nodes, &self.state, &self.keys, &transaction);
                 let outcome = match lost {
                     Some(applied) => {
                         if applied {
@@ -305,6 +308,9 @@ impl Lab {
                     }
                     None => self.state.commit(&transaction),
                 };
+                if matches!(outcome, Outcome::Applied(_)) {
+                    fences_before.check(&self.state, &self.keys, &transaction, &self.now.timestamp());
+                }
                 member.commits.push((member.core.term(), transaction, outcome.clone()));
                 Some(Input::Committed { id, outcome })
             }
