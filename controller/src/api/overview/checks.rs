@@ -99,7 +99,7 @@ fn check_fence_devices(cluster_view: &ClusterView) -> Check {
         .map(|nodes| nodes.iter().copied().collect::<Vec<_>>().join(", "))
         .collect();
     if shared.is_empty() {
-        return Check::ok(name, "every node has its own fence devices");
+        return Check::ok(name, "no two nodes have the same fence device");
     }
     Check::fail(
         name,

@@ -112,7 +112,7 @@ fn cluster_wide_checks_have_expected_verdicts() {
         cluster_view_with(&[(Kind::Node, "node1", device("1")), (Kind::Node, "node2", device(second))])
     };
     let overview = healthy_overview();
-    check_verdict(&cluster_view("2"), &overview, "fence-devices", Ok, "its own fence devices");
+    check_verdict(&cluster_view("2"), &overview, "fence-devices", Ok, "the same fence device");
     check_verdict(&cluster_view("1"), &overview, "fence-devices", Fail, "several nodes: node1, node2");
     check(|o| o.nodes.truncate(1), "nodes", Fail, "services cannot be recovered");
     check(|o| o.nodes.truncate(2), "nodes", Warn, "2 nodes in the cluster");
