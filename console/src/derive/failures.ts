@@ -21,8 +21,8 @@ export function failures(machines: SimulatedMachine[]): Failure[] {
       action: `power ${name(1)} off`,
       repair: `power ${name(1)} on`,
       explanation:
-        'The services and the heartbeats of the machine end immediately. The leader cannot determine whether the machine or only ' +
-        'its network failed, so it waits for the fencing delay. By then, the watchdog would have reset a machine that still ran, ' +
+        'The services and the heartbeats of the machine end immediately. The leader cannot determine whether the machine failed ' +
+        'or only its network, so it waits for the fencing delay. By then, the watchdog would have reset a machine that still ran, ' +
         'and none of its services can run. Then the services start on other nodes.',
     },
     {

@@ -103,9 +103,9 @@ pub(super) fn violations(text: &Text, glossary: &Glossary) -> Vec<String> {
         Kind::Line => return too_long(&text.words).into_iter().collect(),
         Kind::Fence => return without_language(&text.words).into_iter().collect(),
         Kind::Sentence => return too_many_words(&text.words).into_iter().collect(),
-        Kind::Help => return help_violation(&text.words).into_iter().collect(),
         Kind::Commit => return commit_violation(&text.words).into_iter().collect(),
         Kind::Prose | Kind::Comment | Kind::Message => None,
+        Kind::Help => help_violation(&text.words),
         Kind::FirstComment => pronoun_violation(&text.words),
         Kind::FunctionDoc => question_violation(&text.words).or_else(|| headless_violation(&text.words)),
         Kind::ItemDoc => headless_violation(&text.words),
@@ -113,7 +113,9 @@ pub(super) fn violations(text: &Text, glossary: &Glossary) -> Vec<String> {
         Kind::AlertSummary => too_long_summary(&text.words),
     };
     let words = words(&text.words);
-    let opening = matches!(text.kind, Kind::Message | Kind::Log).then(|| opening_violation(&words)).flatten();
+    let opening = matches!(text.kind, Kind::Message | Kind::Log | Kind::Help | Kind::AlertSummary)
+        .then(|| opening_violation(&words))
+        .flatten();
     let is_comment =
         matches!(text.kind, Kind::Comment | Kind::FirstComment | Kind::FunctionDoc | Kind::ItemDoc);
     let sentence_violations = [person_violation(&words), comparison_violation(&words)];
@@ -290,6 +292,9 @@ mod tests {
         check(Kind::Help, &format!("WARNING: {}", "x".repeat(110)), Some("119 characters"));
         check(Kind::Help, "Show events", None);
         check(Kind::Help, "Show events.", Some("full stop"));
+        check(Kind::Help, "Wait for the store", Some("etcd"));
+        check(Kind::Help, "It waits for etcd", Some("name the subject"));
+        check(Kind::Help, "Nodes who wait", Some("not persons"));
         check(Kind::Help, "Whether the machine can sleep", Some("noun phrase"));
         check(Kind::Comment, "Runs on another node than before.", Some("other than"));
         check(Kind::Comment, "Another controller has a newer key than this one.", None);

@@ -52,16 +52,20 @@ pub(super) fn extract(path: &str, source: &str) -> Vec<Text> {
         "md" => [markdown_texts(source), sentences::extract(source)].concat(),
         "rs" => [rust_texts(source, is_test(path)), help::extract(source)].concat(),
         "yaml" | "yml" if path.starts_with("manifests/prometheus/") => {
-            [hash_comments(source), alert_summaries(source)].concat()
+            [hash_comments(source), alert_texts(source)].concat()
         }
-        "sh" | "py" | "yaml" | "yml" | "service" | "toml" => hash_comments(source),
-        _ if source.starts_with("#!") => hash_comments(source),
+        "ts" | "tsx" | "mjs" => script_texts(source, is_test(path)),
+        "txt" if path.starts_with("charts/") => prose_lines(source),
+        "roff" => prose_lines(source),
+        "patch" => hash_comments(patch_header(source)),
+        "sh" | "py" | "yaml" | "yml" | "service" | "toml" | "conf" => hash_comments(source),
+        _ if source.starts_with("#!") || path.starts_with("manifests/default/") => hash_comments(source),
         _ => Vec::new(),
     }
 }
 
 fn is_test(path: &str) -> bool {
-    ["e2e/", "simulator/", "xtask/"].iter().any(|test_crate| path.starts_with(test_crate))
+    ["e2e/", "simulator/", "xtask/", "console/tests/"].iter().any(|test_crate| path.starts_with(test_crate))
         || ["/tests/", "/tests.rs", "/testing", "/benches/", "/examples/"]
             .iter()
             .any(|part| path.contains(part))
@@ -118,12 +122,55 @@ fn hash_comments(source: &str) -> Vec<Text> {
     (1..).zip(source.lines()).filter_map(comment).collect()
 }
 
-fn alert_summaries(source: &str) -> Vec<Text> {
-    let summary = |(line, words): (usize, &str)| {
-        let words = words.trim_start().strip_prefix("summary:")?.trim().trim_matches(['\'', '"']);
-        Some(Text { kind: Kind::AlertSummary, line, words: words.to_owned() })
+/// Returns the header of a mutant's patch, without the code that the patch quotes.
+fn patch_header(source: &str) -> &str {
+    source.split_once("\n--- ").map_or(source, |(header, _)| header)
+}
+
+/// Returns the summaries and descriptions of alerts.
+fn alert_texts(source: &str) -> Vec<Text> {
+    let keys = [("summary:", Kind::AlertSummary), ("description:", Kind::Message)];
+    let text = |(line, words): (usize, &str)| {
+        let words = words.trim_start();
+        let (value, kind) = keys.iter().find_map(|(key, kind)| Some((words.strip_prefix(key)?, *kind)))?;
+        Some(Text { kind, line, words: value.trim().trim_matches(['\'', '"']).to_owned() })
     };
-    (1..).zip(source.lines()).filter_map(summary).collect()
+    (1..).zip(source.lines()).filter_map(text).collect()
+}
+
+/// Returns each line of a file without markup of its own as prose.
+fn prose_lines(source: &str) -> Vec<Text> {
+    (1..)
+        .zip(source.lines())
+        .map(|(line, words)| Text { kind: Kind::Prose, line, words: words.to_owned() })
+        .collect()
+}
+
+/// Returns the line comments of a TypeScript file, and its quoted texts if the file is not a test.
+fn script_texts(source: &str, is_test: bool) -> Vec<Text> {
+    let mut texts = Vec::new();
+    let mut is_first = true;
+    for (line, words) in (1..).zip(source.lines()) {
+        let trimmed = words.trim_start();
+        if let Some(comment) = trimmed.strip_prefix("//") {
+            let kind = if is_first { Kind::FirstComment } else { Kind::Comment };
+            texts.push(Text { kind, line, words: without_code(comment.trim()) });
+        } else if !is_test {
+            texts.extend(quoted(words).map(|words| Text {
+                kind: Kind::Message,
+                line,
+                words: words.to_owned(),
+            }));
+        }
+        is_first = !trimmed.starts_with("//");
+    }
+    texts
+}
+
+/// Returns the quoted texts of a line that have at least three words.
+fn quoted(line: &str) -> impl Iterator<Item = &str> {
+    let parts = line.split(['\'', '"', '`']).skip(1).step_by(2);
+    parts.filter(|words| words.split_whitespace().count() > 2)
 }
 
 /// Returns the comments of a Rust file, and its string literals with the enclosing macro.
@@ -277,6 +324,21 @@ mod tests {
         ];
         check("hactl/src/a.rs", paragraphs, &expected);
         check("e2e/src/a.rs", "// why\nfn f() { g(\"a text of tests\") }", &[(Kind::FirstComment, 1, "why")]);
+    }
+
+    #[test]
+    fn texts_outside_of_rust_and_markdown_are_extracted() {
+        check("a.patch", "# Why\n--- a/a.rs\n+# code\n", &[(Kind::FirstComment, 1, "Why")]);
+        check("manifests/default/a", "# Why\n#A=1\n", &[(Kind::FirstComment, 1, "Why")]);
+        check("charts/a/NOTES.txt", "Run it\n", &[(Kind::Prose, 1, "Run it")]);
+        check("a.roff", ".SH FILES\n", &[(Kind::Prose, 1, ".SH FILES")]);
+        let script = "// Why\n// More words\nf('no', 'one two three'); // after\n";
+        let comments = [(Kind::FirstComment, 1, "Why"), (Kind::Comment, 2, "More words")];
+        let message = (Kind::Message, 3, "one two three");
+        check("console/src/a.ts", script, &[comments[0], comments[1], message]);
+        check("console/tests/a.ts", script, &comments);
+        let description = "    description: 'No leader runs'\n";
+        check("manifests/prometheus/rules.yaml", description, &[(Kind::Message, 1, "No leader runs")]);
     }
 
     #[test]
