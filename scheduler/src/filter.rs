@@ -123,7 +123,7 @@ fn check_member(member: &Member<'_>, node_name: &NodeName, node: &NodeFacts, ref
     }
     if !node.schedulable {
         refuse(Reason::NodeUnschedulable, &|| {
-            ("node is unschedulable".to_owned(), format!("hactl set node/{node_name} schedulable=true"))
+            ("node is unschedulable".to_owned(), format!("hactl uncordon {node_name}"))
         });
     }
     if service.exclusive && node.disarmed {

@@ -169,7 +169,7 @@ reasons! {
         /// The node is in maintenance.
         NodeInMaintenance => "node is in maintenance", "hactl node maintenance disable NODE",
         /// The node is marked unschedulable.
-        NodeUnschedulable => "node is unschedulable", "hactl set node/NODE schedulable=true",
+        NodeUnschedulable => "node is unschedulable", "hactl uncordon NODE",
         /// Not a member of the restricted group.
         NotInGroup => "node is not a member of the restricted group",
             "add the node to the group, or set restricted: false",
@@ -243,7 +243,7 @@ reasons! {
         Fenced => "Node was fenced", "check the machine; the node returns when it boots",
         /// The registration was revoked while no service was active.
         LostWhileIdle => "Registration was revoked while the node ran no exclusive services",
-            "check the machine; no exclusive service ran there",
+            "check the machine",
         /// Unreachable, and fencing cannot be confirmed.
         FencingUnavailable => "Node is unreachable and cannot be fenced (no armed watchdog, no usable fence device)",
             "power the node off, then run hactl node confirm-fenced NODE; configure a watchdog or a fence device",

@@ -254,8 +254,8 @@ impl Writes {
         answered
     }
 
-    /// Handles a write that conflicted alone: it is planned after another read, and after several conflicts also
-    /// pauses.
+    /// Handles a conflict of a single write: another read precedes the next plan of its object, and several conflicts
+    /// also delay that plan.
     fn handle_conflict(
         &mut self,
         subject: &Subject,
