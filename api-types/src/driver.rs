@@ -24,6 +24,7 @@ pub use simulated::SimulatedDriver;
 pub(crate) use systemd::UNIT_TYPES;
 pub use systemd::{Limits, SystemdDriver, is_essential_unit};
 
+use crate::setting::{Setting, ValueSource};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -142,6 +143,13 @@ impl DriverSpec {
             [one] => Some(*one),
             _ => None,
         }
+    }
+
+    /// Returns the places on the node from which the service gets values (`valueFrom`).
+    pub fn value_sources(&self) -> impl Iterator<Item = &ValueSource> {
+        let variables = self.exec.iter().flat_map(|exec| exec.environment.values());
+        let parameters = self.ocf.iter().flat_map(|ocf| ocf.parameters.values());
+        variables.chain(parameters).filter_map(Setting::source)
     }
 
     /// Returns `true` if the driver creates the unit, domain or container from the fields of the spec. An edit of these

@@ -46,6 +46,7 @@ pub mod renamed;
 pub mod resource;
 pub mod role;
 pub mod schema;
+pub mod setting;
 pub mod table;
 pub mod time;
 pub mod timing;

@@ -1,6 +1,7 @@
 //! The policy of a node: the services that its administrator allows there, regardless of the objects in the API.
 
 use crate::driver::{DriverSpec, ExecDriver, LibvirtDriver, PodmanDriver, SystemdDriver};
+use crate::setting::ValueSource;
 use crate::yaml;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -52,6 +53,10 @@ pub struct NodePolicy {
     /// `heartbeat:IPaddr2`. Absent: all with `allowRoot`, otherwise none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ocf_providers: Option<Vec<String>>,
+    /// Names of files, credentials and variables whose content services may get with `valueFrom`. Absent: all with
+    /// `allowRoot`, otherwise none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<Vec<String>>,
 }
 
 impl NodePolicy {
@@ -78,6 +83,7 @@ impl NodePolicy {
             ("paths of programs", &self.paths, "all"),
             ("mounts", &self.mounts, default_text),
             ("OCF agents", &self.ocf_providers, default_text),
+            ("secrets", &self.secrets, default_text),
         ];
         let lists = lists.map(|(name, entries, absent)| match entries.as_deref() {
             None => format!("{name}: {absent}"),
@@ -103,7 +109,7 @@ impl NodePolicy {
 }
 
 /// The fields of a policy in YAML.
-const FIELDS: [&str; 6] = ["drivers", "allowRoot", "users", "paths", "mounts", "ocfProviders"];
+const FIELDS: [&str; 7] = ["drivers", "allowRoot", "users", "paths", "mounts", "ocfProviders", "secrets"];
 
 /// A policy, and the way in which its paths are compared.
 struct PolicyEvaluator<'a> {
@@ -127,6 +133,19 @@ impl PolicyEvaluator<'_> {
             .or_else(|| self.refusal_of_mounts(podman.as_ref()?))
             .or_else(|| self.refusal_of_file("configuration", &lxc.as_ref()?.config))
             .or_else(|| self.refusal_of_domain(libvirt.as_ref()?))
+            .or_else(|| driver.value_sources().find_map(|source| self.refusal_of_secret(source)))
+    }
+
+    fn refusal_of_secret(&self, source: &ValueSource) -> Option<String> {
+        let place = match source.place() {
+            Ok(place) => place,
+            Err(problem) => return Some(format!("node cannot read a value: valueFrom {problem}")),
+        };
+        let is_allowed = match &self.policy.secrets {
+            Some(names) => names.iter().any(|name| name == place.name()),
+            None => self.policy.allow_root,
+        };
+        (!is_allowed).then(|| format!("node does not give {place} to services"))
     }
 
     fn refusal_of_exec(&self, exec: &ExecDriver) -> Option<String> {
@@ -235,6 +254,26 @@ mod tests {
     }
 
     #[test]
+    fn secrets_need_the_permission_of_the_node() {
+        let service =
+            driver("exec: {command: [a], user: web, environment: {A: {valueFrom: {file: db}}, B: c}}");
+        let agent =
+            driver("ocf: {agent: 'heartbeat:db', parameters: {password: {valueFrom: {credential: db}}}}");
+        for (policy, refusal) in [
+            ("{ocfProviders: [heartbeat]}", Some("node does not give file db to services")),
+            ("{ocfProviders: [heartbeat], secrets: [other]}", Some("node does not give file db to services")),
+            ("{ocfProviders: [heartbeat], secrets: [other, db]}", None),
+            ("{allowRoot: true}", None),
+            ("{allowRoot: true, secrets: []}", Some("node does not give file db to services")),
+        ] {
+            let policy = NodePolicy::parse(policy).unwrap();
+            assert_eq!(policy.refusal(&service).as_deref(), refusal);
+            let refusal = refusal.map(|text| text.replace("file", "credential"));
+            assert_eq!(policy.refusal(&agent), refusal);
+        }
+    }
+
+    #[test]
     fn symbolic_links_do_not_leave_allowed_directories() {
         let policy = NodePolicy { mounts: Some(vec!["/srv".to_owned()]), ..NodePolicy::default() };
         let mount = driver("podman: {image: a, mounts: [{source: /srv/data, target: /d}]}");
@@ -252,11 +291,11 @@ mod tests {
             |yaml: &str, expected: &str| assert_eq!(NodePolicy::parse(yaml).unwrap().summary(), expected);
         check(
             "{drivers: [exec], users: []}",
-            "root: no; drivers: exec; users: none; paths of programs: all; mounts: none; OCF agents: none",
+            "root: no; drivers: exec; users: none; paths of programs: all; mounts: none; OCF agents: none; secrets: none",
         );
         check(
             "{allowRoot: true, paths: [/opt, /srv]}",
-            "root: yes; drivers: all; users: all except root; paths of programs: /opt, /srv; mounts: all; OCF agents: all",
+            "root: yes; drivers: all; users: all except root; paths of programs: /opt, /srv; mounts: all; OCF agents: all; secrets: all",
         );
     }
 
@@ -265,7 +304,7 @@ mod tests {
         let check = |text: &str, expected: &str| assert_eq!(NodePolicy::parse(text).unwrap_err(), expected);
         check(
             "{root: true}",
-            "unknown key `root`: use drivers, allowRoot, users, paths, mounts, ocfProviders",
+            "unknown key `root`: use drivers, allowRoot, users, paths, mounts, ocfProviders, secrets",
         );
         check("{paths: [srv]}", "\"srv\" is not an absolute path");
         assert!(NodePolicy::parse("[a]").unwrap_err().starts_with("not a map: "));

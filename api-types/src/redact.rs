@@ -1,5 +1,6 @@
 //! Removal of secrets from objects and collected data, by the names of fields, variables, options and headers; pure.
 
+use crate::setting::Reference;
 use regex::{Captures, Regex};
 use serde_json::Value;
 use std::sync::LazyLock;
@@ -21,7 +22,7 @@ pub fn redact(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for (name, field) in fields {
-                if name == "managedFields" {
+                if name == "managedFields" || is_reference(field) {
                     continue;
                 }
                 if is_secret_name(name) {
@@ -79,8 +80,18 @@ fn redact_value(value: &mut Value) {
     }
 }
 
+/// Returns `true` for a reference to a text on the node, which names a place and contains no secret.
+fn is_reference(value: &Value) -> bool {
+    let has_one_field = |value: &Value| value.as_object().is_some_and(|fields| fields.len() == 1);
+    has_one_field(value)
+        && has_one_field(&value["valueFrom"])
+        && serde_json::from_value::<Reference>(value.clone())
+            .is_ok_and(|reference| reference.value_from.place().is_ok())
+}
+
 fn redact_leaves(value: &mut Value) {
     match value {
+        _ if is_reference(value) => {}
         Value::Object(fields) => fields.values_mut().for_each(redact_leaves),
         Value::Array(items) => items.iter_mut().for_each(redact_leaves),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => redact_value(value),
@@ -183,6 +194,14 @@ mod tests {
             json!({"password": REDACTED, "passwd": REDACTED, "apiKey": REDACTED, "auth_token": "", "secretRef": null, "user": "u", "passive": true}),
         );
         check(json!({"environment": {"A": "1", "B": ""}}), json!({"environment": {"A": REDACTED, "B": ""}}));
+        // A reference contains no secret, and nothing else passes for one.
+        let references = json!({"environment": {"A": {"valueFrom": {"file": "db"}}},
+            "parameters": {"password": {"valueFrom": {"credential": "db"}}}});
+        check(references.clone(), references);
+        check(
+            json!({"environment": {"A": {"valueFrom": {"text": "x"}}}}),
+            json!({"environment": {"A": {"valueFrom": {"text": REDACTED}}}}),
+        );
         check(
             json!({"agent": "fence_ipmilan", "attributes": {"ip": "10.0.0.1"}, "attributesFile": "/etc/f"}),
             json!({"agent": "fence_ipmilan", "attributes": {"ip": REDACTED}, "attributesFile": "/etc/f"}),

@@ -317,12 +317,27 @@ async fn requests_that_kubernetes_refuses_or_accepts_get_the_same_answer() {
 async fn literal_secrets_cause_a_warning() {
     let api = Api::over(MemoryStore::new());
     let web = json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "web"},
-        "spec": {"driver": {"exec": {"command": ["true"], "environment": {"DB_PASSWORD": "x", "PORT": "80"}}}}});
+        "spec": {"driver": {"exec": {"command": ["true"], "environment": {"DB_PASSWORD": "x", "PORT": "80",
+            "TOKEN": {"valueFrom": {"file": "token"}}}}}}});
     let created = api.post("resources", &web).await;
     assert_eq!((created.code, created.warnings.len()), (201, 1), "{:?}", created.warnings);
     assert!(
         created.warnings[0].contains("spec.driver.exec.environment.DB_PASSWORD: is stored in plain text")
     );
+    for (value, message) in [
+        (json!({"valueFrom": {"file": "../shadow"}}), "must be a name of letters"),
+        (json!({"valueFrom": {"vault": "x"}}), "valid fields: file, credential, env"),
+        (json!({"valueFrom": {"file": "a", "env": "B"}}), "exactly one of file"),
+        (json!(5), "must be string or object, got 5"),
+    ] {
+        let mut wrong = web.clone();
+        wrong["metadata"]["name"] = json!("wrong");
+        wrong["spec"]["driver"]["exec"]["environment"]["TOKEN"] = value;
+        let refused = api.post("resources", &wrong).await;
+        assert!([400, 422].contains(&refused.code), "{}", refused.body);
+        let text = refused.body.to_string();
+        assert!(text.contains(message) && text.contains("driver.exec.environment.TOKEN"), "{text}");
+    }
 }
 
 #[tokio::test]

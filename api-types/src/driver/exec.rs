@@ -1,5 +1,6 @@
 //! Driver `exec`: programs, either a supervised foreground process or start, stop and monitor commands.
 
+use crate::setting::Setting;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -35,9 +36,9 @@ pub struct ExecDriver {
     /// again. Available with and without `command`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replace_secondary: Vec<String>,
-    /// Environment variables of the programs.
+    /// Environment variables of the programs. A value is a text, or comes from the node (`valueFrom`).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub environment: BTreeMap<String, String>,
+    pub environment: BTreeMap<String, Setting>,
     /// Working directory of the programs. Default: `/`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,

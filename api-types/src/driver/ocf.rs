@@ -1,5 +1,6 @@
 //! Driver `ocf`: a resource agent of the Open Cluster Framework (OCF).
 
+use crate::setting::Setting;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -10,8 +11,8 @@ use std::collections::BTreeMap;
 pub struct OcfDriver {
     /// Agent as `provider:agent`, such as `heartbeat:IPaddr2`.
     pub agent: String,
-    /// Parameters of the agent.
-    pub parameters: BTreeMap<String, String>,
+    /// Parameters of the agent. A value is a text, or comes from the node (`valueFrom`).
+    pub parameters: BTreeMap<String, Setting>,
     /// Seconds between two monitor runs. Default: the interval in the agent's meta-data, else 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub monitor_interval_seconds: Option<f64>,

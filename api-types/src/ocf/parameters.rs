@@ -3,6 +3,7 @@
 use super::{AgentMetadata, AgentName, Parameter, ParameterType};
 use crate::problem::{Problem, ProblemKind, field_path};
 use crate::schema::suggestion;
+use crate::setting::Setting;
 use std::collections::BTreeMap;
 
 /// Path of the parameters in a resource.
@@ -15,13 +16,16 @@ const COMMON_PARAMETERS: [&str; 2] = ["trace_ra", "trace_file"];
 pub fn check(
     name: &AgentName,
     metadata: &AgentMetadata,
-    given_parameters: &BTreeMap<String, String>,
+    given_parameters: &BTreeMap<String, Setting>,
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
     let find_parameter = |name: &str| metadata.parameters.iter().find(|parameter| parameter.name == name);
     for (parameter, value) in given_parameters {
         match find_parameter(parameter) {
-            Some(known_parameter) => problems.extend(type_problem(known_parameter, value)),
+            // The controller does not know a value that comes from the node.
+            Some(known_parameter) => {
+                problems.extend(value.text().and_then(|text| type_problem(known_parameter, text)));
+            }
             None if COMMON_PARAMETERS.contains(&parameter.as_str()) => {}
             None => {
                 let names = metadata.parameters.iter().map(|parameter| parameter.name.as_str());
@@ -108,7 +112,7 @@ mod tests {
         let metadata = AgentMetadata::parse(AGENT_METADATA).expect("meta-data");
         let name = "heartbeat:IPaddr2".parse().expect("a name");
         let given_parameters =
-            given_parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            given_parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
         let found: Vec<String> =
             check(&name, &metadata, &given_parameters).iter().map(ToString::to_string).collect();
         assert_eq!(found, expected);

@@ -9,6 +9,7 @@ use super::context::Context;
 use crate::driver::{DriverSpec, ExecDriver, ExternalDriver, OcfDriver};
 use crate::ocf::AgentName;
 use crate::problem::{element_path, field_path};
+use crate::setting::{Setting, ValueSource};
 use std::collections::BTreeMap;
 
 /// Maximum number of arguments of a command.
@@ -89,7 +90,7 @@ fn check_exec(exec: &ExecDriver, context: &mut Context) {
     for (field, program) in commands {
         check_arguments(&field_path(path, field), program, context);
     }
-    check_environment(&field_path(path, "environment"), &exec.environment, context);
+    check_settings(&field_path(path, "environment"), &exec.environment, context);
     check_working_directory(
         &field_path(path, "workingDirectory"),
         exec.working_directory.as_deref(),
@@ -110,9 +111,10 @@ fn check_ocf(ocf: &OcfDriver, context: &mut Context) {
         if name.is_empty() || !name.bytes().all(is_plain) {
             context.add_invalid(&parameter_path, format!("{name:?} is not a valid parameter name"));
         }
-        if value.contains('\0') {
+        if value.text().is_some_and(|text| text.contains('\0')) {
             context.add_invalid(&parameter_path, "must not contain a NUL character");
         }
+        check_source(&parameter_path, value, context);
     }
     if let Some(seconds) = ocf.monitor_interval_seconds
         && !(0.1..=86_400.0).contains(&seconds)
@@ -150,20 +152,38 @@ fn check_arguments(path: &str, program: &[String], context: &mut Context) {
     }
 }
 
+/// Checks environment variables whose values may come from the node.
+fn check_settings(path: &str, variables: &BTreeMap<String, Setting>, context: &mut Context) {
+    for (name, value) in variables {
+        check_variable(&field_path(path, name), name, value.text().unwrap_or_default(), context);
+        check_source(&field_path(path, name), value, context);
+    }
+}
+
+/// Checks where a value comes from, if it comes from the node.
+fn check_source(path: &str, value: &Setting, context: &mut Context) {
+    if let Some(Err(problem)) = value.source().map(ValueSource::place) {
+        context.add_invalid(&field_path(path, "valueFrom"), problem);
+    }
+}
+
 /// Checks environment variables.
 fn check_environment(path: &str, variables: &BTreeMap<String, String>, context: &mut Context) {
     for (name, text) in variables {
-        let path = field_path(path, name);
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-        if name.is_empty() || name.as_bytes()[0].is_ascii_digit() || !name.bytes().all(is_plain) {
-            context.add_invalid(&path, format!("{name:?} is not a valid environment variable name"));
-        }
-        if text.contains('\0') {
-            context.add_invalid(&path, "must not contain a NUL character");
-        }
-        if name.starts_with("HA_") {
-            context.add_invalid(&path, "names that start with HA_ are reserved for hactl");
-        }
+        check_variable(&field_path(path, name), name, text, context);
+    }
+}
+
+fn check_variable(path: &str, name: &str, text: &str, context: &mut Context) {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if name.is_empty() || name.as_bytes()[0].is_ascii_digit() || !name.bytes().all(is_plain) {
+        context.add_invalid(path, format!("{name:?} is not a valid environment variable name"));
+    }
+    if text.contains('\0') {
+        context.add_invalid(path, "must not contain a NUL character");
+    }
+    if name.starts_with("HA_") {
+        context.add_invalid(path, "names that start with HA_ are reserved for hactl");
     }
 }
 

@@ -394,6 +394,7 @@ export interface Node {
       paths?: Array<string> | null;
       mounts?: Array<string> | null;
       ocfProviders?: Array<string> | null;
+      secrets?: Array<string> | null;
     } | null;
     capacity?: {
       cpu?: string | number | null;
@@ -548,7 +549,13 @@ export interface Resource {
         monitor?: Array<string>;
         migrate?: Array<string>;
         replaceSecondary?: Array<string>;
-        environment?: Record<string, string>;
+        environment?: Record<string, string | {
+          valueFrom: {
+            file?: string | null;
+            credential?: string | null;
+            env?: string | null;
+          };
+        }>;
         workingDirectory?: string | null;
         user?: string | null;
       } | null;
@@ -567,7 +574,13 @@ export interface Resource {
       } | null;
       ocf?: {
         agent?: string;
-        parameters?: Record<string, string>;
+        parameters?: Record<string, string | {
+          valueFrom: {
+            file?: string | null;
+            credential?: string | null;
+            env?: string | null;
+          };
+        }>;
         monitorIntervalSeconds?: number | null;
         checkLevel?: number | null;
         allowMigrate?: boolean;
@@ -725,7 +738,13 @@ export interface Resource {
             monitor?: Array<string>;
             migrate?: Array<string>;
             replaceSecondary?: Array<string>;
-            environment?: Record<string, string>;
+            environment?: Record<string, string | {
+              valueFrom: {
+                file?: string | null;
+                credential?: string | null;
+                env?: string | null;
+              };
+            }>;
             workingDirectory?: string | null;
             user?: string | null;
           } | null;
@@ -744,7 +763,13 @@ export interface Resource {
           } | null;
           ocf?: {
             agent?: string;
-            parameters?: Record<string, string>;
+            parameters?: Record<string, string | {
+              valueFrom: {
+                file?: string | null;
+                credential?: string | null;
+                env?: string | null;
+              };
+            }>;
             monitorIntervalSeconds?: number | null;
             checkLevel?: number | null;
             allowMigrate?: boolean;

@@ -73,13 +73,14 @@ fn literal_secrets(kind: Kind, value: &Value) -> Vec<String> {
         Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Cluster | Kind::Operation => Vec::new(),
     };
     let names = maps.into_iter().flat_map(|(path, map)| {
-        let names = map.as_object().into_iter().flatten().map(|(name, _)| name.clone());
+        let literals = map.as_object().into_iter().flatten().filter(|(_, value)| value.is_string());
+        let names = literals.map(|(name, _)| name.clone());
         names.map(move |name| (path.clone(), name))
     });
     names
         .filter(|(_, name)| is_secret_name(name))
         .map(|(path, name)| {
-            format!("{path}.{name}: is stored in plain text in etcd and its backups; use a file on the nodes if it is a secret")
+            format!("{path}.{name}: is stored in plain text in etcd and its backups; if it is a secret, use valueFrom or a file on the nodes")
         })
         .collect()
 }

@@ -7,6 +7,7 @@ pub(in crate::driver) mod directory;
 pub(in crate::driver) mod launch;
 pub(in crate::driver) mod leftovers;
 pub(in crate::driver) mod measure;
+pub mod node_values;
 pub(in crate::driver) mod order;
 pub(in crate::driver) mod output;
 pub(in crate::driver) mod process;
@@ -21,6 +22,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 use ha_api_types::resource::ServiceDefinition;
 use leftovers::{ProcessSearch, SERVICE_MARK_VARIABLE};
+use node_values::NodeValues;
 use order::ProcessRecord;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -43,11 +45,18 @@ pub struct ProgramSettings {
     pub cgroups: bool,
     /// Size in bytes above which a service's log is rotated; one older file is kept.
     pub log_bytes_max: u64,
+    /// Places of the values that services get from this node.
+    pub values: NodeValues,
 }
 
 impl ProgramSettings {
     /// Returns the default settings.
-    pub fn new(node: NodeName, boot_id: BootId, state_directory: PathBuf) -> io::Result<ProgramSettings> {
+    pub fn new(
+        node: NodeName,
+        boot_id: BootId,
+        state_directory: PathBuf,
+        values: NodeValues,
+    ) -> io::Result<ProgramSettings> {
         Ok(ProgramSettings {
             node,
             boot_id,
@@ -55,6 +64,7 @@ impl ProgramSettings {
             shim_path: ProgramSettings::shim_beside_this_program()?,
             cgroups: true,
             log_bytes_max: 8 * 1024 * 1024,
+            values,
         })
     }
 

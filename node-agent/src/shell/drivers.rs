@@ -12,6 +12,7 @@ use crate::driver::lxc::{LxcDriver, LxcSettings};
 use crate::driver::ocf::{OcfDriver, OcfSettings};
 use crate::driver::podman::{PodmanDriver, PodmanSettings};
 use crate::driver::program::ProgramSettings;
+use crate::driver::program::node_values::NodeValues;
 use crate::driver::simulated::SimulatedDriver;
 use crate::driver::systemd::{SystemdDriver, SystemdSettings};
 use anyhow::Context;
@@ -50,9 +51,13 @@ impl Drivers {
         let (events, mut driver_events) = mpsc::unbounded_channel();
         let directory =
             || format!("cannot create the driver directories in --state-dir {}", options.state_dir.display());
-        let programs =
-            ProgramSettings::new(options.node.clone(), boot_id.to_owned(), options.state_dir.clone())
-                .context("cannot determine the directory of this program")?;
+        let programs = ProgramSettings::new(
+            options.node.clone(),
+            boot_id.to_owned(),
+            options.state_dir.clone(),
+            NodeValues::new(options.secrets_directory.clone()),
+        )
+        .context("cannot determine the directory of this program")?;
         let ocf = OcfSettings {
             programs: programs.clone(),
             root: options.ocf_root.clone(),

@@ -70,6 +70,9 @@ pub struct Options {
     /// Prevent sleep, unless this machine cannot sleep
     #[arg(long, value_enum, default_value_t = Sleeps::Auto, value_name = "MODE")]
     pub sleeps: Sleeps,
+    /// Directory of the files that services get with valueFrom
+    #[arg(long, default_value = "/etc/hactl/secrets", value_name = "DIRECTORY")]
+    pub secrets_directory: PathBuf,
     /// Services that this node runs, such as `{mounts: [/srv]}`
     ///
     /// In the configuration file: a map. See docs/concepts/security.md for its keys. Default: every service, so that

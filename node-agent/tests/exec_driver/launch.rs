@@ -8,6 +8,7 @@ use ha_node_agent::driver::Driver;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 async fn check_refused(node: &Node, exec: &Value, class: FailureClass, reason: Reason, says: &str) {
     let service = node.service(exec);
@@ -108,6 +109,50 @@ async fn program_sees_only_its_own_environment() {
     }
     assert_eq!(node.read("where").trim(), node.directory.path().to_str().unwrap());
     node.driver.kill(&service).await.unwrap();
+}
+
+/// The value is neither in the service's directory nor in a message, and only a start needs it.
+#[tokio::test]
+async fn a_value_from_the_node_reaches_only_the_program() {
+    let node = Node::new(true);
+    let secrets = node.path("secrets");
+    fs::create_dir(&secrets).unwrap();
+    fs::write(secrets.join("db"), "hunter2\n").unwrap();
+    fs::set_permissions(secrets.join("db"), fs::Permissions::from_mode(0o600)).unwrap();
+    let reference = json!({"valueFrom": {"file": "db"}});
+    let supervised = node.service(&json!({
+        "command": ["/bin/sh", "-c", "echo $PASSWORD > seen.new; mv seen.new seen; exec sleep 1000000"],
+        "environment": {"PASSWORD": reference},
+    }));
+    let scripts = |name: &str| {
+        let mut service = node.service(&json!({
+            "start": ["/bin/sh", "-c", "echo $PASSWORD > started; sleep 1000000 &"],
+            "stop": ["/bin/sh", "-c", "echo stopped$PASSWORD > stopped; rm started"],
+            "monitor": ["/bin/sh", "-c", "test -e started || exit 7"],
+            "environment": {"PASSWORD": reference},
+        }));
+        service.name = name.into();
+        service
+    };
+    node.driver.start(&supervised).await.unwrap();
+    wait_until("the service has written its file", || node.path("seen").exists()).await;
+    assert_eq!(node.read("seen"), "hunter2\n");
+    for file in fs::read_dir(node.path("state/exec/web")).unwrap() {
+        let path = file.unwrap().path();
+        assert!(!fs::read_to_string(&path).unwrap_or_default().contains("hunter2"), "{}", path.display());
+    }
+    let db = scripts("db");
+    node.driver.start(&db).await.unwrap();
+    assert_eq!(node.read("started"), "hunter2\n");
+
+    fs::remove_file(secrets.join("db")).unwrap();
+    node.driver.stop(&supervised, 5000).await.unwrap();
+    node.driver.stop(&db, 5000).await.unwrap();
+    assert_eq!(node.read("stopped"), "stopped\n");
+    for service in [&supervised, &db] {
+        let failure = node.driver.start(service).await.unwrap_err();
+        assert!(failure.message.contains("PASSWORD: file db: cannot read"), "{}", failure.message);
+    }
 }
 
 #[tokio::test]

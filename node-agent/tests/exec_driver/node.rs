@@ -4,6 +4,7 @@ use ha_api_types::driver::DriverSpec;
 use ha_api_types::resource::{Resource, ServiceDefinition};
 use ha_node_agent::driver::exec::{ExecDriver, ExecSettings};
 use ha_node_agent::driver::program::ProgramSettings;
+use ha_node_agent::driver::program::node_values::NodeValues;
 use ha_node_agent::driver::{Driver, DriverEvent};
 use serde_json::{Value, json};
 use std::fs;
@@ -37,6 +38,10 @@ impl Node {
                 shim_path: env!("CARGO_BIN_EXE_ha-exec-shim").into(),
                 cgroups: true,
                 log_bytes_max: 1024 * 1024,
+                values: NodeValues {
+                    secrets_directory: directory.path().join("secrets"),
+                    credentials_directory: None,
+                },
             },
             // Changes must be detected without polling.
             monitor_interval: Duration::from_secs(3600),

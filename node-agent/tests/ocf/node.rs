@@ -5,6 +5,7 @@ use ha_api_types::resource::{Resource, ServiceDefinition};
 use ha_node_agent::driver::DriverEvent;
 use ha_node_agent::driver::ocf::{OcfDriver, OcfSettings};
 use ha_node_agent::driver::program::ProgramSettings;
+use ha_node_agent::driver::program::node_values::NodeValues;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -54,6 +55,10 @@ impl Node {
                 shim_path: env!("CARGO_BIN_EXE_ha-exec-shim").into(),
                 cgroups,
                 log_bytes_max: 1024 * 1024,
+                values: NodeValues {
+                    secrets_directory: directory.path().join("secrets"),
+                    credentials_directory: None,
+                },
             },
             root: root.unwrap_or_else(|| directory.path().join("ocf")),
             run: directory.path().join("run"),

@@ -23,7 +23,10 @@ pub(super) async fn replace(
         return Err(failed(Reason::ReplaceFailed, "spec.driver.exec has no replaceSecondary command"));
     };
     end(context, service).await?;
-    let mut environment = context.programs.environment(service, &exec.environment, None);
+    let variables = context.programs.settings.values.resolve(&exec.environment);
+    let variables =
+        variables.map_err(|error| io_failure("cannot run the replaceSecondary command", &error))?;
+    let mut environment = context.programs.environment(service, &variables, None);
     let mark = mark(context, service);
     environment.retain(|(name, _)| name != SERVICE_MARK_VARIABLE);
     let current_secondary = current_secondary.map_or("", NodeName::as_str);

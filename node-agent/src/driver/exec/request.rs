@@ -23,8 +23,10 @@ pub(super) struct SupervisorRequest {
     /// `true` if the output is also sent to the systemd journal.
     #[serde(rename = "journal")]
     pub(super) logs_to_journal: bool,
-    /// Environment of the service: names and values.
-    pub(super) environment: Vec<(String, String)>,
+    /// Environment of the service, if the agent is of a version that writes it to the disk. Otherwise, the supervisor
+    /// reads it from the agent's socket, because values may be secrets.
+    #[serde(default, skip_serializing)]
+    pub(super) environment: Option<Vec<(String, String)>>,
     /// Order to launch the main process.
     pub(super) launch: LaunchOrder,
 }

@@ -61,8 +61,13 @@ pub(super) async fn start(
             .programs
             .make_cgroup(&service.name)
             .map_err(|error| io_failure("cannot create the control group of the service", &error))?;
-        let run =
-            Command { program: &exec.start, limit_ms: service.timeouts.start_ms(), target: None, cgroup };
+        let run = Command {
+            program: &exec.start,
+            limit_ms: service.timeouts.start_ms(),
+            target: None,
+            cgroup,
+            requires_values: true,
+        };
         run.expect_success(context, service, exec, "start").await?;
         match monitor(context, service, exec).await {
             Observed::Running => {}
@@ -92,7 +97,13 @@ pub(super) async fn stop(
     if graceful_ms == 0 {
         return kill(context, service, exec).await;
     }
-    let run = Command { program: &exec.stop, limit_ms: graceful_ms, target: None, cgroup: None };
+    let run = Command {
+        program: &exec.stop,
+        limit_ms: graceful_ms,
+        target: None,
+        cgroup: None,
+        requires_values: false,
+    };
     let stopped = run.expect_success(context, service, exec, "stop").await;
     if let Err(failure) = &stopped {
         tracing::warn!(
@@ -112,8 +123,13 @@ pub(super) async fn kill(
 ) -> Result<(), DriverFailure> {
     context.watches.end(&service.name);
     context.programs.kill_leftovers(service).await?;
-    let run =
-        Command { program: &exec.stop, limit_ms: service.timeouts.stop_ms(), target: None, cgroup: None };
+    let run = Command {
+        program: &exec.stop,
+        limit_ms: service.timeouts.stop_ms(),
+        target: None,
+        cgroup: None,
+        requires_values: false,
+    };
     let stopped = run.expect_success(context, service, exec, "stop").await;
     confirm_stopped(context, service, exec, stopped.err()).await
 }
@@ -127,7 +143,13 @@ pub(super) async fn migrate(
 ) -> Result<(), DriverFailure> {
     context.watches.end(&service.name);
     let limit_ms = service.timeouts.migrate_ms();
-    let run = Command { program: &exec.migrate, limit_ms, target: Some(target), cgroup: None };
+    let run = Command {
+        program: &exec.migrate,
+        limit_ms,
+        target: Some(target),
+        cgroup: None,
+        requires_values: true,
+    };
     run.expect_success(context, service, exec, "migrate").await?;
     context.programs.kill_leftovers(service).await
 }
@@ -151,6 +173,7 @@ pub(super) async fn monitor(context: &Context, service: &ServiceDefinition, exec
         limit_ms: service.timeouts.monitor_ms(),
         target: None,
         cgroup: None,
+        requires_values: false,
     };
     match run.run(context, service, exec).await {
         Ok(End::Ended(ended)) => match ended.status.code() {
@@ -197,6 +220,8 @@ pub(super) struct Command<'a> {
     pub(super) target: Option<&'a str>,
     /// Control group for the processes that the command starts.
     pub(super) cgroup: Option<ServiceCgroup>,
+    /// `true` if the command does not run without all values from the node. A stop must not depend on them.
+    pub(super) requires_values: bool,
 }
 
 impl Command<'_> {
@@ -236,7 +261,13 @@ impl Command<'_> {
         service: &ServiceDefinition,
         exec: &ExecSpec,
     ) -> io::Result<End> {
-        let mut environment = context.programs.environment(service, &exec.environment, self.target);
+        let values = &context.programs.settings.values;
+        let variables = if self.requires_values {
+            values.resolve(&exec.environment)?
+        } else {
+            values.resolve_available(&exec.environment)
+        };
+        let mut environment = context.programs.environment(service, &variables, self.target);
         if self.target.is_some() {
             environment.push(context.programs.migration_mark(service));
         }

@@ -18,7 +18,8 @@ use ha_api_types::time::Millis;
 use ha_runtime::reconcile::Backoff;
 use rustix::process::Signal;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
@@ -211,7 +212,13 @@ async fn request_stop(
 ) {
     let was_requested = !stop_command.is_empty() && {
         let exec = &service.driver.exec.clone().unwrap_or_default();
-        let stop = Command { program: stop_command, limit_ms: graceful_ms, target: None, cgroup: None };
+        let stop = Command {
+            program: stop_command,
+            limit_ms: graceful_ms,
+            target: None,
+            cgroup: None,
+            requires_values: false,
+        };
         matches!(stop.run(context, service, exec).await, Ok(End::Ended(ended)) if ended.status.success())
     };
     if !was_requested && let Err(error) = record.main.signal(Signal::TERM) {
@@ -295,6 +302,8 @@ impl Context {
     /// Starts the supervisor, which inherits the lock, without waiting for it. If the caller is dropped afterward, the
     /// supervisor keeps running, and a stop finds it.
     fn launch(&self, service: &ServiceDefinition, exec: &ExecSpec, lock: File) -> io::Result<UnixStream> {
+        let variables = self.programs.settings.values.resolve(&exec.environment)?;
+        let environment = serde_json::to_vec(&self.programs.environment(service, &variables, None))?;
         let directory = self.programs.directory_of(&service.name);
         directory.remove_records()?;
         let cgroup = self.programs.make_cgroup(&service.name)?;
@@ -305,7 +314,7 @@ impl Context {
             directory: directory.path().to_owned(),
             log_bytes_max: self.programs.settings.log_bytes_max,
             logs_to_journal: self.journal,
-            environment: self.programs.environment(service, &exec.environment, None),
+            environment: None,
             launch: LaunchOrder {
                 program: exec.command.clone(),
                 working_directory: working_directory(exec),
@@ -328,6 +337,13 @@ impl Context {
             .spawn()?;
         // Reaps the supervisor when it ends; its end is detected separately.
         tokio::spawn(async move { child.wait().await });
+        let mut environment_writer = agent_socket.try_clone()?;
+        // If the supervisor has ended, the caller notices that its report is missing.
+        tokio::task::spawn_blocking(move || {
+            environment_writer
+                .write_all(&environment)
+                .and_then(|()| environment_writer.shutdown(Shutdown::Write))
+        });
         Ok(agent_socket)
     }
 }

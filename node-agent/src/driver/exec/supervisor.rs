@@ -54,7 +54,12 @@ pub(super) fn run() -> io::Result<()> {
     Ok(())
 }
 
-fn begin(order: SupervisorRequest, report: &UnixStream) -> io::Result<()> {
+fn begin(mut order: SupervisorRequest, mut report: &UnixStream) -> io::Result<()> {
+    if order.environment.is_none() {
+        let mut text = Vec::new();
+        report.read_to_end(&mut text)?;
+        order.environment = Some(serde_json::from_slice(&text)?);
+    }
     if let Some(cgroup) = &order.launch.cgroup {
         // A failure is harmless: the supervisor leaves the agent's group only so that the group can be removed. The
         // launcher joins the service's own group.
@@ -128,7 +133,7 @@ fn start(order: &SupervisorRequest, output: OwnedFd, channel: UnixStream) -> io:
     let child = Command::new("/proc/self/exe")
         .arg(LAUNCH)
         .env_clear()
-        .envs(order.environment.iter().map(|(name, value)| (name, value)))
+        .envs(order.environment.iter().flatten().map(|(name, value)| (name, value)))
         .stdin(OwnedFd::from(channel))
         .stdout(output.try_clone()?)
         .stderr(output)

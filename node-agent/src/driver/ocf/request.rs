@@ -73,19 +73,20 @@ pub(super) struct AgentContext<'a> {
 /// Directory below `HA_VARRUN` for the resource agents' own state.
 pub(super) const STATE_DIRECTORY: &str = "resource-agents";
 
-/// Returns the environment for a request.
+/// Returns the environment for a request, with the texts of all parameters.
 pub(super) fn environment(
     context: AgentContext<'_>,
     resource: &str,
     name: &AgentName,
     spec: &OcfSpec,
+    parameters: &BTreeMap<String, String>,
     request: Request<'_>,
 ) -> BTreeMap<String, String> {
     let mut variables: BTreeMap<String, String> = name.environment(context.root).into_iter().collect();
     let mut set = |name: &str, value: &str| {
         variables.insert(name.to_owned(), value.to_owned());
     };
-    for (parameter, value) in &spec.parameters {
+    for (parameter, value) in parameters {
         set(&format!("OCF_RESKEY_{parameter}"), value);
     }
     set("OCF_RESOURCE_INSTANCE", resource);
@@ -166,19 +167,16 @@ mod tests {
     use super::*;
 
     fn spec() -> OcfSpec {
-        OcfSpec {
-            agent: "heartbeat:Dummy".to_owned(),
-            parameters: BTreeMap::from([("state".to_owned(), "/x".to_owned())]),
-            check_level: Some(10),
-            ..OcfSpec::default()
-        }
+        OcfSpec { agent: "heartbeat:Dummy".to_owned(), check_level: Some(10), ..OcfSpec::default() }
     }
 
     fn check(action: Action<'_>, expected: &[(&str, Option<&str>)]) {
         let node = "n1".into();
         let context = AgentContext { node: &node, root: Path::new("/usr/lib/ocf"), run: Path::new("/run") };
         let name = "heartbeat:Dummy".parse().expect("a name");
-        let variables = environment(context, "web", &name, &spec(), Request { action, timeout_ms: 20_000 });
+        let parameters = BTreeMap::from([("state".to_owned(), "/x".to_owned())]);
+        let variables =
+            environment(context, "web", &name, &spec(), &parameters, Request { action, timeout_ms: 20_000 });
         for (name, value) in expected {
             assert_eq!(variables.get(*name).map(String::as_str), *value, "{action:?} {name}");
         }

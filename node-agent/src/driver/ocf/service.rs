@@ -293,7 +293,17 @@ impl Context {
             root: &self.agents.root,
             run: &self.agents.run,
         };
-        let variables = request::environment(context, &service.name, &name, spec, request);
+        let values = &self.programs.settings.values;
+        let parameters = match request.action {
+            Action::Start | Action::Validate | Action::MigrateTo { .. } | Action::MigrateFrom { .. } => {
+                values.resolve(&spec.parameters)?
+            }
+            // A stop must not depend on the values from the node.
+            Action::Stop | Action::Probe | Action::Monitor { .. } | Action::Metadata => {
+                values.resolve_available(&spec.parameters)
+            }
+        };
+        let variables = request::environment(context, &service.name, &name, spec, &parameters, request);
         let environment = self.programs.environment(service, &variables, None);
         let (environment, cgroup) = match request.action {
             // The processes that these actions start belong to the service.
