@@ -107,7 +107,7 @@ fn check_closed(before: &Fence, after: &Fence, now: &Timestamp) {
         proof: after.proof.clone(),
         on_missed_heartbeats: after.on_missed_heartbeats,
         armed_fencing_delay_ms: after.armed_fencing_delay_ms,
-        hold: after.hold.clone(),
+        hold: after.hold,
         at: now.clone(),
         ..Fence::default()
     };
