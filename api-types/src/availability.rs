@@ -23,7 +23,8 @@ pub struct Availability {
     /// Start of the record.
     pub recorded_since: Timestamp,
     /// Current state of the record.
-    pub standing: AvailabilityState,
+    #[serde(rename = "standing")]
+    pub state: AvailabilityState,
     /// Start of the current state.
     pub since: Timestamp,
     /// Days, in order, on which the service was not requested Started or did not run, before the current state began.
@@ -61,13 +62,13 @@ pub struct Span {
 
 impl Availability {
     /// Starts a record now.
-    pub fn begin(standing: AvailabilityState, now: &Timestamp) -> Availability {
-        Availability { recorded_since: now.clone(), standing, since: now.clone(), spans: Vec::new() }
+    pub fn begin(state: AvailabilityState, now: &Timestamp) -> Availability {
+        Availability { recorded_since: now.clone(), state, since: now.clone(), spans: Vec::new() }
     }
 
     /// Changes the standing from `at` on. If the clock went back, the record loses only the time by which it went back.
-    pub fn enter(&mut self, standing: AvailabilityState, at: &Timestamp) {
-        if standing == self.standing {
+    pub fn enter(&mut self, state: AvailabilityState, at: &Timestamp) {
+        if state == self.state {
             return;
         }
         let (Some(since), Some(until)) = (self.since.unix_seconds(), at.unix_seconds()) else { return };
@@ -75,7 +76,7 @@ impl Availability {
             self.close(since, until);
             self.since = at.clone();
         }
-        self.standing = standing;
+        self.state = state;
         self.merge(day_of(until));
     }
 
@@ -116,11 +117,11 @@ impl Availability {
         // The merge starts at the beginning of a block. It then produces the same blocks as one call per day.
         let oldest = day_of(end_seconds).saturating_sub(KEPT_DAYS) / BLOCK_DAYS * BLOCK_DAYS;
         let mut at = start_seconds.max(i64::from(oldest) * DAY_SECONDS);
-        while at < end_seconds && self.standing != AvailabilityState::Up {
+        while at < end_seconds && self.state != AvailabilityState::Up {
             let next = end_seconds.min((at.div_euclid(DAY_SECONDS) + 1) * DAY_SECONDS);
             let seconds = u32::try_from(next - at).unwrap_or(0);
             let span = self.span(day_of(at));
-            match self.standing {
+            match self.state {
                 AvailabilityState::Up => {}
                 AvailabilityState::Down => self.spans[span].down_seconds += seconds,
                 AvailabilityState::NotWanted => self.spans[span].not_desired_seconds += seconds,
@@ -131,11 +132,11 @@ impl Availability {
 
     /// Returns the index of the span that contains a day, and adds a span if necessary.
     fn span(&mut self, day: u32) -> usize {
-        let at = self.spans.partition_point(|span| span.day + span.days <= day);
-        if self.spans.get(at).is_none_or(|span| span.day > day) {
-            self.spans.insert(at, Span { day, days: 1, ..Span::default() });
+        let index = self.spans.partition_point(|span| span.day + span.days <= day);
+        if self.spans.get(index).is_none_or(|span| span.day > day) {
+            self.spans.insert(index, Span { day, days: 1, ..Span::default() });
         }
-        at
+        index
     }
 
     /// Merges old days into blocks, and drops records that are older than a year.
@@ -186,20 +187,23 @@ mod tests {
     fn check(
         happened: &[(i64, i64, AvailabilityState)],
         days: u32,
-        asked: (i64, i64),
+        days_and_second: (i64, i64),
         expected: Option<f64>,
     ) {
-        let (day, second, standing) = happened[0];
-        let mut record = Availability::begin(standing, &at(day, second));
-        for (day, second, standing) in &happened[1..] {
-            record.enter(*standing, &at(*day, *second));
+        let (day, second, state) = happened[0];
+        let mut record = Availability::begin(state, &at(day, second));
+        for (day, second, state) in &happened[1..] {
+            record.enter(*state, &at(*day, *second));
         }
-        let found = record.ratio(days, &at(asked.0, asked.1));
-        let same = match (found, expected) {
-            (Some(found), Some(expected)) => (found - expected).abs() < 1e-6,
-            (found, expected) => found == expected,
+        let actual = record.ratio(days, &at(days_and_second.0, days_and_second.1));
+        let is_equal = match (actual, expected) {
+            (Some(actual), Some(expected)) => (actual - expected).abs() < 1e-6,
+            (actual, expected) => actual == expected,
         };
-        assert!(same, "{happened:?} over {days} days at {asked:?}: {found:?}, not {expected:?}; {record:?}");
+        assert!(
+            is_equal,
+            "{happened:?} over {days} days at {days_and_second:?}: {actual:?}, not {expected:?}; {record:?}"
+        );
     }
 
     #[test]
@@ -270,7 +274,7 @@ mod tests {
     fn a_clock_step_backwards_adds_nothing() {
         let mut record = Availability::begin(Up, &at(10, 0));
         record.enter(Down, &at(9, 0));
-        assert_eq!((record.standing, &record.since), (Down, &at(10, 0)));
+        assert_eq!((record.state, &record.since), (Down, &at(10, 0)));
         record.enter(Up, &at(9, HOUR));
         assert!(record.spans.is_empty(), "{record:?}");
         assert_eq!(record.ratio(30, &at(9, 0)), None);

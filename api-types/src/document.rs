@@ -29,7 +29,7 @@ pub struct Json {
 pub fn json(bytes: &[u8]) -> Result<Json, ParseError> {
     let duplicates = RefCell::new(Vec::new());
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let outcome = Duplicates { path: String::new(), found: &duplicates }
+    let outcome = Duplicates { path: String::new(), duplicates: &duplicates }
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value));
     match outcome {
@@ -44,7 +44,7 @@ pub fn json(bytes: &[u8]) -> Result<Json, ParseError> {
 /// Deserializes a value and records the paths that occur twice.
 struct Duplicates<'f> {
     path: String,
-    found: &'f RefCell<Vec<String>>,
+    duplicates: &'f RefCell<Vec<String>>,
 }
 
 impl<'de> DeserializeSeed<'de> for Duplicates<'_> {
@@ -89,9 +89,10 @@ impl<'de> Visitor<'de> for Duplicates<'_> {
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(part) = parts
-            .next_element_seed(Duplicates { path: element_path(&self.path, list.len()), found: self.found })?
-        {
+        while let Some(part) = parts.next_element_seed(Duplicates {
+            path: element_path(&self.path, list.len()),
+            duplicates: self.duplicates,
+        })? {
             list.push(part);
         }
         Ok(Value::Array(list))
@@ -100,9 +101,10 @@ impl<'de> Visitor<'de> for Duplicates<'_> {
         let mut map = Map::new();
         while let Some(name) = parts.next_key::<String>()? {
             let path = field_path(&self.path, &name);
-            let part = parts.next_value_seed(Duplicates { path: path.clone(), found: self.found })?;
+            let part =
+                parts.next_value_seed(Duplicates { path: path.clone(), duplicates: self.duplicates })?;
             if map.insert(name, part).is_some() {
-                self.found.borrow_mut().push(path);
+                self.duplicates.borrow_mut().push(path);
             }
         }
         Ok(Value::Object(map))

@@ -97,7 +97,7 @@
 //! use ha_api_types::id::NodeName;
 //! use ha_api_types::record::Proof;
 //!
-//! let proof = Proof::Operator { operation: NodeName::from("node1"), by: String::new() };
+//! let proof = Proof::Operator { operation: NodeName::from("node1"), requested_by: String::new() };
 //! ```
 //!
 //! A map of nodes is not searched with the name of an operation:

@@ -80,14 +80,14 @@ impl FromStr for JoinToken {
 
     /// Parses a token. The error does not contain the token.
     fn from_str(text: &str) -> Result<JoinToken, String> {
-        let wrong = || format!("not a valid join token, which has the form {PREFIX}NODE_SECRET_PIN");
-        let parts: Vec<&str> = text.strip_prefix(PREFIX).ok_or_else(wrong)?.split('_').collect();
-        let [node, secret, pin] = parts.as_slice() else { return Err(wrong()) };
+        let invalid = || format!("not a valid join token, which has the form {PREFIX}NODE_SECRET_PIN");
+        let parts: Vec<&str> = text.strip_prefix(PREFIX).ok_or_else(invalid)?.split('_').collect();
+        let [node, secret, pin] = parts.as_slice() else { return Err(invalid()) };
         if invalid_reason(node, MAX_NODE_NAME_LENGTH).is_some() {
-            return Err(wrong());
+            return Err(invalid());
         }
-        let secret = bytes(secret).ok_or_else(wrong)?;
-        let pin = AuthorityPin(bytes(pin).ok_or_else(wrong)?);
+        let secret = bytes(secret).ok_or_else(invalid)?;
+        let pin = AuthorityPin(bytes(pin).ok_or_else(invalid)?);
         Ok(JoinToken { node: NodeName::from(*node), secret, pin })
     }
 }
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn other_texts_are_refused_without_showing_them() {
         let text = token().to_string();
-        for wrong in [
+        for invalid_token in [
             "",
             "hactl_0123",
             &text[1..],
@@ -234,8 +234,11 @@ mod tests {
             &format!("{text}_x"),
             &format!("{text}\n"),
         ] {
-            let error = wrong.parse::<JoinToken>().unwrap_err();
-            assert!(error.contains("not a valid join token") && !error.contains("abab"), "{wrong}: {error}");
+            let error = invalid_token.parse::<JoinToken>().unwrap_err();
+            assert!(
+                error.contains("not a valid join token") && !error.contains("abab"),
+                "{invalid_token}: {error}"
+            );
         }
     }
 

@@ -73,8 +73,8 @@ pub fn read<T: DeserializeOwned + Default>(text: &[u8]) -> Result<T, Partial<T>>
 /// assert_eq!((spec.priority, spec.driver.type_name().as_str()), (3, "vm"));
 /// ```
 pub fn read_part<T: DeserializeOwned + Default>(value: &Value) -> T {
-    if let Ok(whole) = T::deserialize(value) {
-        return whole;
+    if let Ok(readable) = T::deserialize(value) {
+        return readable;
     }
     let part = readable_part(value, &|part| T::deserialize(part).is_ok());
     part.and_then(|part| T::deserialize(part).ok()).unwrap_or_default()
@@ -87,16 +87,17 @@ fn readable_part(value: &Value, reads: &dyn Fn(&Value) -> bool) -> Option<Value>
     }
     let part = match value {
         Value::Object(fields) => {
-            let one = |(name, field): (&String, &Value)| {
+            let readable_field = |(name, field): (&String, &Value)| {
                 let single_field =
                     |part: &Value| reads(&Value::Object(Map::from_iter([(name.clone(), part.clone())])));
                 Some((name.clone(), readable_part(field, &single_field)?))
             };
-            Value::Object(fields.iter().filter_map(one).collect())
+            Value::Object(fields.iter().filter_map(readable_field).collect())
         }
         Value::Array(items) => {
-            let one = |item: &Value| readable_part(item, &|part| reads(&Value::Array(vec![part.clone()])));
-            items.iter().filter_map(one).collect()
+            let readable_item =
+                |item: &Value| readable_part(item, &|part| reads(&Value::Array(vec![part.clone()])));
+            items.iter().filter_map(readable_item).collect()
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
     };
@@ -131,7 +132,10 @@ mod tests {
         let view: crate::resource::ResourceStatus = super::read_part(&status);
         assert_eq!((view.node.as_deref(), view.copies[0].node.as_str()), (Some("node1"), "node1"));
         assert!(view.copies[0].definition.driver.podman.is_some());
-        assert_eq!(view.conditions.iter().map(|one| one.kind.as_str()).collect::<Vec<_>>(), ["Ready"]);
+        assert_eq!(
+            view.conditions.iter().map(|condition| condition.kind.as_str()).collect::<Vec<_>>(),
+            ["Ready"]
+        );
         assert_eq!(super::read_part::<NodeReport>(&Value::Null), NodeReport::default());
     }
 
@@ -145,8 +149,8 @@ mod tests {
                     && !partial.has_only_unreadable(&["epoch"])
             );
         }
-        let whole =
+        let complete =
             read::<NodeReport>(br#"{"mode": {"kind": "Active"}, "more": 1}"#).expect("a newer field alone");
-        assert_eq!(whole.mode, Mode::Active);
+        assert_eq!(complete.mode, Mode::Active);
     }
 }

@@ -102,7 +102,7 @@ pub fn rename_conditions(conditions: &mut Vec<Condition>) {
             new.clone_into(&mut condition.kind);
         }
     }
-    conditions.sort_by(|one, other| one.kind.cmp(&other.kind));
+    conditions.sort_by(|left, right| left.kind.cmp(&right.kind));
 }
 
 /// Adds or replaces a condition in a list that is sorted by type. The transition time changes only when the status
@@ -152,12 +152,14 @@ mod tests {
         set_condition(&mut list, condition("Fenceable", ConditionStatus::True, "m"), &at("1"));
         set_condition(&mut list, condition("Ready", ConditionStatus::True, "n"), &at("2"));
         set_condition(&mut list, condition("Fenceable", ConditionStatus::False, ""), &at("2"));
-        let seen: Vec<_> = list
+        let conditions: Vec<_> = list
             .iter()
-            .map(|one| (one.kind.as_str(), one.message.as_str(), one.last_transition_time.clone()))
+            .map(|condition| {
+                (condition.kind.as_str(), condition.message.as_str(), condition.last_transition_time.clone())
+            })
             .collect();
         let sentence = Reason::WatchdogIdle.sentence();
-        assert_eq!(seen, [("Fenceable", sentence, Some(at("2"))), ("Ready", "n", Some(at("1")))]);
+        assert_eq!(conditions, [("Fenceable", sentence, Some(at("2"))), ("Ready", "n", Some(at("1")))]);
     }
 
     #[test]
@@ -166,7 +168,7 @@ mod tests {
             let mut list: Vec<_> =
                 stored.iter().map(|kind| condition(kind, ConditionStatus::True, kind)).collect();
             rename_conditions(&mut list);
-            let kinds: Vec<&str> = list.iter().map(|one| one.kind.as_str()).collect();
+            let kinds: Vec<&str> = list.iter().map(|condition| condition.kind.as_str()).collect();
             assert_eq!(kinds, expected);
         };
         check(

@@ -328,8 +328,8 @@ pub struct WatchdogStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_test: Option<WatchdogTestStatus>,
     /// Observations of the watchdog daemon about the device.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seen: Option<WatchdogObservationStatus>,
+    #[serde(rename = "seen", skip_serializing_if = "Option::is_none")]
+    pub observation: Option<WatchdogObservationStatus>,
 }
 
 /// Latest watchdog test that a node passed.

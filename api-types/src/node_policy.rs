@@ -361,9 +361,9 @@ mod tests {
         check(root, address, None);
         check("{ocfProviders: [heartbeat]}", address, None);
         check("{ocfProviders: [\"heartbeat:IPaddr2\"]}", address, None);
-        let any = "ocf: {agent: \"heartbeat:anything\"}";
+        let any_program = "ocf: {agent: \"heartbeat:anything\"}";
         let refused = Some("node does not run OCF agent heartbeat:anything");
-        check("{allowRoot: true, ocfProviders: [\"heartbeat:IPaddr2\"]}", any, refused);
+        check("{allowRoot: true, ocfProviders: [\"heartbeat:IPaddr2\"]}", any_program, refused);
         // podman
         let mount = "podman: {image: a, mounts: [{source: /etc, target: /e}]}";
         let not_given = Some("node does not give /etc to containers and virtual machines");

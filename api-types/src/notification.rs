@@ -70,8 +70,8 @@ pub struct Notification {
     /// Events.
     pub items: Vec<NotificationItem>,
     /// Number of additional events that are not listed.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub more: u32,
+    #[serde(rename = "more", skip_serializing_if = "is_zero")]
+    pub omitted: u32,
 }
 
 /// An event in a notification.

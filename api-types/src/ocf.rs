@@ -66,13 +66,13 @@ impl AgentName {
 
     /// Returns the environment variables that an agent gets for every action. The root must be an absolute path.
     pub fn environment(&self, root: &Path) -> Vec<(String, String)> {
-        let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         vec![
-            of("OCF_ROOT", &root.display().to_string()),
-            of("OCF_RA_VERSION_MAJOR", "1"),
-            of("OCF_RA_VERSION_MINOR", "1"),
-            of("OCF_RESOURCE_PROVIDER", &self.provider),
-            of("OCF_RESOURCE_TYPE", &self.agent),
+            variable("OCF_ROOT", &root.display().to_string()),
+            variable("OCF_RA_VERSION_MAJOR", "1"),
+            variable("OCF_RA_VERSION_MINOR", "1"),
+            variable("OCF_RESOURCE_PROVIDER", &self.provider),
+            variable("OCF_RESOURCE_TYPE", &self.agent),
         ]
     }
 }

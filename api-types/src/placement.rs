@@ -203,8 +203,8 @@ mod tests {
         check(json!(text), Some(json!({"node1": 2, "node2": 1, "node3": 1, "node4": 0})));
         check(json!(" node1 : 2 , node2 "), Some(json!({"node1": 2, "node2": 0})));
         check(json!("node1:-3"), Some(json!({"node1": -3})));
-        for wrong in ["", "node1:", "node1:high", ":2", "node1,,node2", "node1:1,node1:2"] {
-            check(json!(wrong), None);
+        for invalid in ["", "node1:", "node1:high", ":2", "node1,,node2", "node1:1,node1:2"] {
+            check(json!(invalid), None);
         }
         check(json!(5), None);
     }

@@ -85,16 +85,16 @@ impl FromStr for Quantity {
             .iter()
             .find_map(|(suffix, factor)| trimmed.strip_suffix(suffix).map(|digits| (digits, factor * 1000)))
         {
-            Some(found) => found,
+            Some(digits_and_factor) => digits_and_factor,
             None => match trimmed.strip_suffix('m') {
                 Some(digits) => (digits, 1),
                 None => (trimmed, 1000),
             },
         };
-        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let (integer, fraction) = digits.split_once('.').unwrap_or((digits, ""));
         let is_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-        if (whole.is_empty() && fraction.is_empty())
-            || !is_digits(whole)
+        if (integer.is_empty() && fraction.is_empty())
+            || !is_digits(integer)
             || !is_digits(fraction)
             || digits.len() > 24
         {
@@ -104,11 +104,11 @@ impl FromStr for Quantity {
             |part: &str| if part.is_empty() { Ok(0) } else { part.parse::<i128>().map_err(|_| error()) };
         let scale =
             10_i128.checked_pow(u32::try_from(fraction.len()).map_err(|_| error())?).ok_or_else(error)?;
-        let whole = parse(whole)?.checked_mul(factor_milli).ok_or_else(error)?;
+        let integer = parse(integer)?.checked_mul(factor_milli).ok_or_else(error)?;
         // Fractions of a thousandth are rounded up, as in Kubernetes, so that a request is never understated.
         let fraction_milli = parse(fraction)?.checked_mul(factor_milli).ok_or_else(error)?;
         let fraction_milli = fraction_milli / scale + i128::from(fraction_milli % scale != 0);
-        Ok(Quantity { milli: whole.checked_add(fraction_milli).ok_or_else(error)? })
+        Ok(Quantity { milli: integer.checked_add(fraction_milli).ok_or_else(error)? })
     }
 }
 

@@ -63,7 +63,7 @@ fn redact_arguments(items: &mut [Value]) {
 /// Returns `true` if the password of a program directly follows the option `-p`.
 fn has_short_password_option(program: &str) -> bool {
     let name = program.rsplit('/').next().unwrap_or_default();
-    ["mysql", "mariadb", "sshpass"].iter().any(|known| name.starts_with(known))
+    ["mysql", "mariadb", "sshpass"].iter().any(|program| name.starts_with(program))
 }
 
 /// Returns `true` if a value with this name is probably a secret, by the parts of the name.
@@ -114,8 +114,9 @@ fn redacted_text(text: &str) -> String {
     }
     let mut redacted = text.to_owned();
     for pattern in PATTERNS.iter() {
-        let replaced =
-            pattern.expression.replace_all(&redacted, |found: &Captures<'_>| pattern.replacement(found));
+        let replaced = pattern
+            .expression
+            .replace_all(&redacted, |captures: &Captures<'_>| pattern.replacement(captures));
         redacted = replaced.into_owned();
     }
     redacted
@@ -132,18 +133,18 @@ struct Pattern {
 }
 
 impl Pattern {
-    fn replacement(&self, found: &Captures<'_>) -> String {
-        if (self.applies)(found) {
-            format!("{}{REDACTED}{}", group(found, "kept"), group(found, "end"))
+    fn replacement(&self, captures: &Captures<'_>) -> String {
+        if (self.applies)(captures) {
+            format!("{}{REDACTED}{}", group(captures, "kept"), group(captures, "end"))
         } else {
-            found[0].to_owned()
+            captures[0].to_owned()
         }
     }
 }
 
 /// Returns the text of a group, which is empty if the group is not part of the match.
-fn group<'t>(found: &Captures<'t>, name: &str) -> &'t str {
-    found.name(name).map_or("", |part| part.as_str())
+fn group<'t>(captures: &Captures<'t>, name: &str) -> &'t str {
+    captures.name(name).map_or("", |part| part.as_str())
 }
 
 /// The forms, in order of application. A value ends at white space or at the sign that ends a shell word, unless it is
@@ -151,9 +152,9 @@ fn group<'t>(found: &Captures<'t>, name: &str) -> &'t str {
 static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     const VALUE: &str = r#"(?:"[^"]*"?|'[^']*'?|[^\s;&|"'<>]+)"#;
     let always = |_: &Captures<'_>| true;
-    let named = |found: &Captures<'_>| is_secret_name(group(found, "name"));
-    let is_option_with_secret = |found: &Captures<'_>| {
-        let (option, value) = (group(found, "name"), group(found, "value"));
+    let named = |captures: &Captures<'_>| is_secret_name(group(captures, "name"));
+    let is_option_with_secret = |captures: &Captures<'_>| {
+        let (option, value) = (group(captures, "name"), group(captures, "value"));
         let is_user = USER_OPTIONS.contains(&option) && value.contains(':');
         (is_secret_name(option) || is_user) && !value.starts_with('-')
     };

@@ -246,7 +246,7 @@ pub fn from_stored(kind: Kind, value: &mut Value) {
     if let Some(Value::String(text)) = annotation
         && of(kind).any(|renamed| text.contains(renamed.earlier))
         && let Ok(mut applied) = serde_json::from_str::<Value>(text)
-        && accept(kind, &mut applied).is_ok_and(|found| !found.is_empty())
+        && accept(kind, &mut applied).is_ok_and(|renamed_fields| !renamed_fields.is_empty())
     {
         *text = format!("{applied}\n");
     }
@@ -326,9 +326,9 @@ mod tests {
         for kind in [Kind::Cluster, Kind::Node, Kind::Resource] {
             let (earlier, current) = (object(kind, false), object(kind, true));
             let mut value = earlier.clone();
-            let found = accept(kind, &mut value).expect("one name each");
+            let renamed_fields = accept(kind, &mut value).expect("one name each");
             assert_eq!(value, current);
-            assert_eq!(found.len(), of(kind).filter(|renamed| renamed.parent[0] == "spec").count());
+            assert_eq!(renamed_fields.len(), of(kind).filter(|renamed| renamed.parent[0] == "spec").count());
             assert_eq!(accept(kind, &mut value), Ok(Vec::new()), "the current names are not renamed");
             to_stored(kind, &mut value);
             assert_eq!(value, earlier);
@@ -339,20 +339,20 @@ mod tests {
 
     #[test]
     fn former_and_current_name_together_are_refused() {
-        let mut both = json!({"spec": {"after": ["db"], "dependsOn": ["db"]}});
-        let problems = accept(Kind::Resource, &mut both).expect_err("both names");
+        let mut both_names = json!({"spec": {"after": ["db"], "dependsOn": ["db"]}});
+        let problems = accept(Kind::Resource, &mut both_names).expect_err("both names");
         assert_eq!(problems.len(), 1);
         assert_eq!(problems[0].to_string(), "spec.after: also given as spec.dependsOn: remove this field");
-        from_stored(Kind::Resource, &mut both);
-        assert_eq!(both, json!({"spec": {"dependsOn": ["db"]}}));
+        from_stored(Kind::Resource, &mut both_names);
+        assert_eq!(both_names, json!({"spec": {"dependsOn": ["db"]}}));
     }
 
     #[test]
     fn a_merge_patch_removes_and_sets_under_either_name() {
         let check = |patch: Value, expected: Value| {
             let mut value = patch;
-            let found = accept(Kind::Resource, &mut value).expect("one name");
-            assert_eq!((value, found.len()), (expected, 1));
+            let renamed_fields = accept(Kind::Resource, &mut value).expect("one name");
+            assert_eq!((value, renamed_fields.len()), (expected, 1));
         };
         check(json!({"spec": {"after": null}}), json!({"spec": {"dependsOn": null}}));
         check(json!({"spec": {"after": null, "dependsOn": ["a"]}}), json!({"spec": {"dependsOn": ["a"]}}));
@@ -367,8 +367,8 @@ mod tests {
             {"op": "replace", "path": "/spec/driver/libvirt/migration/downtimeMilliseconds", "value": 300},
             {"op": "remove", "path": "/spec/afterwards"},
         ]);
-        let found = accept_json_patch(Kind::Resource, &mut patch);
-        assert_eq!(found.len(), 3);
+        let renamed_fields = accept_json_patch(Kind::Resource, &mut patch);
+        assert_eq!(renamed_fields.len(), 3);
         assert_eq!(
             patch,
             json!([

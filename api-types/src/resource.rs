@@ -528,19 +528,19 @@ mod tests {
 
     #[test]
     fn secondary_node_has_data_without_service() {
-        let of = |node: Option<&str>, replicas: &[&str]| ResourceStatus {
+        let status_with = |node: Option<&str>, replicas: &[&str]| ResourceStatus {
             node: node.map(NodeName::from),
             replicas: replicas.iter().copied().map(NodeName::from).collect(),
             ..ResourceStatus::default()
         };
-        let status = of(Some("node1"), &["node1", "node2"]);
+        let status = status_with(Some("node1"), &["node1", "node2"]);
         assert_eq!(status.secondary(), Some(&"node2".into()));
         assert_eq!(
-            of(Some("node2"), &["node1", "node2"]).secondary(),
+            status_with(Some("node2"), &["node1", "node2"]).secondary(),
             Some(&"node1".into()),
             "after a failover"
         );
-        assert_eq!(of(Some("node1"), &["node1"]).secondary(), None, "the primary alone");
-        assert_eq!(of(None, &["node1", "node2"]).secondary(), None, "it is nowhere yet");
+        assert_eq!(status_with(Some("node1"), &["node1"]).secondary(), None, "the primary alone");
+        assert_eq!(status_with(None, &["node1", "node2"]).secondary(), None, "it is nowhere yet");
     }
 }

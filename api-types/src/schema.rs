@@ -27,8 +27,8 @@ use std::sync::OnceLock;
 pub fn of(kind: Kind) -> &'static Value {
     static SCHEMAS: OnceLock<Vec<Value>> = OnceLock::new();
     let schemas = SCHEMAS.get_or_init(|| Kind::ALL.iter().map(|kind| generate(*kind)).collect());
-    let at = Kind::ALL.iter().position(|known| *known == kind).unwrap_or_default();
-    &schemas[at]
+    let index = Kind::ALL.iter().position(|other| *other == kind).unwrap_or_default();
+    &schemas[index]
 }
 
 /// Returns the schema of a kind as a document for editors: strict, with title and dialect.
@@ -237,44 +237,44 @@ mod tests {
 
     /// Checks every field of a schema as `kubectl explain` (v1.27 to v1.33) reads it: it prints `description`, and follows
     /// `properties`, `items` and `additionalProperties`.
-    fn check_fields(schema: &Value, path: &str, wrong: &mut Vec<String>) {
+    fn check_fields(schema: &Value, path: &str, problems: &mut Vec<String>) {
         for shape in ["$ref", "allOf", "oneOf", "not"] {
             if schema.get(shape).is_some() {
-                wrong.push(format!("{path}: {shape}"));
+                problems.push(format!("{path}: {shape}"));
             }
         }
         let has_type = schema["type"].is_string()
             || schema["anyOf"].is_array()
             || schema["x-kubernetes-preserve-unknown-fields"] == true;
         if !has_type || schema["additionalProperties"] == true {
-            wrong.push(format!("{path}: no type"));
+            problems.push(format!("{path}: no type"));
         }
         for (name, field) in schema["properties"].as_object().into_iter().flatten() {
             let path = format!("{path}.{name}");
             let text = field["description"].as_str().unwrap_or_default();
             let sentence = text.split(". ").next().unwrap_or_default();
             if !text.ends_with('.') || sentence.split_whitespace().count() < 3 {
-                wrong.push(format!("{path}: {text:?} is not a description"));
+                problems.push(format!("{path}: {text:?} is not a description"));
             }
-            check_fields(field, &path, wrong);
+            check_fields(field, &path, problems);
         }
         let alternatives = schema["anyOf"].as_array().into_iter().flatten();
         let below = ["items", "additionalProperties"].map(|name| &schema[name]);
         for part in below.into_iter().filter(|part| part.is_object()).chain(alternatives) {
-            check_fields(part, &format!("{path}[]"), wrong);
+            check_fields(part, &format!("{path}[]"), problems);
         }
     }
 
     #[test]
     fn every_field_is_described() {
-        let mut wrong = Vec::new();
+        let mut problems = Vec::new();
         for kind in Kind::ALL {
-            check_fields(of(kind), kind.name(), &mut wrong);
+            check_fields(of(kind), kind.name(), &mut problems);
         }
         for (name, schema) in views() {
-            check_fields(schema, name, &mut wrong);
+            check_fields(schema, name, &mut problems);
         }
-        assert!(wrong.is_empty(), "{wrong:#?}");
+        assert!(problems.is_empty(), "{problems:#?}");
     }
 
     #[test]

@@ -405,9 +405,10 @@ fn priorities(object: &Value, pointer: &str) -> Value {
 
 fn condition(object: &Value, kind: &str, field: &str) -> Value {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-    let condition = conditions
-        .and_then(|all| all.iter().find(|one| one.get("type").and_then(Value::as_str) == Some(kind)));
-    json!(condition.and_then(|one| one.get(field)).and_then(Value::as_str).unwrap_or_default())
+    let condition = conditions.and_then(|all| {
+        all.iter().find(|condition| condition.get("type").and_then(Value::as_str) == Some(kind))
+    });
+    json!(condition.and_then(|condition| condition.get(field)).and_then(Value::as_str).unwrap_or_default())
 }
 
 /// Interval in seconds at which the leader stores the time of an Online node's last heartbeat, plus a margin for the
@@ -490,8 +491,8 @@ mod tests {
     #[test]
     fn table_rows_show_types_defaults_and_conditions() {
         let check = |kind: Kind, object: Value, expected: &str| {
-            let got = row(kind, &object);
-            assert!(got.starts_with(expected), "{got}");
+            let actual = row(kind, &object);
+            assert!(actual.starts_with(expected), "{actual}");
         };
         let metadata = json!({"name": "100", "creationTimestamp": "1970-01-01T00:00:40Z"});
         check(

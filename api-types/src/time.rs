@@ -156,8 +156,8 @@ mod tests {
 
     #[test]
     fn timestamps_parse_with_and_without_milliseconds() {
-        let check = |unix_ms: i128, whole: &str, precise: &str| {
-            assert_eq!(Timestamp::from_unix_ms(unix_ms).0, whole);
+        let check = |unix_ms: i128, in_seconds: &str, precise: &str| {
+            assert_eq!(Timestamp::from_unix_ms(unix_ms).0, in_seconds);
             assert_eq!(Timestamp::from_unix_ms_precise(unix_ms).0, precise);
             let seconds = i64::try_from(unix_ms.div_euclid(1000)).ok();
             assert_eq!(Timestamp::from_unix_ms_precise(unix_ms).unix_seconds(), seconds);

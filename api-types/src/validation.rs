@@ -58,8 +58,8 @@ pub fn problems(kind: Kind, value: &Value) -> Vec<Problem> {
 }
 
 fn check_constant(value: &Value, field: &str, expected: &str, problems: &mut Vec<Problem>) {
-    if let Some(got) = value.get(field).and_then(Value::as_str).filter(|got| *got != expected) {
-        problems.push(Problem::invalid(field, format!("must be {expected}, got {got:?}")));
+    if let Some(actual) = value.get(field).and_then(Value::as_str).filter(|actual| *actual != expected) {
+        problems.push(Problem::invalid(field, format!("must be {expected}, got {actual:?}")));
     }
 }
 

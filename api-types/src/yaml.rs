@@ -108,9 +108,9 @@ mod tests {
     use serde_json::json;
 
     fn check(text: &str, expected: &[Value]) {
-        let got = documents(text).unwrap_or_else(|error| panic!("{error:?} in\n{text}"));
-        let got: Vec<Value> = got.into_iter().map(|document| document.value).collect();
-        assert_eq!(got, expected, "{text}");
+        let actual = documents(text).unwrap_or_else(|error| panic!("{error:?} in\n{text}"));
+        let actual: Vec<Value> = actual.into_iter().map(|document| document.value).collect();
+        assert_eq!(actual, expected, "{text}");
     }
 
     fn check_refused(text: &str, line: u32, part: &str) {

@@ -455,8 +455,8 @@ impl Controller {
         self.imbalances = std::mem::take(&mut plan.imbalances)
             .into_iter()
             .map(|(node, above)| {
-                let known = self.imbalances.get(&node).filter(|imbalance| imbalance.is_above == above);
-                let since = known.map_or(self.now.monotonic_raw, |imbalance| imbalance.since);
+                let ongoing = self.imbalances.get(&node).filter(|imbalance| imbalance.is_above == above);
+                let since = ongoing.map_or(self.now.monotonic_raw, |imbalance| imbalance.since);
                 (node, Imbalance { is_above: above, since })
             })
             .collect();

@@ -31,12 +31,13 @@ pub async fn deliver(limits: &Limits, delivery: &Delivery) -> DeliveryOutcome {
 async fn read_file(limits: &Limits, field: &str, name: &str) -> Result<Vec<u8>, String> {
     let file = limits.file(field, name)?;
     let path = file.display();
-    let wrong = |error: std::io::Error| format!("{field} {path} cannot be read on this controller: {error}");
-    let metadata = tokio::fs::metadata(&file).await.map_err(wrong)?;
+    let unreadable =
+        |error: std::io::Error| format!("{field} {path} cannot be read on this controller: {error}");
+    let metadata = tokio::fs::metadata(&file).await.map_err(unreadable)?;
     if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES {
         return Err(format!("{field} {path} is not a file of at most {MAX_FILE_BYTES} bytes"));
     }
-    tokio::fs::read(&file).await.map_err(wrong)
+    tokio::fs::read(&file).await.map_err(unreadable)
 }
 
 /// Reads a secret on one line; the line ending is not part of it.

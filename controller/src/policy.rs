@@ -231,12 +231,12 @@ impl Limits {
             HostDecision::Refused => return Err(refused_host(host)),
             HostDecision::DependsOnAddress(networks) => networks,
         };
-        let found = tokio::net::lookup_host((host, port)).await;
-        let found = found.map_err(|error| format!("{host} has no address: {error}"))?;
+        let addresses = tokio::net::lookup_host((host, port)).await;
+        let addresses = addresses.map_err(|error| format!("{host} has no address: {error}"))?;
         let is_allowed = |address: &SocketAddr| {
             networks.iter().any(|network| network.contains(&address.ip().to_canonical()))
         };
-        let allowed: Vec<SocketAddr> = found.filter(is_allowed).collect();
+        let allowed: Vec<SocketAddr> = addresses.filter(is_allowed).collect();
         if allowed.is_empty() { Err(refused_host(host)) } else { Ok(Some(allowed)) }
     }
 
@@ -251,8 +251,8 @@ impl Limits {
                 Vec::new()
             }
         };
-        let known = stored.map(find).unwrap_or_default();
-        find(proposed).into_iter().filter(|problem| !known.contains(problem)).collect()
+        let earlier_problems = stored.map(find).unwrap_or_default();
+        find(proposed).into_iter().filter(|problem| !earlier_problems.contains(problem)).collect()
     }
 }
 
@@ -265,13 +265,14 @@ fn refused_host(host: &str) -> String {
 impl ControllerPolicy {
     fn problems_of_node(&self, spec: &NodeSpec) -> Vec<Problem> {
         let mut problems = Vec::new();
-        for (at, device) in spec.fencing.devices.iter().enumerate() {
-            let parts = field_path(&element_path("spec.fencing.devices", at), "parts");
-            for (index, part) in device.parts.iter().enumerate() {
-                let path = element_path(&parts, index);
-                let found = self.check_part(part).into_iter();
+        for (device_index, device) in spec.fencing.devices.iter().enumerate() {
+            let parts_path = field_path(&element_path("spec.fencing.devices", device_index), "parts");
+            for (part_index, part) in device.parts.iter().enumerate() {
+                let part_path = element_path(&parts_path, part_index);
+                let forbidden_fields = self.check_part(part).into_iter();
                 problems.extend(
-                    found.map(|(field, message)| Problem::forbidden(field_path(&path, &field), message)),
+                    forbidden_fields
+                        .map(|(field, message)| Problem::forbidden(field_path(&part_path, &field), message)),
                 );
             }
         }

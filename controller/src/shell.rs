@@ -195,7 +195,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     };
     let shutdown_signal = shutdown.clone();
     tokio::spawn(async move {
-        shutdown_signal.requested().await;
+        shutdown_signal.wait_for_request().await;
         // The loop may already have ended.
         let _ = election_sender.send(Input::Shutdown);
     });
@@ -209,8 +209,8 @@ async fn run(options: Options) -> anyhow::Result<()> {
     .take_until(async move {
         tokio::select! {
             _ = wait_for_end.wait_for(|ended| *ended) => {}
-            () = shutdown.forced() => tracing::warn!("exiting immediately: keys remain until their leases expire"),
-            () = async { shutdown.requested().await; tokio::time::sleep(SHUTDOWN_LIMIT).await } => {
+            () = shutdown.wait_for_force() => tracing::warn!("exiting immediately: keys remain until their leases expire"),
+            () = async { shutdown.wait_for_request().await; tokio::time::sleep(SHUTDOWN_LIMIT).await } => {
                 tracing::warn!("cannot delete the keys in time: keys remain until their leases expire");
             }
         }
@@ -286,9 +286,9 @@ mod tests {
     fn only_one_process_holds_the_lock() {
         let parent = tempfile::tempdir().unwrap();
         let directory = parent.path().join("a/state");
-        let held = lock_state_dir(&directory).unwrap();
+        let lock = lock_state_dir(&directory).unwrap();
         assert!(matches!(lock_state_dir(&directory), Err(LockError::Held(_))));
-        drop(held);
+        drop(lock);
         lock_state_dir(&directory).unwrap();
         let file = parent.path().join("file");
         std::fs::write(&file, "").unwrap();

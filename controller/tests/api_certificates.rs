@@ -108,10 +108,10 @@ async fn a_token_permits_one_certificate_of_its_node_with_several_controllers() 
     assert_eq!((authority.code, authority.at("/serverAuthority")), (200, &json!(text)));
 
     // Both controllers get the token at the same time: exactly one accepts it.
-    let (one, other) = (request("n4"), request("n4"));
+    let (first_request, second_request) = (request("n4"), request("n4"));
     let (first, second) = tokio::join!(
-        controllers.join(&controllers.first, "n4", &token, &one),
-        controllers.join(&controllers.second, "n4", &token, &other),
+        controllers.join(&controllers.first, "n4", &token, &first_request),
+        controllers.join(&controllers.second, "n4", &token, &second_request),
     );
     let mut codes = [first.code, second.code];
     codes.sort_unstable();
@@ -122,8 +122,8 @@ async fn a_token_permits_one_certificate_of_its_node_with_several_controllers() 
     assert_eq!(facts.lifetime(), Duration::from_secs(30 * 86_400));
     assert_eq!(accepted.at("/etcdEndpoints/0"), &json!("https://c1:2379"));
     for controller in [&controllers.first, &controllers.second] {
-        let again = controllers.join(controller, "n4", &token, &request("n4")).await;
-        check_refused(&again, 401, "not valid, has expired, or was used");
+        let repeated = controllers.join(controller, "n4", &token, &request("n4")).await;
+        check_refused(&repeated, 401, "not valid, has expired, or was used");
     }
     let audit = controllers.audit();
     assert!(!audit.contains(&token), "{audit}");

@@ -53,8 +53,14 @@ async fn wrong_parameters_are_refused_at_their_path() {
         assert_eq!(refused.at("/details/causes/0/field"), field);
         assert_eq!(refused.at("/details/causes/0/message"), message);
     }
-    let taken = api.post("resources", &address("heartbeat:IPaddr2", &json!({"ip": "192.0.2.1"}))).await;
-    assert_eq!((taken.code, taken.warnings.len()), (201, 0), "{:?} {}", taken.warnings, taken.body);
+    let accepted = api.post("resources", &address("heartbeat:IPaddr2", &json!({"ip": "192.0.2.1"}))).await;
+    assert_eq!(
+        (accepted.code, accepted.warnings.len()),
+        (201, 0),
+        "{:?} {}",
+        accepted.warnings,
+        accepted.body
+    );
     let changed = json!({"spec": {"driver": {"ocf": {"parameters": {"nick": "eth0"}}}}});
     assert_eq!(api.merge("resources/address", &changed).await.code, 422);
 }
@@ -62,11 +68,11 @@ async fn wrong_parameters_are_refused_at_their_path() {
 #[tokio::test]
 async fn unverifiable_parameters_are_accepted_with_one_warning() {
     let api = api("/nonexistent");
-    let taken = api.post("resources", &address("heartbeat:IPaddr2", &json!({"anything": "goes"}))).await;
-    assert_eq!(taken.code, 201);
+    let accepted = api.post("resources", &address("heartbeat:IPaddr2", &json!({"anything": "goes"}))).await;
+    assert_eq!(accepted.code, 201);
     let expected = "spec.driver.ocf.parameters: not checked because ocf:heartbeat:IPaddr2 is not installed on the \
          controller that handled the request";
-    assert!(taken.warnings.iter().any(|warning| warning.contains(expected)), "{:?}", taken.warnings);
+    assert!(accepted.warnings.iter().any(|warning| warning.contains(expected)), "{:?}", accepted.warnings);
     let other = api.merge("resources/address", &json!({"spec": {"comment": "c"}})).await;
     assert_eq!((other.code, other.warnings.len()), (200, 0), "{:?}", other.warnings);
 }

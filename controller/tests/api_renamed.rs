@@ -49,8 +49,8 @@ async fn former_field_name_is_accepted_with_warning() {
     assert_eq!(stored(&api, "web").await["spec"]["dependsOn"], Value::Null);
     let current = api.post("resources", &resource_with("new", "dependsOn", json!(["db"]))).await;
     assert!(current.code == 201 && !has_rename_warning(&current.warnings), "{:?}", current.warnings);
-    let both = json!({"spec": {"after": ["db"], "dependsOn": ["db"]}});
-    let refused = api.merge("resources/web", &both).await;
+    let both_names = json!({"spec": {"after": ["db"], "dependsOn": ["db"]}});
+    let refused = api.merge("resources/web", &both_names).await;
     assert_eq!((refused.code, refused.at("/details/causes/0/field")), (422, &json!("spec.after")));
 }
 
@@ -86,9 +86,9 @@ async fn a_field_stored_under_its_earlier_name_keeps_its_owner() {
     let path = "resources/web?fieldManager=";
     let refused = api.call("PATCH", &format!("{path}other"), APPLY, &applied(json!({"after": ["x"]}))).await;
     assert_eq!((refused.code, refused.at("/details/causes/0/field")), (409, &json!(".spec.dependsOn")));
-    let kept =
+    let stored =
         api.call("PATCH", &format!("{path}site"), APPLY, &applied(json!({"after": ["db", "x"]}))).await;
-    assert_eq!(kept.at("/spec/dependsOn"), &json!(["db", "x"]), "{}", kept.at("/message"));
+    assert_eq!(stored.at("/spec/dependsOn"), &json!(["db", "x"]), "{}", stored.at("/message"));
     let removed =
         api.call("PATCH", &format!("{path}site"), APPLY, &applied(json!({"state": "Stopped"}))).await;
     assert_eq!(removed.at("/spec/dependsOn"), &Value::Null, "{}", removed.at("/message"));
@@ -132,6 +132,6 @@ async fn internal_fields_of_a_status_are_served_in_their_own_map() {
     let earlier = json!({"metadata": {"labels": {"a": "c"}}, "status": stored});
     let patched = api.merge("resources/web?fieldValidation=Strict", &earlier).await;
     assert_eq!((patched.code, patched.at("/status")), (200, &served), "{}", patched.at("/message"));
-    let kept = api.store.get(&api.keys.status(Kind::Resource, "web")).await.unwrap();
-    assert_eq!(*kept.entries[0].value, *stored.to_string().as_bytes(), "etcd keeps the places");
+    let entry = api.store.get(&api.keys.status(Kind::Resource, "web")).await.unwrap();
+    assert_eq!(*entry.entries[0].value, *stored.to_string().as_bytes(), "etcd keeps the places");
 }

@@ -71,8 +71,8 @@ async fn the_report_has_evidence_for_each_failure() {
     assert_eq!(report.at("/failureTolerance"), &Value::Null);
     let report = api.get("reservation?by=group").await;
     assert_eq!((report.at("/checked"), report.at("/items/0/what")), (&json!(1), &json!("group default")));
-    for wrong in ["reservation?failures=3", "reservation?failures=2&by=rack"] {
-        assert_eq!(api.get(wrong).await.code, 400, "{wrong}");
+    for invalid in ["reservation?failures=3", "reservation?failures=2&by=rack"] {
+        assert_eq!(api.get(invalid).await.code, 400, "{invalid}");
     }
 }
 
@@ -83,8 +83,9 @@ async fn a_plan_checks_n_plus_1_for_all_its_changes_together() {
     let plan = api.post("plan", &json!({"objects": [resource_with_memory("small", "1Gi")]})).await;
     assert_eq!((plan.code, plan.at("/warnings")), (200, &json!([])), "{}", plan.body);
     // Each of the two alone would cause no warning.
-    let both = json!({"objects": [resource_with_memory("one", "2Gi"), resource_with_memory("two", "2Gi")]});
-    let plan = api.post("plan", &both).await;
+    let both_resources =
+        json!({"objects": [resource_with_memory("one", "2Gi"), resource_with_memory("two", "2Gi")]});
+    let plan = api.post("plan", &both_resources).await;
     let warning = plan.at("/warnings/0").as_str().unwrap_or_default();
     assert!(
         warning.starts_with("with this change: Failover capacity (N+1) check of cluster "),

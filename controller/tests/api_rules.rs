@@ -61,9 +61,13 @@ async fn node_affinity_rule_removes_group_with_warning() {
     assert_eq!(web.at("/metadata/generation"), &json!(2));
     assert_eq!(api.get("resources/db").await.at("/spec/group"), "old", "no rule names it");
     // The user's file still names the group: the API warns again, and the object does not change.
-    let again = api.merge("resources/web", &json!({"spec": {"group": "old"}})).await;
-    assert!(contains(&again.warnings, "group old is removed from the resource"), "{:?}", again.warnings);
-    assert_eq!((again.at("/spec/group"), again.at("/metadata/generation")), (&Value::Null, &json!(2)));
+    let repeated = api.merge("resources/web", &json!({"spec": {"group": "old"}})).await;
+    assert!(
+        contains(&repeated.warnings, "group old is removed from the resource"),
+        "{:?}",
+        repeated.warnings
+    );
+    assert_eq!((repeated.at("/spec/group"), repeated.at("/metadata/generation")), (&Value::Null, &json!(2)));
 }
 
 #[tokio::test]
@@ -90,8 +94,8 @@ async fn a_dependency_cycle_is_refused_and_a_stop_names_the_dependents() {
         |warnings: &[String]| warnings.iter().any(|text| text.contains("database depends on this resource"));
     assert!(names_database(&stopped.warnings), "{:?}", stopped.warnings);
     api.merge("resources/database", &json!({"spec": {"state": "Stopped"}})).await;
-    let again = api.merge("resources/files", &json!({"spec": {"state": "Disabled"}})).await;
-    assert!(!names_database(&again.warnings), "{:?}", again.warnings);
+    let repeated = api.merge("resources/files", &json!({"spec": {"state": "Disabled"}})).await;
+    assert!(!names_database(&repeated.warnings), "{:?}", repeated.warnings);
 }
 
 #[tokio::test]

@@ -99,9 +99,9 @@ impl Server {
     fn report(&self, kind: Kind, name: &str, status: &Value) {
         let key = self.keys.status(kind, name);
         self.runtime.block_on(async {
-            let known = self.store.get(&key).await.unwrap();
+            let snapshot = self.store.get(&key).await.unwrap();
             let guard =
-                known.entries.first().map_or(Guard::Absent, |entry| Guard::Unchanged(entry.mod_revision));
+                snapshot.entries.first().map_or(Guard::Absent, |entry| Guard::Unchanged(entry.mod_revision));
             let outcome =
                 self.store.commit(Transaction::new().put(&key, guard, status.to_string().into_bytes())).await;
             assert!(outcome.applied().is_some(), "{outcome:?}");
@@ -222,10 +222,10 @@ fn invalid_kubectl_requests_change_nothing() {
         &["unknown field \"spec.maxRestrat\"", "did you mean \"maxRestart\""],
     );
     assert_eq!(server.stored(Kind::Resource, "web"), None);
-    let mut wrong = resource("web", json!({"maxRestart": 1000, "state": "Startd"}));
-    wrong["spec"]["driver"] = json!({"exec": {"start": ["x"]}});
-    let wrong = server.file("wrong.yaml", &[wrong]);
-    server.check(1, &["create", "-f", &wrong], &["spec.maxRestart", "spec.state", "did you mean"]);
+    let mut invalid = resource("web", json!({"maxRestart": 1000, "state": "Startd"}));
+    invalid["spec"]["driver"] = json!({"exec": {"start": ["x"]}});
+    let invalid = server.file("wrong.yaml", &[invalid]);
+    server.check(1, &["create", "-f", &invalid], &["spec.maxRestart", "spec.state", "did you mean"]);
     let group = server.file(
         "group.yaml",
         &[json!({"apiVersion": "hactl.io/v1", "kind": "Group", "metadata": {"name": "g"}})],

@@ -81,11 +81,12 @@ impl Api {
     /// Fails if the server does not respond or returns an error.
     pub fn apply(&self, plural: &str, object: &Value) -> Result<Value> {
         let collection_path = format!("/apis/hactl.io/v1/{plural}");
-        let one = format!("{collection_path}/{}", object["metadata"]["name"].as_str().unwrap_or_default());
-        match self.request(Method::PATCH, &one, Some(&serde_json::json!({"spec": object["spec"]})))? {
+        let object_path =
+            format!("{collection_path}/{}", object["metadata"]["name"].as_str().unwrap_or_default());
+        match self.request(Method::PATCH, &object_path, Some(&serde_json::json!({"spec": object["spec"]})))? {
             (status, value) if status.is_success() => return Ok(value),
             (StatusCode::NOT_FOUND, _) => {}
-            (status, value) => bail!("PATCH {one}: {status}: {value}"),
+            (status, value) => bail!("PATCH {object_path}: {status}: {value}"),
         }
         match self.request(Method::POST, &collection_path, Some(object))? {
             (status, value) if status.is_success() => Ok(value),

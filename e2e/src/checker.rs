@@ -240,7 +240,7 @@ impl Witness {
             bail!("a second witness ran while the first held the lock: {}", text.trim());
         }
         match find_interleaving(&self.lines()?) {
-            Some((one, other)) => bail!("two witnesses wrote in turns: {one:?} and {other:?}"),
+            Some((first, second)) => bail!("two witnesses wrote in turns: {first:?} and {second:?}"),
             None => Ok(()),
         }
     }

@@ -41,8 +41,9 @@ fn witness_process(service: &str, node: &str) -> Option<ProcessId> {
     pids.filter(|pid| {
         let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let has = |text: &String| environment.split(|byte| *byte == 0).any(|entry| entry == text.as_bytes());
-        command.starts_with(b"/opt/ha-witness") && variables.iter().all(has)
+        let has_entry =
+            |text: &String| environment.split(|byte| *byte == 0).any(|entry| entry == text.as_bytes());
+        command.starts_with(b"/opt/ha-witness") && variables.iter().all(has_entry)
     })
     .find_map(ProcessId::of)
 }

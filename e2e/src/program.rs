@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 /// Returns the exit status for an outcome. For a failure, also writes a line that starts with `program_name` to standard error.
 pub fn exit_code_of<T: Termination>(program_name: &str, outcome: Result<T>) -> ExitCode {
     match outcome {
-        Ok(done) => done.report(),
+        Ok(outcome) => outcome.report(),
         Err(error) => {
             // An error is ignored, because no other output is available.
             let _ = writeln!(std::io::stderr(), "{program_name}: {error:#}");

@@ -96,9 +96,9 @@ mod tests {
     #[test]
     fn an_attempt_that_never_succeeds_returns_its_last_error() {
         let mut attempts = 0;
-        let mut attempt = |needed| {
+        let mut attempt = |needed_successes| {
             attempts += 1;
-            if attempts < needed { Err(anyhow!("attempt {attempts} failed")) } else { Ok(attempts) }
+            if attempts < needed_successes { Err(anyhow!("attempt {attempts} failed")) } else { Ok(attempts) }
         };
         assert_eq!(wait_for_ok("luck", Duration::from_secs(600), || attempt(3)).unwrap(), 3);
         let error = wait_for_ok("luck", Duration::ZERO, || attempt(u32::MAX)).unwrap_err();

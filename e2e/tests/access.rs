@@ -126,9 +126,9 @@ fn the_certificate_of_a_node_opens_only_its_own_keys_in_etcd() -> Result<()> {
             output_text(&output)
         );
     }
-    let kept =
+    let remaining =
         cluster.etcdctl().get(&cluster.keys().alive(&"node2".into()))?.context("node2 has no heartbeat")?;
-    ensure!(kept.lease == heartbeat.lease, "the lease of node2 is unchanged");
+    ensure!(remaining.lease == heartbeat.lease, "the lease of node2 is unchanged");
 
     // On the peer port, users and roles do not apply, so its authority must be another one.
     let member = cluster.machine("etcd1")?.address;
@@ -281,8 +281,9 @@ fn every_client_has_the_permissions_of_its_roles_until_it_is_revoked() -> Result
         [("user", "root"), ("verb", "patch"), ("name", "witness"), ("outcome", "Done")],
         [("user", ""), ("verb", "list"), ("resource", "resources"), ("code", "401")],
     ] {
-        let is_in_log =
-            wait_for("an audit record", STEP_TIMEOUT, || has_line(&expected).ok().filter(|found| *found));
+        let is_in_log = wait_for("an audit record", STEP_TIMEOUT, || {
+            has_line(&expected).ok().filter(|is_recorded| *is_recorded)
+        });
         is_in_log.with_context(|| {
             format!("{expected:?} is missing: {}", fs::read_to_string(&log_path).unwrap_or_default())
         })?;

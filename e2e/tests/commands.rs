@@ -163,7 +163,9 @@ fn simulated_dump_completes_failover_like_cluster() -> Result<()> {
     };
     // The leader stores the causes of waits at most once a second.
     wait_until("a steady cluster", STEP_TIMEOUT, || {
-        explained().is_ok_and(|why| why["state"] == "Started" && why["waitingFor"] == json!([]))
+        explained().is_ok_and(|explanation| {
+            explanation["state"] == "Started" && explanation["waitingFor"] == json!([])
+        })
     })?;
 
     let replayed = |dump: &str| -> Result<serde_json::Value> {
@@ -248,7 +250,7 @@ fn watchdog_test_confirms_a_real_reset() -> Result<()> {
     hactl(&scenario, &["node", "maintenance", "disable", &active_node], 0)?;
     scenario.create_witness("late")?;
     assert_eq!(scenario.wait_until_started("late")?, active_node);
-    let why = hactl(&scenario, &["why", "late"], 0)?;
-    assert!(why.contains("fencing.requireTested"), "{why}");
+    let explanation = hactl(&scenario, &["why", "late"], 0)?;
+    assert!(explanation.contains("fencing.requireTested"), "{explanation}");
     scenario.finish()
 }

@@ -154,7 +154,7 @@ fn a_node_whose_agent_is_frozen_is_reset() -> Result<()> {
         scenario.cluster.machine(&active_node).is_ok_and(|machine| !machine.is_on())
     })?;
     wait_until("the addresses of the node to be removed", STEP_TIMEOUT, || {
-        scenario.cluster.addresses(&active_node).is_ok_and(|left| left.is_empty())
+        scenario.cluster.addresses(&active_node).is_ok_and(|addresses| addresses.is_empty())
     })?;
     let new_node = scenario.wait_until_moved_from(WITNESS, &active_node)?;
     let timeline = scenario.checker.timeline();

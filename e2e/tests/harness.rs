@@ -35,7 +35,8 @@ fn injected_etcd_faults_take_effect() -> Result<()> {
         // The put is repeated, because the watch may start after an earlier put.
         store.run(&["put", "/test/b", "2"]).is_ok()
             && watch.changes.try_iter().any(|change| {
-                change.key == "/test/b" && change.entry.is_some_and(|seen| seen.revision > entry.revision)
+                change.key == "/test/b"
+                    && change.entry.is_some_and(|new_entry| new_entry.revision > entry.revision)
             })
     })?;
 
@@ -94,8 +95,8 @@ fn injected_etcd_faults_take_effect() -> Result<()> {
     assert!(cluster.machine(&old)?.processes().is_empty());
     assert!(cluster.addresses(&old)?.is_empty(), "a machine that is off still has an address");
     cluster.power_on(&old)?;
-    let own = format!("{}/24", cluster.machine(&old)?.address);
-    assert_eq!(cluster.addresses(&old)?, [own], "a boot has only the machine's own address");
+    let own_network = format!("{}/24", cluster.machine(&old)?.address);
+    assert_eq!(cluster.addresses(&old)?, [own_network], "a boot has only the machine's own address");
     assert_ne!(std::fs::read_to_string(cluster.machine(&old)?.boot_id_file())?, boot);
     assert_eq!(std::fs::read_to_string(cluster.machine(&old)?.machine_id_file())?, identity);
     wait_until("all members to be healthy", STEP_TIMEOUT, || cluster.etcdctl().is_healthy())?;

@@ -145,8 +145,8 @@ fn run_on_each_machine(run: impl Fn(&str) -> Result<String> + Sync) -> Result<()
 
 /// Returns the test's name for a machine of docs/install.md.
 fn machine_name(name: &str) -> Result<&'static str> {
-    let found = MACHINES.iter().find(|(page_name, _)| *page_name == name);
-    found
+    let machine_names = MACHINES.iter().find(|(page_name, _)| *page_name == name);
+    machine_names
         .map(|(_, machine)| *machine)
         .with_context(|| format!("docs/install.md does not name a machine {name}"))
 }

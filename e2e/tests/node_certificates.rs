@@ -312,8 +312,8 @@ fn a_node_joins_renews_its_certificate_and_is_revoked() -> Result<()> {
     let mode = Command::new("stat").args(["-c", "%a"]).arg(files.join("n1.key")).output()?;
     check_output(&mode, 0, &["600"])?;
     // The other controller refuses the same token.
-    let again = cluster.join(&token, 1, &cluster.directory.join("thief"))?;
-    check_output(&again, 4, &["was used"])?;
+    let second_join = cluster.join(&token, 1, &cluster.directory.join("thief"))?;
+    check_output(&second_join, 4, &["was used"])?;
     cluster.has_audit_record("c1", &["\"subresource\":\"join\"", "\"name\":\"n1\"", "\"code\":200"])?;
     cluster.has_audit_record("c2", &["\"subresource\":\"join\"", "\"name\":\"n1\"", "\"code\":401"])?;
     check_output(&cluster.join(&token, 0, &files)?, 1, &["n1.pem already exists", "the token was not used"])?;

@@ -34,7 +34,7 @@ fn posted_notifications(
 /// Returns the mails whose subject contains a text.
 fn mails_with_subject(receivers: &NotificationReceivers, subject: &str) -> Result<Vec<Value>> {
     let has_subject =
-        |request: &Value| request["headers"]["Subject"].as_str().is_some_and(|found| found.contains(subject));
+        |request: &Value| request["headers"]["Subject"].as_str().is_some_and(|text| text.contains(subject));
     Ok(receivers.requests("smtp")?.into_iter().filter(has_subject).collect())
 }
 

@@ -111,8 +111,9 @@ impl BareMachine {
     /// Returns the names of all files of the machine outside [`FOREIGN_DIRECTORIES`].
     fn files(&self) -> Result<BTreeSet<String>> {
         let output_text = self.run("find /etc /usr /var /run/hactl -xdev 2>/dev/null; true")?;
-        let is_ours = |name: &&str| !FOREIGN_DIRECTORIES.iter().any(|directory| name.starts_with(directory));
-        Ok(output_text.lines().filter(is_ours).map(str::to_owned).collect())
+        let is_checked =
+            |name: &&str| !FOREIGN_DIRECTORIES.iter().any(|directory| name.starts_with(directory));
+        Ok(output_text.lines().filter(is_checked).map(str::to_owned).collect())
     }
 }
 
@@ -251,7 +252,7 @@ fn check_upgrade(machine: &BareMachine) -> Result<()> {
     ensure!(output_text.contains("restarting the agent"), "{output_text}");
     let new = pids()?;
     machine.print_progress("upgraded");
-    let [controller, agent, watchdogd] = [0, 1, 2].map(|at| (old[at], new[at]));
+    let [controller, agent, watchdogd] = [0, 1, 2].map(|index| (old[index], new[index]));
     assert_ne!(controller.0, controller.1, "the controller was not restarted");
     assert_ne!(agent.0, agent.1, "the agent was not restarted");
     assert_eq!(watchdogd.0, watchdogd.1, "the watchdog daemon was restarted");

@@ -182,13 +182,13 @@ fn save_encrypted_backup(scenario: &Scenario, backup: &Path, identity: &Path) ->
 fn member_restore_flags(scenario: &Scenario, member: &str) -> Result<Vec<String>> {
     let command =
         &scenario.cluster.machine(member)?.programs.first().context("machine does not run etcd")?.command;
-    let known = [
+    let kept_options = [
         "--name",
         "--data-dir",
         "--initial-cluster",
         "--initial-cluster-token",
         "--initial-advertise-peer-urls",
     ];
-    let pairs = command.windows(2).filter(|pair| known.contains(&pair[0].as_str()));
+    let pairs = command.windows(2).filter(|pair| kept_options.contains(&pair[0].as_str()));
     Ok(pairs.flatten().cloned().collect())
 }

@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 const NODES: [&str; 2] = ["node1", "node2"];
 
 /// Returns a unit that runs a witness. Resource, unit and record have the same name.
-fn witness_unit(name: &str, more: &str) -> Result<(String, String)> {
+fn witness_unit(name: &str, lines: &str) -> Result<(String, String)> {
     let program = workspace_program("ha-witness")?;
     let text = format!(
-        "[Service]\nExecStart={} --file {SHARED}/{name}\nEnvironment=HA_RESOURCE={name} HA_NODE=%H\n{more}",
+        "[Service]\nExecStart={} --file {SHARED}/{name}\nEnvironment=HA_RESOURCE={name} HA_NODE=%H\n{lines}",
         program.display()
     );
     Ok((format!("{name}.service"), text))
@@ -201,11 +201,11 @@ fn check_refusal_of_enabled_unit(scenario: &Scenario) -> Result<()> {
             .is_some_and(|object| object["status"]["state"] == "Error")
     })?;
     let output = scenario.cluster.hactl(&["why", "at-boot"])?;
-    let why = String::from_utf8_lossy(&output.stdout).into_owned();
+    let explanation = String::from_utf8_lossy(&output.stdout).into_owned();
     for words in
         ["at-boot.service is enabled at boot", "systemctl disable at-boot.service", "disableAtBoot: true"]
     {
-        assert!(why.contains(words), "{words:?} is missing:\n{why}");
+        assert!(explanation.contains(words), "{words:?} is missing:\n{explanation}");
     }
     assert!(scenario.checker.machines_running("at-boot").is_empty());
     scenario.cluster.delete("resources", "at-boot")?;

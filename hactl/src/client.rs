@@ -405,12 +405,12 @@ impl Client {
     pub(crate) async fn reservation(
         &self,
         failures: u32,
-        by: &str,
+        domain: &str,
         proof: bool,
     ) -> Result<ReservationReport, Failure> {
         let call = Call::new(Method::GET, hactl_api_path(&["reservation"]))
             .query("failures", &failures.to_string())
-            .query("by", by)
+            .query("by", domain)
             .query("proof", if proof { "true" } else { "false" });
         self.call_hactl_api(&call).await
     }

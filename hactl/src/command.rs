@@ -189,7 +189,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Status(status) => status.run(session).await,
         Command::Get(get) => get.run(session).await,
         Command::Describe(describe) => describe.run(session).await,
-        Command::Why(why) => why.run(session).await,
+        Command::Why(command) => command.run(session).await,
         Command::Top(top) => top.run(session).await,
         Command::Events(events) => events.run(session).await,
         Command::Logs(logs) => logs.run(session).await,

@@ -108,7 +108,7 @@ impl ConnectionFlags {
         let texts = match (self.server.as_slice(), context.servers.as_slice()) {
             ([], []) => &local[..],
             ([], known) => known,
-            (given, _) => given,
+            (given_name, _) => given_name,
         };
         let servers = texts.iter().map(|text| server_address(text)).collect::<Result<Vec<_>, _>>()?;
         let token_file = self.token_file.clone().or(context.token_file);
@@ -151,7 +151,7 @@ fn chosen_context(name: Option<&str>) -> Result<Context, Failure> {
         // If only one context exists, it is used even if the user has not selected it.
         let mut all = files.into_iter().flat_map(|(_, file)| file.contexts);
         return Ok(match (all.next(), all.next()) {
-            (Some(only), None) => only,
+            (Some(only_context), None) => only_context,
             (Some(_), Some(_)) => {
                 return Err(Failure::usage("no current context: several contexts exist")
                     .help("run \"hactl config use-context NAME\", or add --context NAME"));
@@ -159,45 +159,45 @@ fn chosen_context(name: Option<&str>) -> Result<Context, Failure> {
             (None, _) => Context::default(),
         });
     };
-    let mut known = Vec::new();
+    let mut names = Vec::new();
     for (_, file) in files {
         for context in file.contexts {
             if context.name == chosen {
                 return Ok(context);
             }
-            known.push(context.name);
+            names.push(context.name);
         }
     }
-    Err(Failure::usage(format!("context {chosen:?} not found")).help(if known.is_empty() {
+    Err(Failure::usage(format!("context {chosen:?} not found")).help(if names.is_empty() {
         "run \"hactl config set-context NAME --server URL\"".to_owned()
     } else {
-        format!("known contexts: {}", known.join(", "))
+        format!("known contexts: {}", names.join(", "))
     }))
 }
 
 /// Returns the existing configuration files, the user's first, with absolute paths.
 pub(crate) fn files() -> Result<Vec<(PathBuf, ConfigFile)>, Failure> {
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     for path in [user_file(), Some(PathBuf::from(SYSTEM_FILE))].into_iter().flatten() {
         if let Some(file) = ConfigFile::read(&path)? {
-            found.push((path, file));
+            files.push((path, file));
         }
     }
-    Ok(found)
+    Ok(files)
 }
 
 fn read_token(path: &Path) -> Result<String, Failure> {
-    let wrong = |message: &str| Failure::usage(format!("token file {}: {message}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
+    let invalid = |message: &str| Failure::usage(format!("token file {}: {message}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| invalid(&error.to_string()))?;
     match text.trim() {
-        "" => Err(wrong("the file is empty")),
+        "" => Err(invalid("the file is empty")),
         token => Ok(token.to_owned()),
     }
 }
 
 fn server_address(text: &str) -> Result<ServerAddress, Failure> {
-    let invalid_url = |why: &str| {
-        Failure::usage(format!("server {text:?}: {why}")).help(
+    let invalid_url = |cause: &str| {
+        Failure::usage(format!("server {text:?}: {cause}")).help(
             "specify https://HOST:PORT, unix:PATH for a controller on this machine, or http://HOST:PORT on loopback only",
         )
     };

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Parses a duration of one or several units (`1h30m`).
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a valid duration; specify 500ms, 37s, 10m or 1h30m");
+    let invalid = || format!("{text:?} is not a valid duration; specify 500ms, 37s, 10m or 1h30m");
     let mut rest = text.trim();
     if rest == "0" {
         return Ok(Duration::ZERO);
@@ -14,13 +14,14 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         return Err(format!("{rest:?} has no unit; specify {rest}s for seconds, or 500ms, 10m, 1h30m"));
     }
     if rest.is_empty() {
-        return Err(wrong());
+        return Err(invalid());
     }
     let mut total = Duration::ZERO;
     while !rest.is_empty() {
-        let digits =
-            rest.find(|character: char| !character.is_ascii_digit() && character != '.').ok_or_else(wrong)?;
-        let number: f64 = rest[..digits].parse().map_err(|_| wrong())?;
+        let digits = rest
+            .find(|character: char| !character.is_ascii_digit() && character != '.')
+            .ok_or_else(invalid)?;
+        let number: f64 = rest[..digits].parse().map_err(|_| invalid())?;
         rest = &rest[digits..];
         let unit = rest.find(|character: char| !character.is_ascii_alphabetic()).unwrap_or(rest.len());
         let seconds = match &rest[..unit] {
@@ -29,11 +30,11 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
             "m" => 60.0,
             "h" => 3600.0,
             "d" => 86400.0,
-            _ => return Err(wrong()),
+            _ => return Err(invalid()),
         };
         rest = &rest[unit..];
-        let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())?;
-        total = total.checked_add(part).ok_or_else(wrong)?;
+        let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| invalid())?;
+        total = total.checked_add(part).ok_or_else(invalid)?;
     }
     Ok(total)
 }

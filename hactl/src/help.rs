@@ -100,9 +100,12 @@ mod tests {
 
     #[test]
     fn every_visible_command_is_in_one_group() {
-        let known = Arguments::command();
-        let visible: BTreeSet<&str> =
-            known.get_subcommands().filter(|one| !one.is_hide_set()).map(Command::get_name).collect();
+        let command = Arguments::command();
+        let visible: BTreeSet<&str> = command
+            .get_subcommands()
+            .filter(|subcommand| !subcommand.is_hide_set())
+            .map(Command::get_name)
+            .collect();
         let grouped: Vec<&str> = COMMAND_GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
         let once: BTreeSet<&str> = grouped.iter().copied().collect();
         assert_eq!(once, visible, "commands in groups, visible commands");

@@ -361,8 +361,8 @@ mod tests {
             (Some("db"), &[][..])
         );
         assert_eq!(entries[0].renamed_fields.len(), 1);
-        let both = format!("{WEB_MANIFEST}  after: [db]\n  dependsOn: [db]\n");
-        check(&both, Err(&["f.yaml:9: spec.after: also given as spec.dependsOn"]));
+        let both_names = format!("{WEB_MANIFEST}  after: [db]\n  dependsOn: [db]\n");
+        check(&both_names, Err(&["f.yaml:9: spec.after: also given as spec.dependsOn"]));
     }
 
     #[test]

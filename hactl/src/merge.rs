@@ -243,12 +243,12 @@ mod tests {
             .prop_map(|map| Value::Object(map.into_iter().collect()))
     }
 
-    fn contains(whole: &Value, part: &Value) -> bool {
-        match (whole, part) {
-            (Value::Object(whole), Value::Object(part)) => part
+    fn contains(object: &Value, part: &Value) -> bool {
+        match (object, part) {
+            (Value::Object(object), Value::Object(part)) => part
                 .iter()
-                .all(|(field, value)| whole.get(field).is_some_and(|existing| contains(existing, value))),
-            _ => whole == part,
+                .all(|(field, value)| object.get(field).is_some_and(|existing| contains(existing, value))),
+            _ => object == part,
         }
     }
 

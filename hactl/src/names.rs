@@ -21,8 +21,8 @@ impl TypedName {
             Some((type_name, name)) => (Some(type_name.to_owned()), name),
             None => (None, text),
         };
-        let wrong = |part: &str| part.is_empty() || part.contains(['/', ' ', ':', '?', '#', '%']);
-        if wrong(name) || type_name.as_deref().is_some_and(wrong) {
+        let is_invalid = |part: &str| part.is_empty() || part.contains(['/', ' ', ':', '?', '#', '%']);
+        if is_invalid(name) || type_name.as_deref().is_some_and(is_invalid) {
             return Err(Failure::usage(format!("{text:?} is not a valid name"))
                 .help("specify NAME or TYPE:NAME, such as web or vm:100"));
         }
@@ -91,8 +91,8 @@ pub(crate) fn parse_kind(text: &str) -> Result<Kind, Failure> {
         .help("run \"hactl get events\" or \"hactl events\""));
     }
     // Short names are not suggested: `no` is similar to every word that begins with it.
-    let known = Kind::ALL.iter().flat_map(|kind| [kind.singular(), kind.plural()]);
-    let most_similar = most_similar(&text.to_ascii_lowercase(), known);
+    let kind_names = Kind::ALL.iter().flat_map(|kind| [kind.singular(), kind.plural()]);
+    let most_similar = most_similar(&text.to_ascii_lowercase(), kind_names);
     let plurals: Vec<&str> = Kind::ALL.iter().map(|kind| kind.plural()).collect();
     Err(Failure::usage(match most_similar {
         Some(most_similar) => format!("{text:?} is not a valid kind; did you mean {most_similar}?"),
@@ -172,8 +172,8 @@ pub(crate) fn parse_selection(arguments: &[String]) -> Result<Selection, Failure
 }
 
 /// Returns the known name most similar to a text; `None` if no name is similar enough.
-pub(crate) fn most_similar<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    ha_api_types::schema::suggestion(text, known)
+pub(crate) fn most_similar<'a>(text: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    ha_api_types::schema::suggestion(text, candidates)
 }
 
 #[cfg(test)]
@@ -185,16 +185,16 @@ mod tests {
     fn object_selections_are_parsed() {
         let check = |arguments: &[&str], expected: Result<&[&str], &str>| {
             let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
-            let got = parse_selection(&arguments).map(|selection| match selection {
+            let actual = parse_selection(&arguments).map(|selection| match selection {
                 Selection::Kinds(kinds) => {
                     kinds.iter().map(|kind| kind.singular().to_owned()).collect::<Vec<_>>()
                 }
                 Selection::Objects(targets) => targets.iter().map(Target::display_name).collect(),
             });
-            match (got, expected) {
-                (Ok(got), Ok(expected)) => assert_eq!(got, expected),
+            match (actual, expected) {
+                (Ok(actual), Ok(expected)) => assert_eq!(actual, expected),
                 (Err(failure), Err(part)) => assert!(failure.message.contains(part), "{failure:?}"),
-                (got, expected) => panic!("{arguments:?}: {got:?} instead of {expected:?}"),
+                (actual, expected) => panic!("{arguments:?}: {actual:?} instead of {expected:?}"),
             }
         };
         check(&["resources"], Ok(&["resource"]));

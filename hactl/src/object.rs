@@ -132,9 +132,9 @@ mod tests {
             "status": {"state": "Hibernated", "node": "node1", "internal": {"actionUid": "a0"}, "conditions": [
                 {"type": "Ready", "status": "Perhaps", "reason": "Moonstruck"}]},
         });
-        let any = AnyObject::from_value(&value);
-        assert_eq!((any.status.state.as_str(), any.metadata.generation), ("Hibernated", 3));
-        assert_eq!(any.condition("Ready").map(|ready| ready.reason.as_str()), Some("Moonstruck"));
+        let untyped = AnyObject::from_value(&value);
+        assert_eq!((untyped.status.state.as_str(), untyped.metadata.generation), ("Hibernated", 3));
+        assert_eq!(untyped.condition("Ready").map(|ready| ready.reason.as_str()), Some("Moonstruck"));
         let resource: TypedObject<ResourceSpec> = TypedObject::from_value(value.clone());
         assert_eq!((resource.name(), resource.spec.priority), ("web", 5));
         assert_eq!((resource.state(), resource.text_at("/status/state")), (None, "Hibernated"));

@@ -48,12 +48,12 @@ impl Session {
     ///
     /// # Errors
     /// Fails if the command does not support the format.
-    pub(crate) fn format(&self, known: &[Format]) -> Result<Option<&Format>, Failure> {
-        let has_json = known.contains(&Format::Json);
+    pub(crate) fn format(&self, supported: &[Format]) -> Result<Option<&Format>, Failure> {
+        let has_json = supported.contains(&Format::Json);
         match &self.flags.output {
-            Some(format) if !(known.contains(format) || has_json && format.has_expressions()) => {
+            Some(format) if !(supported.contains(format) || has_json && format.has_expressions()) => {
                 let expressions = ["jsonpath=TEMPLATE", "custom-columns=HEADER:PATH"];
-                let names: Vec<&str> = known
+                let names: Vec<&str> = supported
                     .iter()
                     .map(Format::word)
                     .chain(expressions.into_iter().filter(|_| has_json))

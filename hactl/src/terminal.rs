@@ -132,8 +132,8 @@ impl Terminal {
 
     /// Shows a warning, which does not stop the command.
     pub(crate) fn warn(&self, text: &str) {
-        if let Some(held) = self.lock_held_warnings().as_mut() {
-            held.push(text.to_owned());
+        if let Some(warnings) = self.lock_held_warnings().as_mut() {
+            warnings.push(text.to_owned());
             return;
         }
         self.error_line(&format!(
@@ -155,8 +155,8 @@ impl Terminal {
 
     /// Drops the held warnings for which `keep` is false.
     pub(crate) fn retain_warnings(&self, keep: impl Fn(&str) -> bool) {
-        if let Some(held) = self.lock_held_warnings().as_mut() {
-            held.retain(|text| keep(text));
+        if let Some(warnings) = self.lock_held_warnings().as_mut() {
+            warnings.retain(|text| keep(text));
         }
     }
 

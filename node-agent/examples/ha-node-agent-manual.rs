@@ -21,9 +21,9 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn page(command: Command, more: &str) -> anyhow::Result<Vec<u8>> {
+fn page(command: Command, arguments: &str) -> anyhow::Result<Vec<u8>> {
     let mut page = Vec::new();
     Man::new(command).section("8").render(&mut page)?;
-    page.extend_from_slice(more.as_bytes());
+    page.extend_from_slice(arguments.as_bytes());
     Ok(page)
 }

@@ -350,7 +350,7 @@ impl AgentCore {
             .flatten()
             .filter(|at| *at > self.last_input_at)
             .min();
-        let named = [
+        let deadlines = [
             clock,
             self.heartbeat_due_at().map(|at| (at, "a heartbeat or the lease is due")),
             self.hold_due_at().map(|at| (at, "the agent asks the controllers for the etcd-outage hold")),
@@ -367,7 +367,7 @@ impl AgentCore {
             self.watchdog_test.due_at().map(|at| (at, "the watchdog should have reset this machine")),
             services.map(|at| (at, "a service is waiting")),
         ];
-        named.into_iter().flatten().filter(|(at, _)| *at > self.last_input_at).min()
+        deadlines.into_iter().flatten().filter(|(at, _)| *at > self.last_input_at).min()
     }
 
     /// Advances every part of the agent as far as possible without waiting.

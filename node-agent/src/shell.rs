@@ -163,14 +163,14 @@ async fn run(options: Options) -> anyhow::Result<()> {
     .take_until(async move {
         tokio::select! {
             _ = wait_for_end.wait_for(|ended| *ended) => {}
-            () = forced.forced() => tracing::warn!("exiting immediately: running services and an armed watchdog keep running"),
+            () = forced.wait_for_force() => tracing::warn!("exiting immediately: running services and an armed watchdog keep running"),
         }
     });
     ha_runtime::notify::ready("running");
     drive(&mut core, &clock, stream, |effect| effects.begin(effect)).await;
     ha_runtime::notify::stopping();
     writer.flush().await;
-    delay.finish(shutdown.requested()).await;
+    delay.finish(shutdown.wait_for_request()).await;
     trigger.request();
     let exit = exit.lock().ok().and_then(|exit| *exit);
     match exit {

@@ -86,7 +86,7 @@ impl CertificateFacts {
         let names = |names: &mut dyn Iterator<Item = &x509_parser::x509::AttributeTypeAndValue<'_>>| {
             names.filter_map(|name| name.as_str().ok()).map(str::to_owned).collect::<Vec<_>>()
         };
-        let single = |mut found: Vec<String>| if found.len() == 1 { found.remove(0) } else { String::new() };
+        let single = |mut names: Vec<String>| if names.len() == 1 { names.remove(0) } else { String::new() };
         let name = single(names(&mut certificate.subject().iter_common_name()));
         let groups = names(&mut certificate.subject().iter_organization());
         let issuer = single(names(&mut certificate.issuer().iter_common_name()));

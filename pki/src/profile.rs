@@ -125,7 +125,7 @@ impl Profile {
         for address in
             ["localhost", "127.0.0.1", "::1"].into_iter().chain(addresses.iter().map(String::as_str))
         {
-            if !all.iter().any(|known| known == address) {
+            if !all.iter().any(|listed| listed == address) {
                 all.push(address.to_owned());
             }
         }
@@ -202,15 +202,17 @@ impl Profile {
     pub fn of_certificate(facts: &CertificateFacts) -> Result<Profile, PkiError> {
         let unknown_kind =
             || PkiError::Name(format!("certificate {:?} was not issued by hactl pki", facts.name));
-        let without = |prefix: &str| facts.name.strip_prefix(prefix).ok_or_else(unknown_kind);
+        let name_without = |prefix: &str| facts.name.strip_prefix(prefix).ok_or_else(unknown_kind);
         let kind = facts.kind.ok_or_else(unknown_kind)?;
         match kind {
-            CertificateKind::EtcdPeer => Profile::server(kind, without(PEER_PREFIX)?, &facts.addresses),
-            CertificateKind::EtcdServer => Profile::server(kind, without(ETCD_PREFIX)?, &facts.addresses),
-            CertificateKind::ControllerServer => {
-                Profile::server(kind, without(API_PREFIX)?, &facts.addresses)
+            CertificateKind::EtcdPeer => Profile::server(kind, name_without(PEER_PREFIX)?, &facts.addresses),
+            CertificateKind::EtcdServer => {
+                Profile::server(kind, name_without(ETCD_PREFIX)?, &facts.addresses)
             }
-            CertificateKind::ControllerClient => Profile::controller(without(CONTROLLER_PREFIX)?),
+            CertificateKind::ControllerServer => {
+                Profile::server(kind, name_without(API_PREFIX)?, &facts.addresses)
+            }
+            CertificateKind::ControllerClient => Profile::controller(name_without(CONTROLLER_PREFIX)?),
             CertificateKind::Node => Profile::node(&facts.name),
             CertificateKind::User => {
                 let role =

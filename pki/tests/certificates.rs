@@ -69,8 +69,8 @@ fn every_certificate_is_valid_for_its_purpose_only() {
     let authorities = authorities();
     for profile in profiles() {
         let kind = profile.kind();
-        let own = authorities.iter().find(|one| one.kind == kind.authority()).unwrap();
-        let issued = own.authority.issue(&profile, days(30)).unwrap();
+        let own_authority = authorities.iter().find(|authority| authority.kind == kind.authority()).unwrap();
+        let issued = own_authority.authority.issue(&profile, days(30)).unwrap();
         let (is_server, is_client) = match kind {
             CertificateKind::EtcdPeer => (true, true),
             CertificateKind::EtcdServer | CertificateKind::ControllerServer => (true, false),
@@ -80,7 +80,7 @@ fn every_certificate_is_valid_for_its_purpose_only() {
             | CertificateKind::Root => (false, true),
         };
         for authority in &authorities {
-            let is_own = authority.kind == own.kind;
+            let is_own = authority.kind == own_authority.kind;
             for (usage, expected) in
                 [(KeyUsage::server_auth(), is_server), (KeyUsage::client_auth(), is_client)]
             {
@@ -97,7 +97,7 @@ fn every_certificate_is_valid_for_its_purpose_only() {
         }
         let facts = CertificateFacts::of_pem(&issued.certificate_pem).unwrap();
         assert_eq!((facts.kind, facts.name.as_str()), (Some(kind), profile.common_name()));
-        assert_eq!(facts.issuer, own.kind.name());
+        assert_eq!(facts.issuer, own_authority.kind.name());
         assert_eq!(facts.not_after, NOW + 30 * 86_400);
         assert!(
             !facts.is_renewal_due(NOW + 19 * 86_400) && facts.is_renewal_due(NOW + 20 * 86_400),
@@ -145,7 +145,7 @@ fn strict_verifiers_accept_every_certificate() {
 #[test]
 fn a_revoked_certificate_is_in_the_next_list_of_its_authority() {
     let authorities = authorities();
-    let clients = authorities.iter().find(|one| one.kind == AuthorityKind::Clients).unwrap();
+    let clients = authorities.iter().find(|authority| authority.kind == AuthorityKind::Clients).unwrap();
     let node = Profile::node("c1").unwrap();
     let serial = |pem: &str| CertificateFacts::of_pem(pem).unwrap().serial;
     let first = clients.authority.issue(&node, days(30)).unwrap();
@@ -195,7 +195,7 @@ fn a_request_gets_only_the_certificate_of_its_node() {
     let node = Profile::node("c1").unwrap();
     let checked = CertificateRequest::check(&request, &node).unwrap();
     let authorities = authorities();
-    let clients = authorities.iter().find(|one| one.kind == AuthorityKind::Clients).unwrap();
+    let clients = authorities.iter().find(|authority| authority.kind == AuthorityKind::Clients).unwrap();
     let certificate = clients.authority.sign(&node, days(30), &checked).unwrap();
     assert!(is_accepted(&certificate, clients, KeyUsage::client_auth(), 0));
     assert!(!is_accepted(&certificate, clients, KeyUsage::server_auth(), 0));
@@ -266,13 +266,16 @@ fn a_request_gets_only_the_certificate_of_its_node() {
 
 #[test]
 fn an_authority_needs_its_own_key_and_certificate() {
-    let one = Authority::create(AuthorityKind::Clients, days(1)).unwrap();
+    let first_authority = Authority::create(AuthorityKind::Clients, days(1)).unwrap();
     let other = Authority::create(AuthorityKind::Clients, days(1)).unwrap();
     let message = |certificate: &str, key: &str| Authority::load(certificate, key).unwrap_err().to_string();
-    assert!(message(&one.certificate_pem, &other.key_pem).contains("does not belong to the certificate"));
-    assert!(message(&one.certificate_pem, "x").contains("private key"));
-    assert!(message("x", &one.key_pem).contains("no certificate found"));
-    let leaf = Authority::load(&one.certificate_pem, &one.key_pem)
+    assert!(
+        message(&first_authority.certificate_pem, &other.key_pem)
+            .contains("does not belong to the certificate")
+    );
+    assert!(message(&first_authority.certificate_pem, "x").contains("private key"));
+    assert!(message("x", &first_authority.key_pem).contains("no certificate found"));
+    let leaf = Authority::load(&first_authority.certificate_pem, &first_authority.key_pem)
         .unwrap()
         .issue(&Profile::node("c1").unwrap(), days(1))
         .unwrap();

@@ -39,8 +39,9 @@ impl Certificates {
     fn samples(&self) -> Vec<Sample> {
         let read = |(name, path): &(&'static str, PathBuf)| {
             let chain = certificates(name, path).unwrap_or_default();
-            let first = chain.iter().map(|one| expiry_seconds(one).unwrap_or(0)).min().unwrap_or(0);
-            process::CERTIFICATE_EXPIRY.sample([name], first as f64)
+            let first_expiry =
+                chain.iter().map(|certificate| expiry_seconds(certificate).unwrap_or(0)).min().unwrap_or(0);
+            process::CERTIFICATE_EXPIRY.sample([name], first_expiry as f64)
         };
         self.files.iter().map(read).collect()
     }
@@ -78,9 +79,9 @@ const VERSION: u8 = 0xa0;
 
 /// Returns the content of the first DER element, if it has this tag, and the rest of the input.
 fn der_element(text: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (&found, rest) = text.split_first()?;
+    let (&found_tag, rest) = text.split_first()?;
     let (&length, rest) = rest.split_first()?;
-    if found != tag {
+    if found_tag != tag {
         return None;
     }
     if length < 0x80 {

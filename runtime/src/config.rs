@@ -140,9 +140,9 @@ fn with_file(mut command: Command, path: &Path) -> Result<Command, ConfigError> 
                     argument.required(false).default_values(words.into_iter().map(OsStr::from))
                 });
             }
-            Err(found) => {
+            Err(found_type) => {
                 problems.push(format!(
-                    "{place}: key `{key}` must be a word, a number or a list of them, not {found}"
+                    "{place}: key `{key}` must be a word, a number or a list of them, not {found_type}"
                 ));
             }
         }
@@ -264,9 +264,9 @@ mod tests {
     #[test]
     fn environment_overrides_the_config_file() {
         let command = with_environment(<Options as CommandFactory>::command(), "HA_TEST");
-        let named: Vec<_> = command.get_arguments().filter_map(|argument| argument.get_env()).collect();
-        assert!(named.contains(&std::ffi::OsStr::new("HA_TEST_MAX_WORKERS")), "{named:?}");
-        assert!(named.contains(&std::ffi::OsStr::new("HA_TEST_CONFIG")), "{named:?}");
+        let variables: Vec<_> = command.get_arguments().filter_map(|argument| argument.get_env()).collect();
+        assert!(variables.contains(&std::ffi::OsStr::new("HA_TEST_MAX_WORKERS")), "{variables:?}");
+        assert!(variables.contains(&std::ffi::OsStr::new("HA_TEST_CONFIG")), "{variables:?}");
     }
 
     #[test]

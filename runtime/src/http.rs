@@ -213,7 +213,7 @@ impl Server {
         loop {
             let accepted = tokio::select! {
                 biased;
-                () = shutdown.requested() => break,
+                () = shutdown.wait_for_request() => break,
                 Some(_) = connections.join_next() => continue,
                 _ = tls_check.tick() => {
                     self.listener.reload_tls();
@@ -239,7 +239,7 @@ impl Server {
             () = tokio::time::sleep(self.options.grace) => {
                 tracing::info!(endpoint = ?self.options.endpoint, "closing connections that did not end in time");
             }
-            () = shutdown.forced() => {}
+            () = shutdown.wait_for_force() => {}
         }
         connections.shutdown().await;
         if let Endpoint::Unix(path) = &self.options.endpoint {
@@ -270,7 +270,7 @@ impl Listener {
 
 /// Ends a long answer, such as a watch, when a shutdown is requested, so that the client can connect to another server.
 pub fn until_shutdown<S: Stream>(stream: S, shutdown: Shutdown) -> impl Stream<Item = S::Item> {
-    stream.take_until(async move { shutdown.requested().await })
+    stream.take_until(async move { shutdown.wait_for_request().await })
 }
 
 /// Handles a connection until it ends, or until it must be closed in favor of newer ones.
@@ -404,7 +404,7 @@ impl Connection {
         });
         let opened = tokio::select! {
             opened = timeout(header_read_timeout, http_version::read(stream)) => opened,
-            () = shutdown.requested() => return,
+            () = shutdown.wait_for_request() => return,
         };
         let (version, stream) = match opened {
             Ok(Ok(opened)) => opened,

@@ -14,7 +14,8 @@ const MAX_VALUE_BYTES: usize = 16 * 1024;
 /// of this descriptor, because a process may inherit the variable from its parent.
 pub fn has_standard_error() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
-    fstat(io::stderr()).is_ok_and(|found| stream == format!("{}:{}", found.st_dev, found.st_ino))
+    fstat(io::stderr())
+        .is_ok_and(|standard_error| stream == format!("{}:{}", standard_error.st_dev, standard_error.st_ino))
 }
 
 /// A connection to the journal. Sending never waits, so that a journal that hangs does not block the process.

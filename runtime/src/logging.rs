@@ -131,11 +131,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let mut listener = None;
-        for there in [false, true] {
-            if there {
+        for journal_exists in [false, true] {
+            if journal_exists {
                 listener = Some(UnixDatagram::bind(&path).unwrap());
             }
-            for (format, has_journal, wanted) in [
+            for (format, has_journal, wants_journal) in [
                 (LogFormat::Auto, false, false),
                 (LogFormat::Auto, true, true),
                 (LogFormat::Journald, false, true),
@@ -144,8 +144,16 @@ mod tests {
             ] {
                 let (output, missing) = output(format, has_journal, || Journal::connect_to(&path));
                 let used = matches!(output, Output::Journal(_));
-                assert_eq!(used, wanted && there, "{format:?} with {has_journal}, {there}");
-                assert_eq!(missing.is_some(), wanted && !there, "{format:?} with {has_journal}, {there}");
+                assert_eq!(
+                    used,
+                    wants_journal && journal_exists,
+                    "{format:?} with {has_journal}, {journal_exists}"
+                );
+                assert_eq!(
+                    missing.is_some(),
+                    wants_journal && !journal_exists,
+                    "{format:?} with {has_journal}, {journal_exists}"
+                );
                 assert_eq!(matches!(output, Output::Json), format == LogFormat::Json);
             }
         }

@@ -122,7 +122,7 @@ mod tests {
     fn check(metrics: &Metrics, lines: &[&str], absent: &[&str]) {
         let text = metrics.encode().unwrap();
         for line in lines {
-            assert!(text.lines().any(|found| found == *line), "{line} is missing in:\n{text}");
+            assert!(text.lines().any(|text_line| text_line == *line), "{line} is missing in:\n{text}");
         }
         for part in absent {
             assert!(!text.contains(part), "{part} is in:\n{text}");

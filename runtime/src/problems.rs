@@ -54,7 +54,9 @@ mod tests {
     #[test]
     fn problems_are_returned_when_they_appear() {
         let problems = Problems::default();
-        let update = |found: &[(&'static str, u8)]| problems.update(found.iter().copied().collect());
+        let update = |current_problems: &[(&'static str, u8)]| {
+            problems.update(current_problems.iter().copied().collect())
+        };
         assert_eq!(update(&[("a", 1), ("b", 1)]), [("a", 1), ("b", 1)]);
         assert_eq!(update(&[("b", 1), ("c", 1)]), [("c", 1)]);
         assert!(update(&[("b", 1), ("c", 1)]).is_empty());
@@ -64,7 +66,7 @@ mod tests {
     #[test]
     fn each_change_of_a_problem_is_reported_once() {
         static PROBLEMS: Problems<&str, u8> = Problems::new();
-        let record = |found| PROBLEMS.record(&"a", found);
+        let record = |problem| PROBLEMS.record(&"a", problem);
         assert!(!record(None), "nothing was wrong before");
         assert_eq!([record(Some(1)), record(Some(1)), record(Some(2))], [true, false, true]);
         assert_eq!([record(None), record(None), record(Some(2))], [true, false, true]);

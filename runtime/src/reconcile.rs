@@ -173,7 +173,7 @@ mod tests {
     #[tokio::test]
     async fn inputs_deadlines_and_effects_keep_their_order() {
         let (sender, inputs) = channel();
-        let mut seen = Vec::new();
+        let mut effects = Vec::new();
         sender.send(Input::Number(1_000_000)).unwrap();
         sender.send(Input::Number(3)).unwrap();
         let mut sender = Some(sender);
@@ -181,10 +181,10 @@ mod tests {
             if effect == "due" {
                 sender = None;
             }
-            seen.push(effect);
+            effects.push(effect);
         })
         .await;
-        assert_eq!(seen, ["number 1000000", "number 3", "due"]);
+        assert_eq!(effects, ["number 1000000", "number 3", "due"]);
     }
 
     #[tokio::test]
@@ -192,9 +192,10 @@ mod tests {
         let (sender, inputs) = channel();
         sender.send(Input::Number(9_000)).unwrap();
         drop(sender);
-        let mut seen = Vec::new();
-        drive(&mut Echo::default(), &SystemClock::new().unwrap(), inputs, |effect| seen.push(effect)).await;
-        assert_eq!(seen, ["number 9000"]);
+        let mut effects = Vec::new();
+        drive(&mut Echo::default(), &SystemClock::new().unwrap(), inputs, |effect| effects.push(effect))
+            .await;
+        assert_eq!(effects, ["number 9000"]);
     }
 
     #[test]

@@ -66,13 +66,13 @@ impl Shutdown {
     }
 
     /// Waits until the shutdown is requested or forced.
-    pub async fn requested(&self) {
-        self.reached(Stage::Requested).await;
+    pub async fn wait_for_request(&self) {
+        self.wait_for_stage(Stage::Requested).await;
     }
 
     /// Waits until the shutdown is forced. After that, no task may delay the exit of the process.
-    pub async fn forced(&self) {
-        self.reached(Stage::Forced).await;
+    pub async fn wait_for_force(&self) {
+        self.wait_for_stage(Stage::Forced).await;
     }
 
     /// Returns `true` if the shutdown was requested or forced.
@@ -85,10 +85,10 @@ impl Shutdown {
         ShutdownTrigger { stage: Arc::clone(&self.stage_sender) }
     }
 
-    async fn reached(&self, stage: Stage) {
+    async fn wait_for_stage(&self, stage: Stage) {
         let mut receiver = self.stage.clone();
         // `self` keeps the sender, so waiting cannot fail.
-        let _ = receiver.wait_for(|at| *at >= stage).await;
+        let _ = receiver.wait_for(|current| *current >= stage).await;
     }
 }
 
@@ -104,10 +104,10 @@ impl ShutdownTrigger {
     }
 
     fn raise(&self, to: Stage) {
-        self.stage.send_if_modified(|at| {
-            let has_advanced = *at < to;
+        self.stage.send_if_modified(|current| {
+            let has_advanced = *current < to;
             if has_advanced {
-                *at = to;
+                *current = to;
             }
             has_advanced
         });
@@ -131,24 +131,24 @@ mod tests {
         let other = shutdown.clone();
         assert!(!shutdown.is_requested());
         trigger.request();
-        other.requested().await;
+        other.wait_for_request().await;
         assert!(shutdown.is_requested());
         let forced = tokio::spawn({
             let shutdown = shutdown.clone();
-            async move { shutdown.forced().await }
+            async move { shutdown.wait_for_force().await }
         });
         shutdown.trigger().force();
         forced.await.unwrap();
         trigger.request();
-        shutdown.forced().await;
+        shutdown.wait_for_force().await;
     }
 
     #[tokio::test]
     async fn first_signal_requests_and_second_forces_shutdown() {
         let (_trigger, shutdown) = Shutdown::on_signals().unwrap();
         nix::sys::signal::raise(nix::sys::signal::Signal::SIGTERM).unwrap();
-        shutdown.requested().await;
+        shutdown.wait_for_request().await;
         nix::sys::signal::raise(nix::sys::signal::Signal::SIGINT).unwrap();
-        shutdown.forced().await;
+        shutdown.wait_for_force().await;
     }
 }

@@ -262,18 +262,18 @@ async fn tls_requires_client_certificates_and_reloads_files() {
     assert_eq!(answer.version(), reqwest::Version::HTTP_2);
     let text = answer.text().await.unwrap();
     assert_eq!(text, r#"Certificate { name: "anna", groups: ["admins"] }"#);
-    for (what, refused) in [
+    for (description, refused) in [
         ("no certificate", client(Some(&ours), None)),
         ("another authority's", client(Some(&ours), Some(theirs.client("anna", &["admins"])))),
         ("no common name", client(Some(&ours), Some(ours.client("", &["admins"])))),
     ] {
-        assert!(refused.get(&url).send().await.is_err(), "{what}");
+        assert!(refused.get(&url).send().await.is_err(), "{description}");
     }
 
     // With an incomplete file, the previous files stay active. Then another authority takes over.
     std::fs::write(&files.certificate, "nonsense").unwrap();
-    let again = client(Some(&ours), Some(ours.client("anna", &[])));
-    assert!(again.get(&url).send().await.is_ok());
+    let renewed_client = client(Some(&ours), Some(ours.client("anna", &[])));
+    assert!(renewed_client.get(&url).send().await.is_ok());
     write_server(directory.path(), &theirs);
     let new = client(Some(&theirs), Some(theirs.client("berta", &[])));
     assert!(new.get(&url).send().await.unwrap().text().await.unwrap().contains("berta"));
@@ -299,7 +299,7 @@ async fn shutdown_finishes_short_answers_and_ends_watches() {
     let (begun, ending) = (started.clone(), started.clone());
     let slow = async move |Extension(shutdown): Extension<Shutdown>| {
         begun.notify_one();
-        shutdown.requested().await;
+        shutdown.wait_for_request().await;
         "finished"
     };
     let watch = async |Extension(shutdown): Extension<Shutdown>| {
@@ -363,14 +363,17 @@ async fn silent_connections_do_not_keep_a_client_out() {
     let (trigger, shutdown) = Shutdown::manual();
     let serving = tokio::spawn(server.serve(identity_router(), shutdown));
     let url = format!("https://localhost:{}/who", address.port());
-    let known = client(Some(&authority), Some(authority.client("ada", &[])));
-    let answer = known.get(&url).send().await.unwrap();
+    let identified = client(Some(&authority), Some(authority.client("ada", &[])));
+    let answer = identified.get(&url).send().await.unwrap();
     assert_eq!(answer.text().await.unwrap(), r#"Certificate { name: "ada", groups: [] }"#);
     let mut silent = Vec::new();
     for _ in 0..60 {
         silent.push(tokio::net::TcpStream::connect(address).await.unwrap());
     }
-    assert!(known.get(&url).send().await.unwrap().status().is_success(), "an open connection stays open");
+    assert!(
+        identified.get(&url).send().await.unwrap().status().is_success(),
+        "an open connection stays open"
+    );
     let other = client(Some(&authority), Some(authority.client("bob", &[])));
     assert!(other.get(&url).send().await.unwrap().status().is_success(), "a new client is served");
     let mut closed = silent.swap_remove(0);

@@ -42,7 +42,7 @@ fn main() {
     let (largest, single, largest_other) =
         (number_option("--nodes", 200), number_option("--single", 100), number_option("--hbal", 20));
     let interruptions = number_option("--interruptions", 0);
-    let only = std::env::args().skip_while(|word| word != "--family").nth(1);
+    let only_family = std::env::args().skip_while(|word| word != "--family").nth(1);
     let seed = number_option("--seed", 1) as u64;
     let size = std::env::args().skip_while(|word| word != "--size").nth(1).and_then(|size| {
         let (nodes, instances) = size.split_once('x')?;
@@ -76,7 +76,7 @@ fn main() {
     );
     for (nodes, instances) in sizes {
         for (family, name) in Family::ALL {
-            if only.as_deref().is_some_and(|only| only != name) {
+            if only_family.as_deref().is_some_and(|only_family| only_family != name) {
                 continue;
             }
             let file = cluster(family, nodes, instances, seed);
@@ -158,8 +158,8 @@ fn line(name: &str, file: &str, (nodes, instances): (usize, usize), single: bool
         .into_iter()
         .map(|(problem, plan)| Problem { start_placements: plan.placements(&problem), ..problem })
         .collect();
-    let again = planned(&after, &ours).1;
-    print!(" {:5} {:7.4} |", again.steps, score - again.score);
+    let next_plan = planned(&after, &ours).1;
+    print!(" {:5} {:7.4} |", next_plan.steps, score - next_plan.score);
     if interruptions > 0 {
         let Interrupted { worst, above, count, returns } = problems
             .iter()
@@ -190,9 +190,11 @@ impl Interrupted {
     ) -> Interrupted {
         let plan = search(problem);
         for index in 1..=interruptions.min(plan.steps.len().saturating_sub(1)) {
-            let at = (plan.steps.len() * index / (interruptions + 1)).max(1);
-            let done = Plan { start_score: plan.start_score, steps: plan.steps[..at].to_vec() };
-            let rest = search(&Problem { start_placements: done.placements(problem), ..problem.clone() });
+            let step_count = (plan.steps.len() * index / (interruptions + 1)).max(1);
+            let applied_plan =
+                Plan { start_score: plan.start_score, steps: plan.steps[..step_count].to_vec() };
+            let rest =
+                search(&Problem { start_placements: applied_plan.placements(problem), ..problem.clone() });
             let ratio = rest.end_score() / plan.end_score().max(1e-9);
             self.worst = self.worst.max(ratio);
             self.above += usize::from(ratio > 1.02);
@@ -201,11 +203,13 @@ impl Interrupted {
                 .steps
                 .iter()
                 .filter(|step| {
-                    let earlier = done.steps.iter().filter(|earlier| earlier.service == step.service);
-                    let left: Vec<usize> = earlier
-                        .flat_map(|one| one.from.nodes().filter(|&node| !one.to.contains(node)))
+                    let earlier = applied_plan.steps.iter().filter(|earlier| earlier.service == step.service);
+                    let left_nodes: Vec<usize> = earlier
+                        .flat_map(|earlier_step| {
+                            earlier_step.from.nodes().filter(|&node| !earlier_step.to.contains(node))
+                        })
                         .collect();
-                    step.to.nodes().any(|node| !step.from.contains(node) && left.contains(&node))
+                    step.to.nodes().any(|node| !step.from.contains(node) && left_nodes.contains(&node))
                 })
                 .count();
         }
@@ -240,7 +244,11 @@ fn compare_with_hbal(file: &str, plan: bool, ours: &[f64]) -> String {
     let table = run(&["-l", "0", "-vvv"]);
     let hbal_scores = coefficients(&table);
     let scores = if hbal_scores.len() == ours.len() {
-        let worst = ours.iter().zip(&hbal_scores).map(|(one, other)| (one - other).abs()).fold(0.0, f64::max);
+        let worst = ours
+            .iter()
+            .zip(&hbal_scores)
+            .map(|(score, hbal_score)| (score - hbal_score).abs())
+            .fold(0.0, f64::max);
         format!("scores differ by {worst:.1e} at most")
     } else {
         format!("scores cannot be compared: {} values instead of {}", hbal_scores.len(), ours.len())

@@ -41,9 +41,9 @@ fn recover(view: &mut View, node: &str) -> usize {
     let mut placed = 0;
     for name in services_to_move {
         let mut facts: ServiceFacts = view.services[&name].clone();
-        (facts.uses, facts.node) = (BTreeSet::new(), None);
+        (facts.used_nodes, facts.node) = (BTreeSet::new(), None);
         let Some(to) = choose(view, &name, &facts).0.cloned() else { continue };
-        (facts.uses, facts.node) = (BTreeSet::from([to.clone()]), Some(to));
+        (facts.used_nodes, facts.node) = (BTreeSet::from([to.clone()]), Some(to));
         view.services.insert(name, facts);
         placed += 1;
     }
@@ -60,15 +60,15 @@ fn main() {
         for mode in [SchedulerMode::Basic, SchedulerMode::Static, SchedulerMode::Dynamic] {
             view.settings.mode = mode;
             let mut service = view.services["s000002"].clone();
-            service.uses.clear();
-            let one = micros(|| choose(&view, &"s000002".into(), &service).0.is_some());
-            let whole = micros(|| place(&view, &"s000002".into(), &service));
+            service.used_nodes.clear();
+            let choose_us = micros(|| choose(&view, &"s000002".into(), &service).0.is_some());
+            let place_us = micros(|| place(&view, &"s000002".into(), &service));
             let mut failed = view.clone();
             let begun = Instant::now();
             let placed = recover(&mut failed, "node0003");
             let recovery = begun.elapsed().as_secs_f64() * 1e3;
             println!(
-                "{nodes:>6} {services:>8} {mode:8?} | {one:7.1} us | {whole:10.1} us | {placed} in {recovery:.2} ms"
+                "{nodes:>6} {services:>8} {mode:8?} | {choose_us:7.1} us | {place_us:10.1} us | {placed} in {recovery:.2} ms"
             );
         }
     }

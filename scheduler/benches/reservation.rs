@@ -46,7 +46,7 @@ fn measure(nodes: u64, services: u64, memory: &str) {
     let mut later = view.clone();
     later.services.insert("s000000".into(), changed);
     let mut moved = later.services["s000001"].clone();
-    (moved.node, moved.uses) = (Some("node0007".into()), BTreeSet::from(["node0007".into()]));
+    (moved.node, moved.used_nodes) = (Some("node0007".into()), BTreeSet::from(["node0007".into()]));
     later.services.insert("s000001".into(), moved);
     timed("the same from a whole view, one service moved", || {
         watch.update(later.clone());
@@ -64,7 +64,7 @@ fn measure(nodes: u64, services: u64, memory: &str) {
     timed("places for the services of one failed node", || model.check(&failure, EFFORT));
     let mut view = view;
     let mut service = view.services["s000002"].clone();
-    service.uses.clear();
+    service.used_nodes.clear();
     view.services.insert("s000002".into(), service.clone());
     timed("one service placed by the leader", || place(&view, &"s000002".into(), &service));
 }

@@ -64,9 +64,9 @@ fn main() -> ExitCode {
     };
     match Instance::read(Path::new(model), Path::new(assignment)) {
         Ok(instance) => {
-            let found = solve(model, &instance, seconds, seed);
+            let machines = solve(model, &instance, seconds, seed);
             let Some(saved) = files.get(2) else { return ExitCode::SUCCESS };
-            let text: Vec<String> = found.iter().map(usize::to_string).collect();
+            let text: Vec<String> = machines.iter().map(usize::to_string).collect();
             match std::fs::write(saved, text.join(" ") + "\n") {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
@@ -90,17 +90,25 @@ fn solve(name: &str, instance: &Instance, seconds: f64, seed: u64) -> Vec<usize>
     let trials = instance.processes.len().saturating_mul(SEARCH_EFFORT);
     let time = TimeLimit::new(|| begun.elapsed().as_secs_f64() / seconds);
     cool(&mut assignment, trials, &mut Random::new(seed), &time);
-    let (cost, found) = assignment.best();
+    let (cost, machines) = assignment.best();
     let elapsed_seconds = begun.elapsed().as_secs_f64();
-    let checked = evaluator::cost(instance, found);
+    let checked = evaluator::cost(instance, machines);
     assert_eq!(checked, cost, "the cost that was kept up is the one by definition");
     if let Some(fault) = evaluator::first_violation(instance, &instance.initial_machines) {
         println!("  the assignment that was given: {fault}");
     } else {
-        assert_eq!(evaluator::first_violation(instance, found), None, "the assignment breaks no constraint");
+        assert_eq!(
+            evaluator::first_violation(instance, machines),
+            None,
+            "the assignment breaks no constraint"
+        );
     }
-    let moved = found.iter().zip(&instance.initial_machines).filter(|(one, other)| one != other).count();
+    let moved = machines
+        .iter()
+        .zip(&instance.initial_machines)
+        .filter(|(machine, initial_machine)| machine != initial_machine)
+        .count();
     let ratio = checked as f64 / before.max(1) as f64;
     println!("{name:24} {before:>14} {checked:>14} {ratio:>7.4} {moved:>7} {elapsed_seconds:>6.1}");
-    found.to_vec()
+    machines.to_vec()
 }

@@ -60,8 +60,8 @@ pub fn dependent_moves(view: &View) -> BTreeMap<ResourceName, MoveStep> {
     let mut without_movable = view.clone();
     let unit_members: BTreeSet<&ResourceName> = units.values().flat_map(|unit| &unit.members).collect();
     without_movable.services.change_all(|name, facts| {
-        if unit_members.contains(name) || facts.uses.len() > 1 {
-            facts.uses.clear();
+        if unit_members.contains(name) || facts.used_nodes.len() > 1 {
+            facts.used_nodes.clear();
         }
     });
     let misplaced: BTreeMap<&ResourceName, NodePreferences> = units
@@ -125,13 +125,13 @@ fn units(view: &View) -> BTreeMap<ResourceName, MoveUnit> {
         // A service that must be with a paused service stays with that service.
         let is_held_by_partner = facts.paused && !view.rules.strict_affinity_partners(name).is_empty();
         let can_move_or_start = (facts.movable && !is_held_by_partner)
-            || (facts.is_desired && facts.uses.is_empty() && !facts.waits_for_others);
+            || (facts.is_desired && facts.used_nodes.is_empty() && !facts.waits_for_others);
         if !can_move_or_start || !visited.insert(name) {
             continue;
         }
         let companions = view.rules.strict_affinity_partners(name);
         let is_moving =
-            |other: &ResourceName| view.services.get(other).is_some_and(|facts| facts.uses.len() > 1);
+            |other: &ResourceName| view.services.get(other).is_some_and(|facts| facts.used_nodes.len() > 1);
         let unit = Unit::of(view, name, facts);
         visited.extend(unit.members.iter().map(|(member, _)| *member));
         // The partner of a moving service follows it to its target, independently of this order.
@@ -145,7 +145,7 @@ fn units(view: &View) -> BTreeMap<ResourceName, MoveUnit> {
             continue;
         }
         let node = nodes_in_use.first().map(|node| (*node).to_owned());
-        let is_running = |facts: &ServiceFacts| !facts.uses.is_empty();
+        let is_running = |facts: &ServiceFacts| !facts.used_nodes.is_empty();
         let representative =
             unit.members.iter().filter(|(_, facts)| is_running(facts)).chain(&unit.members).next();
         let Some((representative, _)) = representative else { continue };
@@ -164,7 +164,7 @@ fn may_need_move(view: &View, unit: &MoveUnit) -> bool {
     node.maintenance
         || unit.members.iter().any(|name| {
             view.services.get(name).is_none_or(|facts| {
-                facts.uses.is_empty()
+                facts.used_nodes.is_empty()
                     || facts.maintenance_node.is_some()
                     || !facts.failed_nodes.is_empty()
                     || priorities_of(view, name, facts).is_some()
@@ -176,12 +176,12 @@ fn may_need_move(view: &View, unit: &MoveUnit) -> bool {
 fn has_shared_node(view: &View) -> bool {
     view.rules.strict_anti_affinity_rules().any(|partners| {
         let mut used_nodes = BTreeSet::new();
-        let mut uses = partners
+        let mut partner_nodes = partners
             .resources
             .iter()
             .filter_map(|name| view.services.get(name))
-            .flat_map(|facts| &facts.uses);
-        uses.any(|node| !used_nodes.insert(node))
+            .flat_map(|facts| &facts.used_nodes);
+        partner_nodes.any(|node| !used_nodes.insert(node))
     })
 }
 

@@ -46,16 +46,16 @@ pub(crate) fn query_refusals(
 ) -> Vec<Refusal> {
     let mut refusals: Vec<Refusal> = Vec::new();
     let mut all_use_node = true;
-    for (at, member) in query.members.iter().enumerate() {
-        let uses_node = member.facts.uses.contains(node_name);
+    for (index, member) in query.members.iter().enumerate() {
+        let uses_node = member.facts.used_nodes.contains(node_name);
         all_use_node &= uses_node;
         check_member(member, node_name, node, &mut |reason, describe| {
-            let Some(evicts_running) = is_evicted_by(node, at == 0, uses_node, reason) else { return };
+            let Some(evicts_running) = is_evicted_by(node, index == 0, uses_node, reason) else { return };
             let (message, remedy) = describe();
-            let same = |refusal: &&mut Refusal| refusal.reason == reason && refusal.message == message;
-            if at == 0 {
+            let is_same = |refusal: &&mut Refusal| refusal.reason == reason && refusal.message == message;
+            if index == 0 {
                 refusals.push(Refusal { reason, message, remedy, evicts_running });
-            } else if let Some(refusal) = refusals.iter_mut().find(same) {
+            } else if let Some(refusal) = refusals.iter_mut().find(is_same) {
                 refusal.evicts_running = true;
             } else {
                 let message = format!("{} (strict affinity): {message}", member.name);
@@ -85,10 +85,10 @@ pub(crate) fn query_refusals(
 pub(crate) fn is_eligible(query: &PlacementQuery<'_>, candidate: &Candidate<'_>) -> bool {
     let Candidate { name: node_name, node, outside_use } = candidate;
     let mut allowed = true;
-    for (at, member) in query.members.iter().enumerate() {
+    for (index, member) in query.members.iter().enumerate() {
         check_member(member, node_name, node, &mut |reason, _| {
-            let uses_node = member.facts.uses.contains(*node_name);
-            allowed &= is_evicted_by(node, at == 0, uses_node, reason).is_none();
+            let uses_node = member.facts.used_nodes.contains(*node_name);
+            allowed &= is_evicted_by(node, index == 0, uses_node, reason).is_none();
         });
         if !allowed {
             return false;
@@ -296,14 +296,14 @@ fn report_shortages(
 ) {
     let amounts = |amounts: &Amounts| [amounts.cpu, amounts.memory, amounts.disk];
     let (requests, capacity) = (amounts(&query.requests), amounts(&node.capacity));
-    let newcomers = || query.members.iter().filter(|member| !member.facts.uses.contains(node_name));
+    let newcomers = || query.members.iter().filter(|member| !member.facts.used_nodes.contains(node_name));
     let requested_by_newcomers =
-        |at: usize| newcomers().any(|member| amounts(&member.facts.requests)[at].is_some());
-    for (at, kind) in KINDS.into_iter().enumerate() {
-        let (Some(requested), Some(capacity)) = (requests[at], capacity[at]) else { continue };
+        |index: usize| newcomers().any(|member| amounts(&member.facts.requests)[index].is_some());
+    for (index, kind) in KINDS.into_iter().enumerate() {
+        let (Some(requested), Some(capacity)) = (requests[index], capacity[index]) else { continue };
         let Some(limit) = limit(&query.view.settings, node, kind) else { continue };
-        let free = limit.saturating_sub(outside_use.requested(at));
-        let adds_use = requested_by_newcomers(at) || newcomers().next().is_none();
+        let free = limit.saturating_sub(outside_use.requested(index));
+        let adds_use = requested_by_newcomers(index) || newcomers().next().is_none();
         if requested.milli() > free && adds_use {
             let (reason, amount_name) = match kind {
                 Amount::Cpu => (Reason::NotEnoughCpu, "CPU"),

@@ -163,7 +163,7 @@ impl MoveProblem {
             }
         }
         let is_shared =
-            |(one, other): &&(usize, usize)| state[*one].is_some() && state[*one] == state[*other];
+            |(first, second): &&(usize, usize)| state[*first].is_some() && state[*first] == state[*second];
         cost.violations +=
             u32::try_from(self.exclusive_pairs.iter().filter(is_shared).count()).unwrap_or(u32::MAX);
         cost

@@ -86,7 +86,7 @@ fn fitting_part<'a>(view: &View, whole_unit: &Unit<'a>) -> Option<Unit<'a>> {
 /// priority and name. The result is the same for every member of the unit.
 fn fitting_members<'a>(view: &View, whole_unit: &Unit<'a>) -> BTreeSet<&'a ResourceName> {
     let (mut fitting, mut stopped): (Vec<_>, Vec<_>) =
-        whole_unit.members.iter().copied().partition(|(_, facts)| !facts.uses.is_empty());
+        whole_unit.members.iter().copied().partition(|(_, facts)| !facts.used_nodes.is_empty());
     stopped.sort_by_key(|(name, facts)| (Reverse(facts.priority), *name));
     fitting.sort_by_key(|(name, _)| *name);
     for member in stopped {
@@ -221,7 +221,7 @@ fn choose_by_score<'a>(
         return (None, Reason::Unschedulable);
     };
     let score_of = |node: &NodeName| {
-        let index = scores.binary_search_by(|(known, _)| (*known).cmp(node)).ok()?;
+        let index = scores.binary_search_by(|(scored_node, _)| (*scored_node).cmp(node)).ok()?;
         Some(&scores[index])
     };
     let has_failback = unit.has_failback(view);

@@ -79,12 +79,13 @@ impl<'a> PlacementQuery<'a> {
         let members = unit.members.iter().map(|(name, facts)| Member::of(view, unit, name, facts));
         let members: Vec<Member<'_>> = members.collect();
         let mut members_with_priorities: Vec<usize> =
-            (0..members.len()).filter(|at| members[*at].priorities().is_some()).collect();
-        members_with_priorities.sort_by_key(|at| (Reverse(members[*at].facts.priority), members[*at].name));
+            (0..members.len()).filter(|index| members[*index].priorities().is_some()).collect();
+        members_with_priorities
+            .sort_by_key(|index| (Reverse(members[*index].facts.priority), members[*index].name));
         let mut unit_use: BTreeMap<&NodeName, UnitUse> = BTreeMap::new();
         for facts in unit.members.iter().filter_map(|(name, _)| view.services.get(*name)) {
             let (requested, load) = (sums(&facts.requests), sums(&facts.load(view.settings.mode)));
-            for node in &facts.uses {
+            for node in &facts.used_nodes {
                 let use_of_node = unit_use.entry(node).or_default();
                 use_of_node.count += 1;
                 add_to_sums(&mut use_of_node.requested, &requested);
@@ -114,18 +115,19 @@ impl<'a> PlacementQuery<'a> {
     pub(crate) fn priority_tiers(&self, node: &NodeName) -> impl Iterator<Item = Reverse<PriorityTier>> {
         self.members_with_priorities
             .iter()
-            .map(move |at| Reverse(priority_tier_in(self.members[*at].priorities(), node)))
+            .map(move |index| Reverse(priority_tier_in(self.members[*index].priorities(), node)))
     }
 
     /// Returns every node with the usage by services outside the unit, in the order of names.
     pub(crate) fn candidates(&self) -> impl Iterator<Item = Candidate<'_>> {
         // All three iterators are ordered by node name, so that merging them replaces a lookup per node.
-        let mut uses = self.view.services.nodes().peekable();
+        let mut node_uses = self.view.services.nodes().peekable();
         let mut unit_use = self.unit_use.iter().peekable();
         self.view.nodes.iter().map(move |(name, node)| {
-            let all = next_named(&mut uses, name, |(used, _)| *used).map(|(_, used)| used);
-            let own = next_named(&mut unit_use, name, |(used, _)| **used).map(|(_, own)| own);
-            Candidate { name, node, outside_use: OutsideUse { all, unit: own } }
+            let all = next_named(&mut node_uses, name, |(used, _)| *used).map(|(_, used)| used);
+            let unit_usage =
+                next_named(&mut unit_use, name, |(used, _)| **used).map(|(_, unit_usage)| unit_usage);
+            Candidate { name, node, outside_use: OutsideUse { all, unit: unit_usage } }
         })
     }
 
@@ -137,7 +139,7 @@ impl<'a> PlacementQuery<'a> {
 
     /// Returns the usage of a node by services outside the unit.
     pub(crate) fn outside_use(&self, node: &NodeName) -> OutsideUse<'_> {
-        OutsideUse { all: self.view.services.on(node), unit: self.unit_use.get(node) }
+        OutsideUse { all: self.view.services.node_use(node), unit: self.unit_use.get(node) }
     }
 }
 
@@ -211,21 +213,21 @@ impl<'a> Member<'a> {
         let anti_affinity = view.rules.anti_affinity_rules_of(name).map(|rule| {
             let mut by_node: BTreeMap<&NodeName, Vec<&ResourceName>> = BTreeMap::new();
             for (other, facts) in others(rule) {
-                for node in &facts.uses {
+                for node in &facts.used_nodes {
                     by_node.entry(node).or_default().push(other);
                 }
             }
             AntiAffinityPartners { rule, by_node }
         });
         let affinity = view.rules.affinity_rules_of(name).map(|rule| {
-            let running = others(rule).filter(|(_, facts)| !facts.uses.is_empty()).collect();
+            let running = others(rule).filter(|(_, facts)| !facts.used_nodes.is_empty()).collect();
             AffinityPartners { rule, running }
         });
         let exclusion_tags = view.exclusion_tags(&facts.tags).map(|tag| {
             let mut by_node = BTreeMap::new();
-            let others = view.services.tagged(tag).filter(|other| *other != name && !unit.contains(other));
+            let others = view.services.with_tag(tag).filter(|other| *other != name && !unit.contains(other));
             for (other, facts) in others.filter_map(|other| Some((other, view.services.get(other)?))) {
-                for node in &facts.uses {
+                for node in &facts.used_nodes {
                     by_node.entry(node).or_insert(other);
                 }
             }

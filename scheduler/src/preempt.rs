@@ -25,7 +25,7 @@ pub struct PreemptionRequest<'a> {
     /// Facts of the service as it would start.
     pub service: &'a ServiceFacts,
     /// Services that must be on the same node (strict Positive) and have no eligible node either.
-    pub with: &'a BTreeSet<ResourceName>,
+    pub companions: &'a BTreeSet<ResourceName>,
     /// Services that may be stopped: they run, and no other action on them is in progress.
     pub preemptible: &'a BTreeSet<ResourceName>,
     /// Services that are already being stopped, whose capacity will be free.
@@ -68,7 +68,7 @@ struct LeavingUnit {
 /// - A node with a reason that the departure of services cannot remove is not considered.
 pub fn preempt(view: &View, placement: &Placement, request: &PreemptionRequest<'_>) -> Option<Preemption> {
     let priority_limit = request
-        .with
+        .companions
         .iter()
         .filter_map(|name| view.services.get(name))
         .map(|facts| facts.priority)
@@ -114,13 +114,14 @@ fn cheapest(
     limit: Option<Vec<i32>>,
 ) -> Option<(Vec<i32>, BTreeSet<ResourceName>)> {
     let units = units(view, request, node, priority_limit);
-    let trial = StartTrial::new(view, request.name, request.service, request.with, request.leaving, node);
-    let mut search = Search { trial, units: &units, limit, found: None, checks: 0 };
+    let trial =
+        StartTrial::new(view, request.name, request.service, request.companions, request.leaving, node);
+    let mut search = Search { trial, units: &units, limit, cheapest: None, checks: 0 };
     if !search.try_fit_without(&[], 0) {
         return None;
     }
     search.decide(0, &mut Vec::new());
-    search.found
+    search.cheapest
 }
 
 /// Returns the units that may leave a node, highest priority first, then smallest first. The search tries to keep them in
@@ -136,8 +137,8 @@ fn units(
         !request.preemptible.contains(name)
             || own_partners.contains(name)
             || facts.priority >= priority_limit
-            || facts.uses.len() != 1
-            || !facts.uses.contains(node)
+            || facts.used_nodes.len() != 1
+            || !facts.used_nodes.contains(node)
     };
     let mut units: BTreeMap<BTreeSet<ResourceName>, LeavingUnit> = BTreeMap::new();
     for (name, facts) in view.users_of(node) {
@@ -177,7 +178,7 @@ fn services_leaving_with(
         .strict_affinity_partners(name)
         .into_iter()
         .filter(|other| !request.leaving.contains(other))
-        .filter(|other| view.services.get(other).is_some_and(|facts| facts.uses.contains(node)))
+        .filter(|other| view.services.get(other).is_some_and(|facts| facts.used_nodes.contains(node)))
         .chain(std::iter::once(name.to_owned()))
         .collect()
 }
@@ -189,7 +190,7 @@ struct Search<'a> {
     units: &'a [LeavingUnit],
     /// The cost that a result must not exceed.
     limit: Option<Vec<i32>>,
-    found: Option<(Vec<i32>, BTreeSet<ResourceName>)>,
+    cheapest: Option<(Vec<i32>, BTreeSet<ResourceName>)>,
     checks: usize,
 }
 
@@ -197,15 +198,17 @@ impl Search<'_> {
     /// Checks whether the service fits when these units and all undecided units leave, and counts the check.
     fn try_fit_without(&mut self, chosen_units: &[usize], undecided: usize) -> bool {
         self.checks += 1;
-        let leaving_units =
-            chosen_units.iter().filter_map(|at| self.units.get(*at)).chain(self.units.iter().skip(undecided));
+        let leaving_units = chosen_units
+            .iter()
+            .filter_map(|index| self.units.get(*index))
+            .chain(self.units.iter().skip(undecided));
         self.trial.try_fit_without(leaving_units.flat_map(|unit| &unit.members))
     }
 
     fn cost(&self, leave: &[usize]) -> Vec<i32> {
         let mut cost: Vec<i32> = leave
             .iter()
-            .filter_map(|at| self.units.get(*at))
+            .filter_map(|index| self.units.get(*index))
             .flat_map(|unit| &unit.members)
             .filter_map(|name| self.trial.priority_of(name))
             .collect();
@@ -215,28 +218,28 @@ impl Search<'_> {
 
     /// Decides about the unit at index `at` and all later units. Assumes that the service fits if the units in `leave`
     /// and all units from `at` on leave.
-    fn decide(&mut self, at: usize, leave: &mut Vec<usize>) {
+    fn decide(&mut self, index: usize, leave: &mut Vec<usize>) {
         let cost = self.cost(leave);
         // Each further unit that leaves raises the cost, so this branch cannot become cheaper.
         if self.limit.as_ref().is_some_and(|limit| cost > *limit)
-            || self.found.as_ref().is_some_and(|(known, _)| cost >= *known)
+            || self.cheapest.as_ref().is_some_and(|(cheapest_cost, _)| cost >= *cheapest_cost)
         {
             return;
         }
-        if at >= self.units.len() {
+        if index >= self.units.len() {
             let members =
-                leave.iter().filter_map(|at| self.units.get(*at)).flat_map(|unit| unit.members.clone());
-            self.found = Some((cost, members.collect()));
+                leave.iter().filter_map(|index| self.units.get(*index)).flat_map(|unit| unit.members.clone());
+            self.cheapest = Some((cost, members.collect()));
             return;
         }
-        if self.checks >= MAX_CHECKS && self.found.is_some() {
+        if self.checks >= MAX_CHECKS && self.cheapest.is_some() {
             return;
         }
-        if self.try_fit_without(leave, at + 1) {
-            self.decide(at + 1, leave);
+        if self.try_fit_without(leave, index + 1) {
+            self.decide(index + 1, leave);
         }
-        leave.push(at);
-        self.decide(at + 1, leave);
+        leave.push(index);
+        self.decide(index + 1, leave);
         leave.pop();
     }
 }

@@ -25,7 +25,7 @@ pub struct Move {
     /// Name of the service.
     pub service: ResourceName,
     /// Names of the services that move together with it, because of strict Positive rules.
-    pub with: Vec<ResourceName>,
+    pub companions: Vec<ResourceName>,
     /// Current node of the service.
     pub from: NodeName,
     /// Target node.
@@ -69,9 +69,9 @@ impl<'a> Loads<'a> {
             })
             .collect();
         for facts in view.services.values() {
-            for node in &facts.uses {
-                if let Ok(at) = nodes.binary_search_by(|loaded| loaded.name.cmp(node)) {
-                    nodes[at].load += share(nodes[at].capacity, &facts.load(mode)).unwrap_or(0.0);
+            for node in &facts.used_nodes {
+                if let Ok(index) = nodes.binary_search_by(|loaded| loaded.name.cmp(node)) {
+                    nodes[index].load += share(nodes[index].capacity, &facts.load(mode)).unwrap_or(0.0);
                 }
             }
         }
@@ -104,12 +104,12 @@ impl<'a> Loads<'a> {
     /// Computes the imbalance after a move of this load, in constant time.
     fn imbalance_after_move(&self, amounts: &Amounts, from: usize, to: usize) -> f64 {
         let (source, target) = (&self.nodes[from], &self.nodes[to]);
-        let without = source.load - share(source.capacity, amounts).unwrap_or(0.0);
-        let with = target.load + share(target.capacity, amounts).unwrap_or(0.0);
-        let sum = self.sum - source.load - target.load + without + with;
+        let new_source_load = source.load - share(source.capacity, amounts).unwrap_or(0.0);
+        let new_target_load = target.load + share(target.capacity, amounts).unwrap_or(0.0);
+        let sum = self.sum - source.load - target.load + new_source_load + new_target_load;
         let squares = self.squares - source.load * source.load - target.load * target.load
-            + without * without
-            + with * with;
+            + new_source_load * new_source_load
+            + new_target_load * new_target_load;
         self.variation(sum, squares)
     }
 
@@ -120,11 +120,11 @@ impl<'a> Loads<'a> {
 
 /// Returns the mean of the used shares of the amounts with known capacity.
 fn share(capacity: &Amounts, used: &Amounts) -> Option<f64> {
-    let one = |capacity: Option<Quantity>, used: Option<Quantity>| {
+    let used_share = |capacity: Option<Quantity>, used: Option<Quantity>| {
         let capacity = capacity.filter(|capacity| capacity.milli() > 0)?;
         Some(used.unwrap_or_default().as_f64() / capacity.as_f64())
     };
-    match (one(capacity.cpu, used.cpu), one(capacity.memory, used.memory)) {
+    match (used_share(capacity.cpu, used.cpu), used_share(capacity.memory, used.memory)) {
         (Some(cpu), Some(memory)) => Some(f64::midpoint(cpu, memory)),
         (only, None) | (None, only) => only,
     }
@@ -150,7 +150,7 @@ pub fn best_move(
     let loads = Loads::of(view);
     let before = loads.imbalance();
     let max_after = before * (1.0 - view.settings.auto_rebalance.margin);
-    let mut found: Vec<(f64, f64, &ResourceName, usize, usize)> = Vec::new();
+    let mut improvements: Vec<(f64, f64, &ResourceName, usize, usize)> = Vec::new();
     let mut visited: BTreeSet<&ResourceName> = BTreeSet::new();
     for name in services {
         let Some((name, facts)) = view.services.get_key_value(*name) else { continue };
@@ -171,19 +171,19 @@ pub fn best_move(
             let after = loads.imbalance_after_move(&load, from, to);
             // A difference of rounding size is not a gain.
             if after <= max_after && after < before - 1e-9 {
-                found.push((after, size, name, from, to));
+                improvements.push((after, size, name, from, to));
             }
         }
     }
-    found.sort_by(|one, other| {
-        (one.0.total_cmp(&other.0))
-            .then(one.1.total_cmp(&other.1))
-            .then((one.2, one.4).cmp(&(other.2, other.4)))
+    improvements.sort_by(|left, right| {
+        (left.0.total_cmp(&right.0))
+            .then(left.1.total_cmp(&right.1))
+            .then((left.2, left.4).cmp(&(right.2, right.4)))
     });
-    found.truncate(MAX_EXAMINED_MOVES);
-    let moves = found.into_iter().map(|(after, _, name, from, to)| Move {
+    improvements.truncate(MAX_EXAMINED_MOVES);
+    let moves = improvements.into_iter().map(|(after, _, name, from, to)| Move {
         service: name.to_owned(),
-        with: view
+        companions: view
             .rules
             .strict_affinity_partners(name)
             .into_iter()
@@ -206,7 +206,7 @@ pub fn best_move(
 }
 
 fn is_running(view: &View, name: &ResourceName) -> bool {
-    view.services.get(name).is_some_and(|facts| !facts.uses.is_empty())
+    view.services.get(name).is_some_and(|facts| !facts.used_nodes.is_empty())
 }
 
 /// Returns a service and all services that strict Positive rules keep with it, if they may be moved for balance: they
@@ -215,14 +215,14 @@ fn movable_unit<'v>(view: &'v View, name: &'v ResourceName, facts: &'v ServiceFa
     let is_movable = |(_, member): &(&ResourceName, &ServiceFacts)| {
         member.moves_live
             && member.movable
-            && member.uses.len() == 1
-            && member.uses == facts.uses
+            && member.used_nodes.len() == 1
+            && member.used_nodes == facts.used_nodes
             && member.maintenance_node.is_none()
     };
     let unit = Unit::of(view, name, facts);
     let partners = view.rules.strict_affinity_partners(name);
     let counts_for_balance = |partner: &&ResourceName| {
-        view.services.get(*partner).is_some_and(|facts| !facts.uses.is_empty() || facts.is_desired)
+        view.services.get(*partner).is_some_and(|facts| !facts.used_nodes.is_empty() || facts.is_desired)
     };
     (partners.iter().filter(counts_for_balance).all(|partner| unit.contains(partner))
         && unit.members.iter().all(is_movable))

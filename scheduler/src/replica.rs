@@ -32,10 +32,10 @@ pub fn secondary_refusals(
         .contains(&refusal.reason)
     };
     let unit = Unit::alone(name, &anywhere);
-    let mut found: Vec<Refusal> =
+    let mut refusals: Vec<Refusal> =
         refusals(view, &unit, node_name, node).into_iter().filter(matters).collect();
-    found.extend(disk_refusal(view, name, service, node_name, node));
-    found
+    refusals.extend(disk_refusal(view, name, service, node_name, node));
+    refusals
 }
 
 fn disk_refusal(
@@ -49,11 +49,12 @@ fn disk_refusal(
     let (requested, limit, capacity) = (service.requests.disk?, limit?, node.capacity.disk?);
     let has_copy = |facts: &ServiceFacts| {
         let stored = facts.storage_nodes.as_ref().is_some_and(|nodes| nodes.contains(node_name));
-        stored || facts.uses.contains(node_name)
+        stored || facts.used_nodes.contains(node_name)
     };
-    let others = view.services.iter().filter(|(other, facts)| *other != name && has_copy(facts));
-    let taken: i128 = others.filter_map(|(_, facts)| facts.requests.disk).map(Quantity::milli).sum();
-    let free = (limit - taken).max(0);
+    let other_copies = view.services.iter().filter(|(other, facts)| *other != name && has_copy(facts));
+    let used_disk: i128 =
+        other_copies.filter_map(|(_, facts)| facts.requests.disk).map(Quantity::milli).sum();
+    let free = (limit - used_disk).max(0);
     (requested.milli() > free).then(|| Refusal {
         reason: Reason::NotEnoughDisk,
         message: format!(
@@ -78,7 +79,7 @@ mod tests {
     fn service(node: &str, secondary: &str, gibibytes: i128) -> ServiceFacts {
         let node = NodeName::from(node);
         ServiceFacts {
-            uses: BTreeSet::from([node.clone()]),
+            used_nodes: BTreeSet::from([node.clone()]),
             driver: Some("exec".to_owned()),
             storage_pool: Some("disks".to_owned()),
             storage_nodes: Some(BTreeSet::from([node.clone(), secondary.into()])),
@@ -105,9 +106,9 @@ mod tests {
                 .collect(),
             ..View::default()
         };
-        let found = secondary_refusals(&view, &"web".into(), &web, &"node3".into(), &node);
-        let reasons: Vec<Reason> = found.iter().map(|refusal| refusal.reason).collect();
-        assert_eq!(reasons, expected, "{found:?}");
+        let refusals = secondary_refusals(&view, &"web".into(), &web, &"node3".into(), &node);
+        let reasons: Vec<Reason> = refusals.iter().map(|refusal| refusal.reason).collect();
+        assert_eq!(reasons, expected, "{refusals:?}");
     }
 
     #[test]

@@ -103,7 +103,7 @@ pub struct Unplaced {
     /// Blocking reasons of a few nodes, the node closest to being eligible first.
     pub blocked_nodes: Vec<BlockedNode>,
     /// Number of nodes that `blocked_nodes` does not list.
-    pub more: usize,
+    pub omitted: usize,
 }
 
 /// The reason why one node is not eligible for a service.

@@ -75,7 +75,7 @@ pub struct RuleConflict {
     /// A sentence that names every rule of the conflict.
     pub message: String,
     /// The other rules of the conflict.
-    pub with: BTreeSet<String>,
+    pub other_rules: BTreeSet<String>,
     /// The resources of the conflict.
     pub resources: BTreeSet<ResourceName>,
     /// `true` if more nodes would resolve the conflict.

@@ -94,7 +94,7 @@ fn count_violated_by_member(member: &Member<'_>, node_name: &NodeName) -> u32 {
     let anti_affinity: usize =
         anti_affinity.map(|partners| partners.by_node.get(node_name).map_or(0, Vec::len)).sum();
     let affinity = member.affinity.iter().filter(|partners| !partners.rule.strict);
-    let is_elsewhere = |(_, facts): &&(&ResourceName, &ServiceFacts)| !facts.uses.contains(node_name);
+    let is_elsewhere = |(_, facts): &&(&ResourceName, &ServiceFacts)| !facts.used_nodes.contains(node_name);
     let affinity: usize = affinity.map(|partners| partners.running.iter().filter(is_elsewhere).count()).sum();
     u32::try_from(anti_affinity + affinity).unwrap_or(u32::MAX)
 }

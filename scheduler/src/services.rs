@@ -69,7 +69,7 @@ pub(crate) fn add_to_sums(sums: &mut Sums, added: &Sums) {
 
 impl Services {
     /// Returns the usage of a node by services; `None` if no service uses it.
-    pub fn on(&self, node: &NodeName) -> Option<&NodeUse> {
+    pub fn node_use(&self, node: &NodeName) -> Option<&NodeUse> {
         self.nodes.get(node)
     }
 
@@ -79,7 +79,7 @@ impl Services {
     }
 
     /// Returns the services with a tag, by name.
-    pub fn tagged(&self, tag: &str) -> impl Iterator<Item = &ResourceName> {
+    pub fn with_tag(&self, tag: &str) -> impl Iterator<Item = &ResourceName> {
         self.tagged.get(tag).into_iter().flatten()
     }
 
@@ -126,7 +126,7 @@ impl Services {
 
     fn add_to_indexes(&mut self, name: &ResourceName, facts: &ServiceFacts) {
         let (requested, measured) = static_and_dynamic_sums(facts);
-        for node in &facts.uses {
+        for node in &facts.used_nodes {
             let used = get_or_insert_default(&mut self.nodes, node);
             used.users.insert(name.clone());
             add_to_sums(&mut used.requested, &requested);
@@ -139,7 +139,7 @@ impl Services {
 
     fn remove_from_indexes(&mut self, name: &ResourceName, facts: &ServiceFacts) {
         let (requested, measured) = static_and_dynamic_sums(facts);
-        for node in &facts.uses {
+        for node in &facts.used_nodes {
             let Some(used) = self.nodes.get_mut(node) else { continue };
             used.users.remove(name);
             add_to_sums(&mut used.requested, &requested.map(i128::wrapping_neg));
@@ -212,8 +212,8 @@ impl FromIterator<(ResourceName, ServiceFacts)> for Services {
 impl From<BTreeMap<ResourceName, ServiceFacts>> for Services {
     fn from(facts: BTreeMap<ResourceName, ServiceFacts>) -> Services {
         let mut services = Services::default();
-        for (name, one) in &facts {
-            services.add_to_indexes(name, one);
+        for (name, service) in &facts {
+            services.add_to_indexes(name, service);
         }
         services.facts = facts;
         services
@@ -269,7 +269,7 @@ mod tests {
 
     fn service((node, tag, cpu): (u8, u8, i128)) -> ServiceFacts {
         let mut facts = ServiceFacts {
-            uses: (0..node % 3).map(|at| format!("node{}", (node + at) % 4).into()).collect(),
+            used_nodes: (0..node % 3).map(|index| format!("node{}", (node + index) % 4).into()).collect(),
             tags: BTreeSet::from([format!("t:{tag}")]),
             ..ServiceFacts::default()
         };
@@ -301,14 +301,14 @@ mod tests {
             for node in ["node0", "node1", "node2", "node3"] {
                 let users: Vec<&ResourceName> = services
                     .iter()
-                    .filter(|(_, facts)| facts.uses.contains(node))
+                    .filter(|(_, facts)| facts.used_nodes.contains(node))
                     .map(|(name, _)| name)
                     .collect();
-                let on = services.on(&node.into()).cloned().unwrap_or_default();
-                prop_assert_eq!(on.users().collect::<Vec<_>>(), users.clone());
+                let node_use = services.node_use(&node.into()).cloned().unwrap_or_default();
+                prop_assert_eq!(node_use.users().collect::<Vec<_>>(), users.clone());
                 for mode in [SchedulerMode::Static, SchedulerMode::Dynamic] {
                     let cpu: i128 = users.iter().map(|name| sums(&services[*name].load(mode))[0]).sum();
-                    prop_assert_eq!(on.load(mode)[0], cpu);
+                    prop_assert_eq!(node_use.load(mode)[0], cpu);
                 }
             }
         }

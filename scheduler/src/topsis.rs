@@ -19,7 +19,7 @@ const WEIGHTS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
 /// Computes the distance of each candidate from the ideal, in millionths; lower is better.
 pub(crate) fn loads(query: &PlacementQuery<'_>, candidates: &[Candidate<'_>]) -> Vec<u64> {
     let mode = query.view.settings.mode;
-    let own = cpu_and_memory(&sums(&query.unit.load(mode)));
+    let own_load = cpu_and_memory(&sums(&query.unit.load(mode)));
     let online_nodes = OnlineNodes::new(query);
     // All candidates are online nodes, and both lists are ordered by node name.
     let mut position = 0;
@@ -28,7 +28,7 @@ pub(crate) fn loads(query: &PlacementQuery<'_>, candidates: &[Candidate<'_>]) ->
         while online_nodes.nodes.get(position).is_some_and(|node| node.name < candidate.name) {
             position += 1;
         }
-        rows.push(online_nodes.columns(&[(position, own)]));
+        rows.push(online_nodes.columns(&[(position, own_load)]));
     }
     closeness(&rows).into_iter().map(to_millionths).collect()
 }
@@ -42,19 +42,19 @@ pub fn best_move(view: &View, moves: &[Move]) -> Option<usize> {
     let rows: Vec<[f64; 4]> = moves
         .iter()
         .map(|planned| {
-            let names = planned.with.iter().chain([&planned.service]);
+            let names = planned.companions.iter().chain([&planned.service]);
             let loads = names.filter_map(|name| Some(view.services.get(name)?.load(view.settings.mode)));
-            let own = cpu_and_memory(&sums(&sum(loads)));
-            let changes = [(&planned.from, own.map(|own| -own)), (&planned.to, own)];
+            let own_load = cpu_and_memory(&sums(&sum(loads)));
+            let changes = [(&planned.from, own_load.map(|own_load| -own_load)), (&planned.to, own_load)];
             let changes: Vec<_> = changes
                 .into_iter()
-                .filter_map(|(node, by)| Some((online_nodes.position(node)?, by)))
+                .filter_map(|(node, change)| Some((online_nodes.position(node)?, change)))
                 .collect();
             online_nodes.columns(&changes)
         })
         .collect();
     let closeness = closeness(&rows);
-    (0..moves.len()).min_by(|one, other| closeness[*one].total_cmp(&closeness[*other]))
+    (0..moves.len()).min_by(|left, right| closeness[*left].total_cmp(&closeness[*right]))
 }
 
 /// Returns cpu and memory in units, from amounts in thousandths.
@@ -110,7 +110,9 @@ impl<'a> OnlineNodes<'a> {
                 let share = node.share(kind, 0.0);
                 online_nodes.squares[kind] += share * share;
                 let greatest = &mut online_nodes.greatest[kind];
-                let rank = greatest.iter().position(|known| known.is_none_or(|(known, _)| known < share));
+                let rank = greatest.iter().position(|greatest_share| {
+                    greatest_share.is_none_or(|(greatest_share, _)| greatest_share < share)
+                });
                 if let Some(rank) = rank {
                     greatest[rank..].rotate_right(1);
                     greatest[rank] = Some((share, index));
@@ -121,7 +123,7 @@ impl<'a> OnlineNodes<'a> {
     }
 
     fn position(&self, node: &NodeName) -> Option<usize> {
-        self.nodes.binary_search_by(|known| known.name.cmp(node)).ok()
+        self.nodes.binary_search_by(|loaded| loaded.name.cmp(node)).ok()
     }
 
     /// Computes root-mean-square cpu, highest cpu, root-mean-square memory and highest memory after a change of at most

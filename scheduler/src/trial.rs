@@ -17,11 +17,12 @@ pub fn best_common_node(
     placement: &Placement,
     name: &ResourceName,
     service: &ServiceFacts,
-    with: &BTreeSet<ResourceName>,
+    companions: &BTreeSet<ResourceName>,
 ) -> Option<NodeName> {
     let fits_all = |node: &NodeName| {
         let none_leaving = BTreeSet::new();
-        StartTrial::new(view, name, service, with, &none_leaving, node).try_fit_without(none_leaving.iter())
+        StartTrial::new(view, name, service, companions, &none_leaving, node)
+            .try_fit_without(none_leaving.iter())
     };
     if let Some(node) = placement.node.as_ref().filter(|node| fits_all(node)) {
         return Some(node.clone());
@@ -66,23 +67,23 @@ impl<'a> StartTrial<'a> {
         view: &View,
         name: &ResourceName,
         service: &ServiceFacts,
-        with: &BTreeSet<ResourceName>,
+        companions: &BTreeSet<ResourceName>,
         leaving: &BTreeSet<ResourceName>,
         node: &'a NodeName,
     ) -> StartTrial<'a> {
         let mut starting = vec![(name.clone(), service.clone())];
-        let with = with.iter().filter_map(|name| view.services.get_key_value(name));
-        starting.extend(with.map(|(name, facts)| (name.clone(), facts.clone())));
+        let companions = companions.iter().filter_map(|name| view.services.get_key_value(name));
+        starting.extend(companions.map(|(name, facts)| (name.clone(), facts.clone())));
         for (_, facts) in &mut starting {
-            facts.uses.clear();
+            facts.used_nodes.clear();
         }
-        let starts = |name: &ResourceName| starting.iter().any(|(known, _)| known == name);
+        let starts = |name: &ResourceName| starting.iter().any(|(starting_name, _)| starting_name == name);
         let companions: BTreeSet<ResourceName> =
             starting.iter().flat_map(|(name, _)| view.rules.strict_affinity_partners(name)).collect();
         let services = view
             .services
             .iter()
-            .filter(|(name, facts)| facts.uses.contains(node) || companions.contains(*name))
+            .filter(|(name, facts)| facts.used_nodes.contains(node) || companions.contains(*name))
             .filter(|(name, _)| !leaving.contains(*name) && !starts(name))
             .map(|(name, facts)| (name.clone(), facts.clone()))
             .collect();

@@ -25,7 +25,7 @@ impl<'a> Unit<'a> {
         let mut members = vec![(name, service)];
         for other in view.rules.strict_affinity_partners(name) {
             if let Some((other, facts)) = view.services.get_key_value(&other)
-                && ((facts.movable && !facts.paused) || (facts.is_desired && facts.uses.is_empty()))
+                && ((facts.movable && !facts.paused) || (facts.is_desired && facts.used_nodes.is_empty()))
             {
                 members.push((other, facts));
             }
@@ -47,14 +47,14 @@ impl<'a> Unit<'a> {
     /// Returns a smaller unit of the service itself and the partners for which `keep` returns `true`. `None` if no partner
     /// is dropped.
     pub fn retaining(&self, keep: impl Fn(&ResourceName, &ServiceFacts) -> bool) -> Option<Unit<'a>> {
-        let kept: Vec<_> = self
+        let retained: Vec<_> = self
             .members
             .iter()
             .enumerate()
-            .filter(|(at, (name, facts))| *at == 0 || keep(name, facts))
+            .filter(|(index, (name, facts))| *index == 0 || keep(name, facts))
             .map(|(_, member)| *member)
             .collect();
-        (kept.len() < self.members.len()).then(|| Unit::new(kept))
+        (retained.len() < self.members.len()).then(|| Unit::new(retained))
     }
 
     /// Returns `true` if a service is a member.
@@ -75,7 +75,7 @@ impl<'a> Unit<'a> {
     /// Returns the node of the unit: the node with the most running members. If no member runs, returns the last node
     /// of the service itself.
     pub fn node(&self) -> Option<&'a NodeName> {
-        let running = self.members.iter().filter(|(_, facts)| !facts.uses.is_empty());
+        let running = self.members.iter().filter(|(_, facts)| !facts.used_nodes.is_empty());
         most_frequent_node(running.filter_map(|(_, facts)| facts.node.as_ref()))
             .or(self.members.first().and_then(|(_, facts)| facts.node.as_ref()))
     }
@@ -101,9 +101,9 @@ impl<'a> Unit<'a> {
 
 /// Adds up amounts; an amount that no part has stays `None`.
 pub(crate) fn sum(parts: impl Iterator<Item = Amounts>) -> Amounts {
-    let add = |one: Option<Quantity>, other: Option<Quantity>| match (one, other) {
+    let add = |left: Option<Quantity>, right: Option<Quantity>| match (left, right) {
         (None, only) | (only, None) => only,
-        (Some(one), Some(other)) => Some(Quantity::from_milli(one.milli().saturating_add(other.milli()))),
+        (Some(left), Some(right)) => Some(Quantity::from_milli(left.milli().saturating_add(right.milli()))),
     };
     parts.fold(Amounts::default(), |sum, part| Amounts {
         cpu: add(sum.cpu, part.cpu),

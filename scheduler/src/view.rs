@@ -84,7 +84,7 @@ pub struct ServiceFacts {
     pub node: Option<NodeName>,
     /// Every node that the service uses: its current node, and the target of a move. Services that are confirmed stopped,
     /// disabled, ignored or in Error use no node.
-    pub uses: BTreeSet<NodeName>,
+    pub used_nodes: BTreeSet<NodeName>,
     /// Driver that a node must support ([`ha_api_types::driver::DriverSpec::capability`]); `None` if the spec is not valid.
     pub driver: Option<String>,
     /// Policies of nodes that do not allow the service, with the reason of each.
@@ -176,8 +176,8 @@ impl ServiceFacts {
 
     /// Returns the current node of the service or, during a move, the target. `None` if the service uses no node.
     pub fn current_or_target_node(&self) -> Option<&NodeName> {
-        let other_node = self.uses.iter().find(|node| Some(*node) != self.node.as_ref());
-        other_node.or(self.uses.first())
+        let other_node = self.used_nodes.iter().find(|node| Some(*node) != self.node.as_ref());
+        other_node.or(self.used_nodes.first())
     }
 }
 
@@ -252,7 +252,7 @@ impl View {
 
     /// Returns the services that use a node, by name.
     pub fn users_of(&self, node: &NodeName) -> impl Iterator<Item = (&ResourceName, &ServiceFacts)> {
-        let users = self.services.on(node).into_iter().flat_map(NodeUse::users);
+        let users = self.services.node_use(node).into_iter().flat_map(NodeUse::users);
         users.filter_map(|name| self.services.get_key_value(name))
     }
 }

@@ -149,7 +149,7 @@ impl Session {
         let mut saves = interval(SAVE_INTERVAL);
         loop {
             tokio::select! {
-                () = shutdown.requested() => return,
+                () = shutdown.wait_for_request() => return,
                 _ = ticks.tick() => tokio::task::block_in_place(|| self.advance()),
                 _ = saves.tick() => tokio::task::block_in_place(|| self.save_and_record()),
             }
@@ -164,7 +164,7 @@ impl Session {
             return;
         }
         running.remainder_ms += passed.as_secs_f64() * 1000.0 * running.pace.speed;
-        let whole_ms = whole(running.remainder_ms);
+        let whole_ms = to_millis(running.remainder_ms);
         running.remainder_ms -= running.remainder_ms.trunc();
         let target_ms = running.simulation.elapsed_ms() + whole_ms;
         let limit = now + ADVANCE_LIMIT;
@@ -209,7 +209,7 @@ fn position_of(simulation: &Simulation, jumps: u64) -> Position {
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and below a day")]
-fn whole(ms: f64) -> Millis {
+fn to_millis(ms: f64) -> Millis {
     ms.clamp(0.0, 86_400_000.0) as Millis
 }
 

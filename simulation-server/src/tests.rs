@@ -119,13 +119,13 @@ async fn time_can_be_paused_and_set_back() {
     served.post("/simulation/clock", json!({"isPaused": true})).await;
     let paused = served.get("/simulation").await["elapsedMs"].clone();
     served.post("/simulation/actions", json!({"do": "power node1 off"})).await;
-    let off = |state: &Value| state["machines"][0]["hasPower"] == json!(false);
-    let after = served.wait_for(off).await;
+    let is_off = |state: &Value| state["machines"][0]["hasPower"] == json!(false);
+    let after = served.wait_for(is_off).await;
     // An action takes one virtual millisecond, although time is paused.
     assert_eq!(after["elapsedMs"].as_u64(), paused.as_u64().map(|ms| ms + 1));
     served.post("/simulation/clock", json!({"elapsedMs": 10})).await;
     let earlier = served.get("/simulation").await;
-    assert_eq!((earlier["elapsedMs"].as_u64(), off(&earlier)), (Some(10), false));
+    assert_eq!((earlier["elapsedMs"].as_u64(), is_off(&earlier)), (Some(10), false));
     assert_eq!(earlier["executedSteps"], json!(0));
     let (status, answer) = served.post("/simulation/clock", json!({"speed": 0.0})).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");

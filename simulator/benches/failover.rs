@@ -80,15 +80,16 @@ fn print_line(name: &str, profile: Profile, failovers: &[Failover], from_leader:
     let bound_ms = failover_bound_ms(&timings, &watchdog, &STORE_TIMES, from_leader);
     let one_lost_times = StoreTimes { unanswered_ms: UNANSWERED_REQUEST_MS + READ_RETRY_MS, ..STORE_TIMES };
     let one_lost_ms = failover_bound_ms(&timings, &watchdog, &one_lost_times, from_leader);
-    let selected: Vec<&Failover> = failovers.iter().filter(|one| one.from_leader == from_leader).collect();
+    let selected: Vec<&Failover> =
+        failovers.iter().filter(|failover| failover.from_leader == from_leader).collect();
     let durations_until = |time: fn(&Failover) -> u64| -> Vec<u64> {
-        selected.iter().map(|one| time(one).saturating_sub(one.heartbeat_at)).collect()
+        selected.iter().map(|failover| time(failover).saturating_sub(failover.heartbeat_at)).collect()
     };
-    let permit_times = durations_until(|one| one.permitted_at);
+    let permit_times = durations_until(|failover| failover.permitted_at);
     let beyond = |limit_ms: u64| permit_times.iter().filter(|ms| **ms > limit_ms).count();
     let (beyond_bound, beyond_one_lost) = (beyond(bound_ms), beyond(one_lost_ms));
     let (median_permit, worst_permit) = median_and_worst(permit_times);
-    let (median_run, worst_runs) = median_and_worst(durations_until(|one| one.running_at));
+    let (median_run, worst_runs) = median_and_worst(durations_until(|failover| failover.running_at));
     let lost_node = if from_leader { "leader's" } else { "another" };
     println!(
         "{name:<13} {lost_node:<9} {:>9} {:>6.1} {:>8.2} {beyond_bound:>6} {:>8.2} {beyond_one_lost:>6} \

@@ -99,7 +99,8 @@ fn scenario(file: &Path) -> Result<Option<String>, String> {
     if catch_unwind(AssertUnwindSafe(|| world.run())).is_err() {
         return Ok(Some(format!("scenario {name}: panicked")));
     }
-    let violated = world.violations().first().map(|found| format!("{}: {}", found.invariant, found.detail));
+    let violated =
+        world.violations().first().map(|violation| format!("{}: {}", violation.invariant, violation.detail));
     let summary = world.summary();
     let unmet = summary["expect"].as_array().into_iter().flatten().find(|check| check["ok"] != true);
     let unmet = unmet.map(|check| format!("{}, but: {}", check["check"], check["got"]));
@@ -111,6 +112,7 @@ fn random(seeds: SeedRange) -> Result<Option<String>, String> {
         Campaign { seeds, size: SIZE, stop_at_first_failure: true, max_shrunk_seeds: 0 }.run(&|_, _| {})?;
     let Some(failed) = result.failed.first() else { return Ok(None) };
     let first = failed.violations.first();
-    let (invariant, detail) = first.map_or(("", ""), |found| (found.invariant, found.detail.as_str()));
+    let (invariant, detail) =
+        first.map_or(("", ""), |violation| (violation.invariant, violation.detail.as_str()));
     Ok(Some(format!("seed {}: {invariant}: {detail}", failed.seed)))
 }

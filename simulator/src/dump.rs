@@ -216,8 +216,8 @@ fn translated_entry(key: String, stored_key: StoredKey, ids: &BTreeMap<String, S
     Entry {
         key,
         value: value.to_string().into_bytes().into(),
-        create_revision: stored_key.created,
-        mod_revision: stored_key.modified,
+        create_revision: stored_key.create_revision,
+        mod_revision: stored_key.mod_revision,
         lease: LeaseId(i64::from(stored_key.leased)),
     }
 }

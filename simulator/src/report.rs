@@ -16,7 +16,8 @@ pub struct Check {
     /// `true` if the expectation was met.
     pub ok: bool,
     /// Description of the actual result.
-    pub got: String,
+    #[serde(rename = "got")]
+    pub actual: String,
 }
 
 impl World {
@@ -25,8 +26,9 @@ impl World {
         let expect = self.scenario.expect.clone();
         let running = self.running_nodes_by_service();
         let mut checks = Vec::new();
-        let mut check =
-            |description: String, ok: bool, got: String| checks.push(Check { check: description, ok, got });
+        let mut check = |description: String, ok: bool, actual: String| {
+            checks.push(Check { check: description, ok, actual });
+        };
         let state_of_service = |name: &ResourceName| {
             let state_and_node =
                 self.service_states.get(name).cloned().unwrap_or((ServiceState::Queued, None));
@@ -34,23 +36,27 @@ impl World {
         };
         let node_of_service = |name: &ResourceName| state_of_service(name).and_then(|(_, node)| node);
         for (name, expected) in &expect.services {
-            let actual = state_of_service(name);
+            let state_and_node = state_of_service(name);
             if let Some(state) = expected.state {
-                let got = actual.as_ref().map(|(state, _)| *state);
-                let got_text = got.map_or_else(|| "missing".to_owned(), |state| format!("{state:?}"));
-                check(format!("service {name} is {state:?}"), got == Some(state), got_text);
+                let actual = state_and_node.as_ref().map(|(state, _)| *state);
+                let actual_text = actual.map_or_else(|| "missing".to_owned(), |state| format!("{state:?}"));
+                check(format!("service {name} is {state:?}"), actual == Some(state), actual_text);
             }
             if let Some(node) = &expected.node {
-                let got = actual.and_then(|(_, node)| node);
+                let actual = state_and_node.and_then(|(_, node)| node);
                 let expected_value = node.as_deref().unwrap_or("no node");
-                check(format!("service {name} on {expected_value}"), got == *node, node_text(got.as_ref()));
+                check(
+                    format!("service {name} on {expected_value}"),
+                    actual == *node,
+                    node_text(actual.as_ref()),
+                );
             }
             if let Some(expected_value) = expected.running {
-                let got = running.contains_key(name);
+                let actual = running.contains_key(name);
                 check(
                     format!("service {name} running: {expected_value}"),
-                    got == expected_value,
-                    got.to_string(),
+                    actual == expected_value,
+                    actual.to_string(),
                 );
             }
         }
@@ -83,16 +89,17 @@ impl World {
                         .spec_of(Kind::Node, node)
                         .is_some_and(|object| object.pointer("/spec/maintenance") == Some(&json!(true)))
             };
-            let got: BTreeSet<NodeName> = self.machines.keys().filter(is_in_maintenance).cloned().collect();
+            let actual: BTreeSet<NodeName> =
+                self.machines.keys().filter(is_in_maintenance).cloned().collect();
             check(
                 format!("in maintenance {expected_value:?}"),
-                node_set(expected_value) == got,
-                format!("{got:?}"),
+                node_set(expected_value) == actual,
+                format!("{actual:?}"),
             );
         }
         if let Some(limit) = expect.max_moves {
-            let got = self.moves.len() as u64;
-            check(format!("at most {limit} moves"), got <= limit, got.to_string());
+            let actual = self.moves.len() as u64;
+            check(format!("at most {limit} moves"), actual <= limit, actual.to_string());
         }
         for names in &expect.affinity_sets {
             let nodes_of_services: BTreeSet<Option<NodeName>> = names.iter().map(node_of_service).collect();
@@ -109,9 +116,9 @@ impl World {
             );
         }
         for (name, nodes) in &expect.on_one_of {
-            let got = node_of_service(name);
-            let ok = got.as_ref().is_some_and(|node| nodes.contains(node));
-            check(format!("{name} on one of {nodes:?}"), ok, format!("{got:?}"));
+            let actual = node_of_service(name);
+            let ok = actual.as_ref().is_some_and(|node| nodes.contains(node));
+            check(format!("{name} on one of {nodes:?}"), ok, format!("{actual:?}"));
         }
         if let Some(limit) = expect.max_per_node {
             let mut counts: BTreeMap<&NodeName, u64> = BTreeMap::new();
@@ -122,17 +129,17 @@ impl World {
             check(format!("at most {limit} a node"), ok, format!("{counts:?}"));
         }
         if let Some(expected_value) = &expect.notified {
-            let got = self.received_notifications();
-            check(format!("notified {expected_value:?}"), got == expected_value, format!("{got:?}"));
+            let actual = self.received_notifications();
+            check(format!("notified {expected_value:?}"), actual == expected_value, format!("{actual:?}"));
         }
         if let Some(expected_value) = &expect.refused {
             let requested_actions = self.scenario.requested_actions();
             for text in expected_value.iter().filter(|text| !requested_actions.contains(*text)) {
                 check(format!("refused {text:?}"), false, "no step requests it".to_owned());
             }
-            let got = self.refusals();
-            let ok = expected_value.iter().all(|text| got.contains(text));
-            check(format!("refused {expected_value:?}"), ok, format!("{got:?}"));
+            let actual = self.refusals();
+            let ok = expected_value.iter().all(|text| actual.contains(text));
+            check(format!("refused {expected_value:?}"), ok, format!("{actual:?}"));
         }
         self.checks.extend(checks);
     }
@@ -155,8 +162,8 @@ impl World {
             .resource_names()
             .into_iter()
             .map(|name| {
-                let known = self.service_states.get(&name).cloned();
-                let (state, node) = known.unwrap_or((ServiceState::Queued, None));
+                let state_and_node = self.service_states.get(&name).cloned();
+                let (state, node) = state_and_node.unwrap_or((ServiceState::Queued, None));
                 let value = json!({
                     "state": state, "requested": self.requested_state(&name), "node": node,
                     "running": running.get(&name).cloned().unwrap_or_default(),
@@ -190,18 +197,18 @@ impl World {
         let moves: Vec<Value> = self
             .moves
             .iter()
-            .map(|one| {
-                let kind = if one.kind == ServiceState::Migrate { "migrate" } else { "relocate" };
-                json!({"service": one.service, "kind": kind, "from": one.from, "to": one.to, "at": seconds(one.at)})
+            .map(|service_move| {
+                let kind = if service_move.kind == ServiceState::Migrate { "migrate" } else { "relocate" };
+                json!({"service": service_move.service, "kind": kind, "from": service_move.from, "to": service_move.to, "at": seconds(service_move.at)})
             })
             .collect();
         let failovers: Vec<Value> = self
             .failovers
             .iter()
-            .map(|one| {
+            .map(|failover| {
                 json!({
-                    "service": one.service, "from": one.from, "to": one.to,
-                    "lostAt": seconds(one.lost_at), "runningAt": seconds(one.running_at),
+                    "service": failover.service, "from": failover.from, "to": failover.to,
+                    "lostAt": seconds(failover.lost_at), "runningAt": seconds(failover.running_at),
                 })
             })
             .collect();
@@ -209,7 +216,7 @@ impl World {
             .violations
             .iter()
             .map(
-                |one| json!({"at": one.at as f64 / 1000.0, "invariant": one.invariant, "detail": one.detail}),
+                |violation| json!({"at": violation.at as f64 / 1000.0, "invariant": violation.invariant, "detail": violation.detail}),
             )
             .collect();
         json!({

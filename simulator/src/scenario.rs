@@ -223,7 +223,7 @@ pub(crate) fn sleep_keyword(protection: SleepProtection) -> &'static str {
     // The list contains every kind of protection.
     sections::SLEEP_WORDS
         .iter()
-        .find(|(_, known)| *known == protection)
+        .find(|(_, named)| *named == protection)
         .map_or("unprotected", |(word, _)| word)
 }
 

@@ -401,12 +401,12 @@ impl World {
         if let Some(remaining_steps) =
             self.scenario.steps.len().checked_sub(self.step).filter(|remaining_steps| *remaining_steps > 0)
         {
-            let got =
+            let actual =
                 format!("{remaining_steps} steps remained at {} s", self.elapsed_ms(end_ms) as f64 / 1000.0);
             self.checks.push(Check {
                 check: "every step is reached within `duration`".to_owned(),
                 ok: false,
-                got,
+                actual,
             });
         }
         self.record_explanations();

@@ -98,9 +98,9 @@ fn dump_yields_the_same_explanations() {
         let dump = dump(&world);
         for name in ["web", "db", "idle"] {
             let name = ResourceName::from(name);
-            let (expected, found) =
+            let (expected, actual) =
                 (world.explain(&name).expect("live"), dump.explain(&name).expect("dumped"));
-            assert_eq!(found, expected, "{name}, {seconds} s after the failure");
+            assert_eq!(actual, expected, "{name}, {seconds} s after the failure");
         }
         assert!(dump.explain(&"nothing".into()).is_none());
     }

@@ -130,7 +130,7 @@ impl CachedState {
         let deleted_keys = self.entries.keys().filter(|key| !new_entries.contains_key(key.as_str()));
         let mut changes: Vec<Change> =
             deleted_keys.map(|key| Change::Delete { key: key.clone(), revision }).collect();
-        let is_known = |entry: &Entry| self.entries.get(&entry.key).is_some_and(|known| **known == *entry);
+        let is_known = |entry: &Entry| self.entries.get(&entry.key).is_some_and(|cached| **cached == *entry);
         changes.extend(entries.iter().filter(|entry| !is_known(entry)).cloned().map(Change::Put));
         changes.sort_by_key(Change::revision);
         changes

@@ -93,11 +93,11 @@ fn cases<S: Subject>() -> Vec<(&'static str, Case<S>)> {
 }
 
 /// Fails a case if the found value differs from the expected one.
-fn expect<T: PartialEq + Debug>(description: &str, found: &T, expected: &T) -> CaseResult {
-    if found == expected {
+fn expect<T: PartialEq + Debug>(description: &str, actual: &T, expected: &T) -> CaseResult {
+    if actual == expected {
         Ok(())
     } else {
-        Err(format!("{description}: found {found:?}, expected {expected:?}"))
+        Err(format!("{description}: found {actual:?}, expected {expected:?}"))
     }
 }
 

@@ -258,12 +258,12 @@ impl Election {
         self.observe_candidate_key(now, read_tracker);
         match &self.leader_state {
             LeaderState::Leading { lease, leadership, .. } => {
-                let same = self
+                let is_same = self
                     .view
                     .leader
                     .as_ref()
                     .is_some_and(|entry| Term::created_at(entry.create_revision) == leadership.term);
-                if self.view.revision >= leadership.term.revision() && !same {
+                if self.view.revision >= leadership.term.revision() && !is_same {
                     self.leases_to_revoke.push(*lease);
                     self.leader_state = LeaderState::Following;
                 } else if self.candidate_state.is_lost() {

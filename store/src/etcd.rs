@@ -133,7 +133,7 @@ impl Inner {
     /// Refuses all requests except the read of the incarnation while the data of this etcd is refused.
     fn check_followed(&self, selectors: &[String]) -> Result<(), Failure> {
         match self.followed.refused() {
-            Some(why) if *selectors != [self.followed.key()] => Err(Failure::Refused(why)),
+            Some(cause) if *selectors != [self.followed.key()] => Err(Failure::Refused(cause)),
             Some(_) | None => Ok(()),
         }
     }

@@ -81,8 +81,8 @@ async fn write<S: Store>(store: &S, lease: &mut Option<(LeaseId, Instant)>, key:
             Outcome::Applied(_) | Outcome::Conflict(_) => return,
             // The name is unique, so the next attempt conflicts if the event was written.
             Outcome::Unknown(why) => tracing::debug!(why, "cannot confirm that an event was written"),
-            Outcome::Refused(why) => {
-                tracing::debug!(why, "cannot write an event");
+            Outcome::Refused(cause) => {
+                tracing::debug!(why = cause, "cannot write an event");
                 return;
             }
         }

@@ -115,7 +115,9 @@ impl FollowedData {
                 state.refusal = None;
             }
             // Members of the followed cluster may still answer.
-            Verdict::Refused(why) => tracing::error!(why, "rejected answers of another etcd cluster"),
+            Verdict::Refused(cause) => {
+                tracing::error!(why = cause, "rejected answers of another etcd cluster");
+            }
         }
     }
 }
@@ -125,22 +127,22 @@ impl State {
         let recorded_incarnation = self.recorded_incarnation.as_deref();
         match (incarnation, recorded_incarnation) {
             (None, None) => Verdict::Follows(None),
-            (Some(found), _) if found.continues(recorded_incarnation) => {
-                Verdict::Follows(Some(found.value.clone()))
+            (Some(stored), _) if stored.continues(recorded_incarnation) => {
+                Verdict::Follows(Some(stored.value.clone()))
             }
-            (Some(found), _) if self.node.as_ref().is_some_and(|node| found.is_followed_by(node)) => {
-                Verdict::AllowedByOperator(found.value.clone())
+            (Some(stored), _) if self.node.as_ref().is_some_and(|node| stored.is_followed_by(node)) => {
+                Verdict::AllowedByOperator(stored.value.clone())
             }
-            (found, Some(recorded_incarnation)) => {
-                let found =
-                    found.map_or("no incarnation".to_owned(), |found| format!("incarnation {}", found.value));
+            (stored, Some(recorded_incarnation)) => {
+                let stored_incarnation = stored
+                    .map_or("no incarnation".to_owned(), |stored| format!("incarnation {}", stored.value));
                 let remedy = &self.remedy;
                 Verdict::Refused(format!(
-                    "etcd contains different data ({found}) from the data that this process used before (incarnation \
+                    "etcd contains different data ({stored_incarnation}) from the data that this process used before (incarnation \
                      {recorded_incarnation}): if this is the correct etcd, {remedy}"
                 ))
             }
-            (Some(found), None) => Verdict::Follows(Some(found.value.clone())),
+            (Some(stored), None) => Verdict::Follows(Some(stored.value.clone())),
         }
     }
 
@@ -151,7 +153,7 @@ impl State {
                 self.recorded_incarnation = Some(value.clone());
                 self.refusal = None;
             }
-            Verdict::Refused(why) => self.refusal = Some(why.clone()),
+            Verdict::Refused(cause) => self.refusal = Some(cause.clone()),
         }
     }
 }

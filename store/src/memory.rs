@@ -102,7 +102,7 @@ impl Shared {
         if revision - state.compacted() > 2 * RETAINED_REVISIONS {
             state.compact(revision - RETAINED_REVISIONS);
         }
-        self.revision.send_if_modified(|known| std::mem::replace(known, revision) != revision);
+        self.revision.send_if_modified(|current| std::mem::replace(current, revision) != revision);
         result
     }
 }
@@ -152,7 +152,7 @@ pub fn follow<N: Send + Sync + 'static>(
         loop {
             notifications.mark_unchanged();
             let (changes, revision) = match read(next) {
-                Ok(found) => found,
+                Ok(changes_and_revision) => changes_and_revision,
                 Err(error) => {
                     yield Err(error);
                     return;

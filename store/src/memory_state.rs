@@ -220,7 +220,7 @@ impl MemoryState {
         match write {
             Write::Put { value, lease } => {
                 let create_revision =
-                    self.entries.get(key).map_or(self.revision, |known| known.create_revision);
+                    self.entries.get(key).map_or(self.revision, |entry| entry.create_revision);
                 let entry = Entry {
                     key: key.to_owned(),
                     value: value.clone(),
@@ -270,8 +270,8 @@ impl MemoryState {
     /// Compacts history up to and including a revision.
     pub fn compact(&mut self, revision: Revision) {
         self.compacted = revision.clamp(self.compacted, self.revision);
-        let kept = self.history.split_off(&(self.compacted + 1));
-        for change in std::mem::replace(&mut self.history, kept).into_values().flatten() {
+        let remaining = self.history.split_off(&(self.compacted + 1));
+        for change in std::mem::replace(&mut self.history, remaining).into_values().flatten() {
             apply_change(&mut self.compacted_entries, change);
         }
     }

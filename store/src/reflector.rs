@@ -205,7 +205,7 @@ impl<S: Store + Clone> Reflection<S> {
         };
         let retry = async {
             match self.retry_at {
-                Some(at) => tokio::time::sleep_until(at).await,
+                Some(retry_time) => tokio::time::sleep_until(retry_time).await,
                 None => std::future::pending().await,
             }
         };
@@ -365,8 +365,8 @@ impl<S: Store + Clone> Reflection<S> {
         let random = RandomState::new().hash_one(0_u8);
         let fraction = f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX);
         let pause = self.backoff.mul_f64(0.5 + fraction / 2.0);
-        let at = Instant::now() + pause;
-        self.retry_at = Some(self.retry_at.map_or(at, |known| known.min(at)));
+        let retry_time = Instant::now() + pause;
+        self.retry_at = Some(self.retry_at.map_or(retry_time, |earlier| earlier.min(retry_time)));
         self.backoff = (self.backoff * 2).min(self.options.backoff_max);
     }
 }

@@ -42,7 +42,7 @@ impl ShortLease {
     /// Removes a lease that no longer exists in the store, such as after a restore of its data.
     pub async fn forget(&self, id: LeaseId) {
         let mut granted_lease = self.granted_lease.lock().await;
-        if granted_lease.is_some_and(|(known, _)| known == id) {
+        if granted_lease.is_some_and(|(granted_id, _)| granted_id == id) {
             *granted_lease = None;
         }
     }

@@ -51,8 +51,8 @@ impl Entry {
         StoredKey {
             key: self.key.strip_prefix(root).unwrap_or(&self.key).to_owned(),
             value,
-            created: self.create_revision,
-            modified: self.mod_revision,
+            create_revision: self.create_revision,
+            mod_revision: self.mod_revision,
             leased: self.lease != LeaseId::NONE,
             heartbeat_age_ms,
         }
@@ -234,11 +234,11 @@ impl Transaction {
     }
 
     /// Returns `true` if a key that the transaction writes is still at the revision of its `Unchanged` guard. In that
-    /// case, the transaction was not applied so far. `modified` returns the revision of a key's last write, or `None`
+    /// case, the transaction was not applied so far. `mod_revision` returns the revision of a key's last write, or `None`
     /// if the key does not exist.
-    pub fn leaves_untouched(&self, modified: impl Fn(&str) -> Option<Revision>) -> bool {
+    pub fn leaves_untouched(&self, mod_revision: impl Fn(&str) -> Option<Revision>) -> bool {
         self.writes.keys().any(|key| match self.guards.get(key) {
-            Some(Guard::Unchanged(revision)) => modified(key) == Some(*revision),
+            Some(Guard::Unchanged(revision)) => mod_revision(key) == Some(*revision),
             Some(Guard::Absent | Guard::Created(_)) | None => false,
         })
     }
@@ -256,7 +256,10 @@ impl Transaction {
     /// guards of a key differ, or if the result has too many operations.
     pub fn join(&self, other: &Transaction) -> Option<Transaction> {
         let has_conflict = other.writes.keys().any(|key| self.writes.contains_key(key))
-            || other.guards.iter().any(|(key, guard)| self.guards.get(key).is_some_and(|own| own != guard));
+            || other
+                .guards
+                .iter()
+                .any(|(key, guard)| self.guards.get(key).is_some_and(|own_guard| own_guard != guard));
         if has_conflict {
             return None;
         }
@@ -330,8 +333,9 @@ mod tests {
             .put("a", Guard::Unchanged(Revision(3)), vec![1])
             .guard("b", Guard::Unchanged(Revision(4)));
         let leaves_untouched = |revision: Option<i64>| {
-            let modified = |key: &str| if key == "a" { revision.map(Revision) } else { Some(Revision(4)) };
-            update.leaves_untouched(modified)
+            let mod_revision =
+                |key: &str| if key == "a" { revision.map(Revision) } else { Some(Revision(4)) };
+            update.leaves_untouched(mod_revision)
         };
         assert!(leaves_untouched(Some(3)));
         assert!(!leaves_untouched(Some(5)) && !leaves_untouched(None));

@@ -38,21 +38,21 @@ async fn no_space_answer_has_unknown_outcome() {
         let put = |value: u8| Transaction::new().put("a", Guard::Unchanged(revision), vec![value]);
         store.fill(applies_next);
         let outcome = store.commit(put(2)).await;
-        let found = store.get("a").await.expect("reads still succeed").entries[0].value.to_vec();
+        let stored_value = store.get("a").await.expect("reads still succeed").entries[0].value.to_vec();
         if applies_next {
             assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
-            assert_eq!(found, [2]);
+            assert_eq!(stored_value, [2]);
         } else {
             assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
-            assert_eq!(found, [1]);
+            assert_eq!(stored_value, [1]);
         }
         // From then on, puts are not applied, but deletes are.
         let outcome = store.commit(Transaction::new().put("b", Guard::Absent, vec![1])).await;
         assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
         assert!(store.get("b").await.expect("reads still succeed").entries.is_empty());
         assert!(store.grant_lease(10).await.is_err());
-        let known = store.get("a").await.expect("reads still succeed").entries[0].mod_revision;
-        let deleted = store.commit(Transaction::new().delete("a", Guard::Unchanged(known))).await;
+        let mod_revision = store.get("a").await.expect("reads still succeed").entries[0].mod_revision;
+        let deleted = store.commit(Transaction::new().delete("a", Guard::Unchanged(mod_revision))).await;
         assert!(deleted.applied().is_some(), "{deleted:?}");
         store.make_space();
         let created = store.commit(Transaction::new().put("b", Guard::Absent, vec![1])).await;

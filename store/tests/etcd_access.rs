@@ -243,9 +243,9 @@ async fn etcd_role_limits_agent_to_its_keys() {
     ] {
         let outcome = agent.commit(put(&foreign_key)).await;
         assert!(matches!(&outcome, Outcome::Refused(_)), "{foreign_key}: {outcome:?}");
-        let found = root.get(&foreign_key).await.expect("root reads");
+        let snapshot = root.get(&foreign_key).await.expect("root reads");
         assert!(
-            found.entries.is_empty() || foreign_key == keys.fence(&"node1".into()),
+            snapshot.entries.is_empty() || foreign_key == keys.fence(&"node1".into()),
             "{foreign_key} was written"
         );
     }

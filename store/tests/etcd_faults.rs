@@ -305,8 +305,9 @@ async fn commit_to_paused_leader_times_out() {
     let store = connect(&cluster).await;
     put_eventually(&store, "/paused/key").await;
     let index = leader(&store).await;
-    let only = Config { attempt_timeout_ms: 500, ..Config::new([cluster.endpoints()[index].clone()]) };
-    let bound_to_leader = EtcdStore::connect(only).await.expect("good settings");
+    let single_endpoint =
+        Config { attempt_timeout_ms: 500, ..Config::new([cluster.endpoints()[index].clone()]) };
+    let bound_to_leader = EtcdStore::connect(single_endpoint).await.expect("good settings");
     put_eventually(&bound_to_leader, "/paused/key").await;
     cluster.pause(index);
     let started = Instant::now();
@@ -370,7 +371,7 @@ async fn client_starts_while_etcd_is_unreachable() {
     assert!(matches!(items.next().await, Some(Item::Unavailable(StoreError::Unreachable(_)))));
     cluster.restart(0);
     let revision = put_eventually(&store, "/late/key").await;
-    let seen = async {
+    let reached_revision = async {
         loop {
             match items.next().await {
                 Some(Item::Synced(reading)) if reading.revision >= revision => return,
@@ -380,7 +381,7 @@ async fn client_starts_while_etcd_is_unreachable() {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), seen).await.expect("in time");
+    tokio::time::timeout(Duration::from_secs(20), reached_revision).await.expect("in time");
     store.check_versions().await.expect("a new enough member");
 }
 
@@ -415,11 +416,11 @@ async fn full_etcd_is_reported_and_writes_resolved() {
     let guard = Guard::Unchanged(first.mod_revision);
     for _ in 0..3 {
         let outcome = store.commit(Transaction::new().put("/full/0", guard, vec![b'y'; 100_000])).await;
-        let found = store.get("/full/0").await.expect("reads still succeed").entries.remove(0);
+        let entry = store.get("/full/0").await.expect("reads still succeed").entries.remove(0);
         match outcome {
             Outcome::Refused(reason) => {
                 assert!(reason.contains("space exceeded"), "{reason}");
-                assert_eq!(found.mod_revision, first.mod_revision);
+                assert_eq!(entry.mod_revision, first.mod_revision);
             }
             other @ (Outcome::Applied(_)
             | Outcome::Conflict(_)
@@ -463,7 +464,7 @@ async fn key_creations_are_sent_once() {
     let cluster = Cluster::start(1, &Flags::default());
     let member = cluster.endpoints()[0].clone();
     let direct = connect(&cluster).await;
-    let known = put_eventually(&direct, "/once/known").await;
+    let stored_revision = put_eventually(&direct, "/once/known").await;
     let open = Arc::new(AtomicBool::new(true));
     let proxy = start_pausable_proxy(member.trim_start_matches("http://").to_owned(), open.clone()).await;
     let config = Config { attempt_timeout_ms: 500, ..Config::new([proxy, member]) };
@@ -475,7 +476,7 @@ async fn key_creations_are_sent_once() {
     assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
     assert!(direct.get("/once/new").await.expect("a reading").entries.is_empty());
     // A transaction that guards a revision may also be sent to another member, because a late copy conflicts.
-    let guarded = create().guard("/once/known", Guard::Unchanged(known));
+    let guarded = create().guard("/once/known", Guard::Unchanged(stored_revision));
     let outcome = store.commit(guarded).await;
     assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
 }

@@ -42,7 +42,7 @@ pub(crate) fn check() -> Result<()> {
     let output = String::from_utf8(output.stdout).context("git ls-files")?;
     let guide = std::fs::read_to_string(root.join(GUIDE_FILE)).context(GUIDE_FILE)?;
     let glossary = rules::Glossary::read(&guide);
-    let mut found = Vec::new();
+    let mut all_violations = Vec::new();
     for path in
         output.lines().filter(|path| !EXCLUDED_PATHS.iter().any(|excluded| path.starts_with(excluded)))
     {
@@ -50,20 +50,21 @@ pub(crate) fn check() -> Result<()> {
         let Ok(source) = std::fs::read_to_string(root.join(path)) else { continue };
         for text in texts::extract(path, &source) {
             let violations = rules::violations(&text, &glossary);
-            found.extend(violations.iter().map(|message| format!("{path}:{}: {message}", text.line)));
+            all_violations
+                .extend(violations.iter().map(|message| format!("{path}:{}: {message}", text.line)));
         }
     }
     let mut commit_texts = commits(&root)?;
     commit_texts.extend(commit_messages(&root)?);
     for (hash, text) in commit_texts {
-        found.extend(
+        all_violations.extend(
             rules::violations(&text, &glossary).iter().map(|message| format!("commit {hash}: {message}")),
         );
     }
-    for violation in &found {
+    for violation in &all_violations {
         crate::report(violation);
     }
-    match found.len() {
+    match all_violations.len() {
         0 => {
             crate::report("language: every rule holds");
             Ok(())

@@ -86,12 +86,15 @@ mod tests {
             "docs/reservation.md",
         ] {
             let text = fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
-            let found = metric_names(&text);
-            for name in &found {
-                let whole = parts.iter().find_map(|part| name.strip_suffix(part)).unwrap_or(name);
-                assert!(declared.contains(name) || declared.contains(whole), "{file}: there is no {name}");
+            let names = metric_names(&text);
+            for name in &names {
+                let base_name = parts.iter().find_map(|part| name.strip_suffix(part)).unwrap_or(name);
+                assert!(
+                    declared.contains(name) || declared.contains(base_name),
+                    "{file}: there is no {name}"
+                );
             }
-            assert!(!found.is_empty(), "{file} names no metric");
+            assert!(!names.is_empty(), "{file} names no metric");
         }
     }
 

@@ -83,7 +83,7 @@ impl DriverSpec {
     /// specs if neither has an identity.
     pub fn has_same_identity(&self, other: &DriverSpec, resource: &ResourceName) -> bool {
         match (self.identity(resource), other.identity(resource)) {
-            (Some(one), Some(another)) => one == another,
+            (Some(left), Some(right)) => left == right,
             (None, None) => self == other,
             (Some(_), None) | (None, Some(_)) => false,
         }
@@ -115,9 +115,9 @@ fn sorted(value: Value) -> Value {
         }
         Value::Array(elements) => Value::Array(elements.into_iter().map(sorted).collect()),
         Value::Number(number) => {
-            let whole = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < 9e15);
+            let integer = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < 9e15);
             #[allow(clippy::cast_possible_truncation, reason = "a whole number below 2^53")]
-            whole.map_or(Value::Number(number), |whole| Value::from(whole as i64))
+            integer.map_or(Value::Number(number), |integer| Value::from(integer as i64))
         }
         Value::Null | Value::Bool(_) | Value::String(_) => value,
     }
@@ -196,11 +196,15 @@ mod tests {
         check(json!({"exec": {"command": ["/a"]}, "systemd": {"unit": "a"}}), None);
         check(json!({"libvirt": {"xml": "<domain>"}}), None);
         check(json!({"ocf": {"agent": "nothing"}}), None);
-        let (none, broken) = (spec(json!({})), spec(json!({"libvirt": {"xml": "<domain>"}})));
+        let (without_identity, incomplete_xml) =
+            (spec(json!({})), spec(json!({"libvirt": {"xml": "<domain>"}})));
         let exec = spec(json!({"exec": {"command": ["/a"]}}));
-        assert!(!none.has_same_identity(&broken, &"web".into()));
-        assert!(!none.has_same_identity(&exec, &"web".into()));
-        assert!(broken.has_same_identity(&broken.clone(), &"web".into()), "nothing was edited");
+        assert!(!without_identity.has_same_identity(&incomplete_xml, &"web".into()));
+        assert!(!without_identity.has_same_identity(&exec, &"web".into()));
+        assert!(
+            incomplete_xml.has_same_identity(&incomplete_xml.clone(), &"web".into()),
+            "nothing was edited"
+        );
     }
 
     #[test]

@@ -7,10 +7,10 @@ use std::fmt::Write;
 const MAX_NAMES: usize = 3;
 
 impl Notification {
-    /// Returns the summary for `items` and for `more` items that are not listed.
-    pub fn summarize(kind: NotificationKind, items: &[NotificationItem], more: u32) -> String {
+    /// Returns the summary for `items` and for `omitted` items that are not listed.
+    pub fn summarize(kind: NotificationKind, items: &[NotificationItem], omitted: u32) -> String {
         let names: Vec<&str> = items.iter().map(|item| item.object.name.as_str()).collect();
-        let count = names.len() + usize::try_from(more).unwrap_or_default();
+        let count = names.len() + usize::try_from(omitted).unwrap_or_default();
         let name = names.first().copied().unwrap_or_default();
         match (kind, count) {
             (NotificationKind::NodeFenced, 1) => format!("node {name} was fenced"),
@@ -60,9 +60,9 @@ impl Notification {
             text.push('\n');
             item.write(&mut text);
         }
-        if self.more > 0 {
+        if self.omitted > 0 {
             // Writing to a string cannot fail, here and below.
-            let _ = writeln!(text, "\nAnd {} more: hactl status", self.more);
+            let _ = writeln!(text, "\nAnd {} more: hactl status", self.omitted);
         }
         let _ = writeln!(text, "\n-- \n{} at {}, notification {}", self.source, self.time, self.id);
         text
@@ -88,8 +88,8 @@ impl NotificationItem {
 
 fn listed(names: &[&str], count: usize) -> String {
     let shown: Vec<&str> = names.iter().take(MAX_NAMES).copied().collect();
-    let more = count - shown.len();
-    let suffix = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let omitted = count - shown.len();
+    let suffix = if omitted > 0 { format!(" and {omitted} more") } else { String::new() };
     format!("{}{suffix}", shown.join(", "))
 }
 
@@ -137,9 +137,9 @@ mod tests {
 
     #[test]
     fn summary_lists_some_problems_and_counts_others() {
-        let check = |names: &[&str], more: u32, expected: &str| {
+        let check = |names: &[&str], omitted: u32, expected: &str| {
             let items: Vec<NotificationItem> = names.iter().map(|name| item(name)).collect();
-            assert_eq!(Notification::summarize(NotificationKind::ResourceError, &items, more), expected);
+            assert_eq!(Notification::summarize(NotificationKind::ResourceError, &items, omitted), expected);
         };
         check(&["a"], 0, "resource a is in Error");
         check(&["a", "b"], 0, "2 resources are in Error: a, b");

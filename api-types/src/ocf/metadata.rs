@@ -104,25 +104,29 @@ impl AgentMetadata {
 
     /// Returns `true` if the agent supports an action.
     pub fn supports(&self, action: &str) -> bool {
-        self.actions.iter().any(|known| known.name == action)
+        self.actions.iter().any(|action_metadata| action_metadata.name == action)
     }
 
     /// Returns the suggested time limit of an action.
     pub fn timeout_ms(&self, action: &str) -> Option<Millis> {
-        self.actions.iter().filter(|known| known.name == action).find_map(|known| known.timeout_ms)
+        self.actions
+            .iter()
+            .filter(|action_metadata| action_metadata.name == action)
+            .find_map(|action_metadata| action_metadata.timeout_ms)
     }
 
     /// Returns the suggested interval of monitoring at this depth. If the agent has none at this depth, returns the
     /// interval at depth 0.
     pub fn monitor_interval_ms(&self, depth: u32) -> Option<Millis> {
-        let asked = |depth: u32| {
-            let mut monitors = self.actions.iter().filter(|known| known.name == "monitor");
+        let interval_at = |depth: u32| {
+            let mut monitors =
+                self.actions.iter().filter(|action_metadata| action_metadata.name == "monitor");
             // An action with a role has an interval for that role only.
             monitors
-                .find(|known| known.depth == depth && known.role.is_none())
-                .and_then(|known| known.interval_ms)
+                .find(|monitor| monitor.depth == depth && monitor.role.is_none())
+                .and_then(|monitor| monitor.interval_ms)
         };
-        asked(depth).or_else(|| asked(0)).filter(|interval_ms| *interval_ms > 0)
+        interval_at(depth).or_else(|| interval_at(0)).filter(|interval_ms| *interval_ms > 0)
     }
 }
 

@@ -113,9 +113,9 @@ mod tests {
         let name = "heartbeat:IPaddr2".parse().expect("a name");
         let given_parameters =
             given_parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
-        let found: Vec<String> =
+        let actual: Vec<String> =
             check(&name, &metadata, &given_parameters).iter().map(ToString::to_string).collect();
-        assert_eq!(found, expected);
+        assert_eq!(actual, expected);
     }
 
     #[test]

@@ -174,7 +174,8 @@ pub enum Proof {
         /// Name of the operation.
         operation: OperationName,
         /// The operator.
-        by: String,
+        #[serde(rename = "by")]
+        requested_by: String,
     },
     /// (f) The same boot registers again, and has stopped all services except those that it named.
     Reregistered,
@@ -227,8 +228,8 @@ impl Proof {
             Proof::CleanLeave { leave: Leave::Reboot } => {
                 "all services were stopped, then the node rebooted".to_owned()
             }
-            Proof::Operator { operation, by } => {
-                format!("{by} confirmed that the node is powered off ({operation})")
+            Proof::Operator { operation, requested_by } => {
+                format!("{requested_by} confirmed that the node is powered off ({operation})")
             }
             Proof::Reregistered => "all services were stopped, and the node registers again".to_owned(),
             Proof::NothingActive => "node ran no exclusive services".to_owned(),
@@ -277,7 +278,7 @@ mod tests {
     #[test]
     fn off_is_confirmed_after_the_start_of_the_device() {
         let device = Proof::Device { name: "pdu".to_owned() };
-        let operator = Proof::Operator { operation: "confirm".into(), by: "admin".to_owned() };
+        let operator = Proof::Operator { operation: "confirm".into(), requested_by: "admin".to_owned() };
         // The fence was written at revision 9, and the question concerns revision 5.
         for (proof, proof_revision, off_revision, expected) in [
             (&device, None, Some(6), true),

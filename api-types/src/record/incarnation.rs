@@ -42,7 +42,7 @@ impl Incarnation {
         recorded.is_none_or(|recorded| {
             self.continues_any
                 || self.value == recorded
-                || self.predecessors.iter().any(|known| known == recorded)
+                || self.predecessors.iter().any(|predecessor| predecessor == recorded)
         })
     }
 
@@ -62,11 +62,11 @@ mod tests {
         let second = Incarnation::restored("b".to_owned(), Some(first.clone()));
         let third = Incarnation::restored("c".to_owned(), Some(second.clone()));
         let foreign = Incarnation { value: "x".to_owned(), ..Incarnation::default() };
-        let any = Incarnation::restored("d".to_owned(), None);
+        let without_origin = Incarnation::restored("d".to_owned(), None);
         let check = |data: &Incarnation, recorded: Option<&str>, expected: bool| {
             assert_eq!(data.continues(recorded), expected, "{data:?} {recorded:?}");
         };
-        for data in [&first, &second, &third, &foreign, &any] {
+        for data in [&first, &second, &third, &foreign, &without_origin] {
             check(data, None, true);
         }
         check(&first, Some("a"), true);
@@ -74,6 +74,6 @@ mod tests {
         check(&third, Some("a"), true);
         check(&first, Some("b"), false);
         check(&foreign, Some("a"), false);
-        check(&any, Some("a"), true);
+        check(&without_origin, Some("a"), true);
     }
 }

@@ -31,7 +31,7 @@ impl MachineIds<'_> {
         }
         match (self.product_id, other.product_id) {
             (None, None) => MachineComparison::Same,
-            (Some(one), Some(other)) if one == other => MachineComparison::Same,
+            (Some(left), Some(right)) if left == right => MachineComparison::Same,
             (Some(_), Some(_)) => MachineComparison::Different,
             (Some(_), None) | (None, Some(_)) => MachineComparison::Unclear,
         }
@@ -53,12 +53,12 @@ mod tests {
         type Ids = (&'static str, Option<&'static str>);
         let owned_ids =
             |(machine_id, product_id): Ids| (MachineId::from(machine_id), product_id.map(ProductId::from));
-        let check = |one: Ids, other: Ids, expected: MachineComparison, is_certain: bool| {
-            for (one, other) in [(owned_ids(one), owned_ids(other)), (owned_ids(other), owned_ids(one))] {
-                let one = MachineIds { machine_id: &one.0, product_id: one.1.as_ref() };
-                let other = MachineIds { machine_id: &other.0, product_id: other.1.as_ref() };
-                let result = (one.compare(other), one.is_certainly_same(other));
-                assert_eq!(result, (expected, is_certain), "{one:?} {other:?}");
+        let check = |left: Ids, right: Ids, expected: MachineComparison, is_certain: bool| {
+            for (left, right) in [(owned_ids(left), owned_ids(right)), (owned_ids(right), owned_ids(left))] {
+                let left = MachineIds { machine_id: &left.0, product_id: left.1.as_ref() };
+                let right = MachineIds { machine_id: &right.0, product_id: right.1.as_ref() };
+                let result = (left.compare(right), left.is_certainly_same(right));
+                assert_eq!(result, (expected, is_certain), "{left:?} {right:?}");
             }
         };
         check(("a", None), ("a", None), MachineComparison::Same, false);

@@ -43,6 +43,6 @@ pub struct QueuedNotification {
     /// The notification.
     pub notification: Notification,
     /// Keys of the targets that have received the notification, or for which the notification was discarded.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub done: BTreeSet<String>,
+    #[serde(rename = "done", skip_serializing_if = "BTreeSet::is_empty")]
+    pub delivered_targets: BTreeSet<String>,
 }

@@ -77,7 +77,7 @@ fn is_nullable(schema: &Value) -> bool {
 /// Returns the alternative of a schema for this type. If the schema has no alternative for the type, returns the schema
 /// itself.
 fn alternative<'a>(schema: &'a Value, type_name: &str) -> &'a Value {
-    let fits = |one: &&Value| one.get("type").and_then(Value::as_str) == Some(type_name);
+    let fits = |alternative: &&Value| alternative.get("type").and_then(Value::as_str) == Some(type_name);
     schema
         .get("anyOf")
         .and_then(Value::as_array)
@@ -92,7 +92,7 @@ fn properties(schema: &Value) -> Option<&Map<String, Value>> {
 fn member_schema<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     let schema = alternative(schema, "object");
     properties(schema)
-        .and_then(|known| known.get(name))
+        .and_then(|properties| properties.get(name))
         .or_else(|| schema.get("additionalProperties").filter(|further| further.is_object()))
 }
 
@@ -107,10 +107,10 @@ fn walk_unknown(schema: &Value, value: &Value, path: &str, problems: &mut Vec<Pr
                 let path = field_path(path, name);
                 match (member_schema(schema, name), properties(schema)) {
                     (Some(schema), _) => walk_unknown(schema, part, &path, problems),
-                    (None, Some(known)) => {
-                        let message = match suggestion(name, known.keys().map(String::as_str)) {
+                    (None, Some(valid_fields)) => {
+                        let message = match suggestion(name, valid_fields.keys().map(String::as_str)) {
                             Some(near) => format!("unknown field \"{path}\", did you mean \"{near}\"?"),
-                            None => format!("unknown field \"{path}\", valid fields: {}", list(known)),
+                            None => format!("unknown field \"{path}\", valid fields: {}", list(valid_fields)),
                         };
                         problems.push(Problem::new(path, ProblemKind::FieldValueUnknown, message));
                     }
@@ -147,20 +147,22 @@ fn walk_types(schema: &Value, value: &Value, path: &str, problems: &mut Vec<Prob
     }
     if let Some(alternatives) = schema.get("anyOf").and_then(Value::as_array) {
         let mut problems_by_alternative = Vec::new();
-        for one in alternatives {
+        for alternative in alternatives {
             let mut alternative_problems = Vec::new();
-            walk_types(one, value, path, &mut alternative_problems);
+            walk_types(alternative, value, path, &mut alternative_problems);
             if alternative_problems.is_empty() {
                 return;
             }
-            problems_by_alternative.push((one, alternative_problems));
+            problems_by_alternative.push((alternative, alternative_problems));
         }
         // If an alternative has the right type, its problems are reported. Otherwise, all possible types are listed.
-        let meant = problems_by_alternative.into_iter().find(|(one, _)| type_fits(one, value));
-        if let Some((_, alternative_problems)) = meant {
+        let type_match =
+            problems_by_alternative.into_iter().find(|(alternative, _)| type_fits(alternative, value));
+        if let Some((_, alternative_problems)) = type_match {
             problems.extend(alternative_problems);
         } else {
-            let types: Vec<&str> = alternatives.iter().filter_map(|one| one.get("type")?.as_str()).collect();
+            let types: Vec<&str> =
+                alternatives.iter().filter_map(|alternative| alternative.get("type")?.as_str()).collect();
             problems.push(wrong_type(path, &types.join(" or "), value));
         }
         return;
@@ -232,7 +234,7 @@ fn type_fits(schema: &Value, value: &Value) -> bool {
 }
 
 fn wrong_type(path: &str, expected: &str, value: &Value) -> Problem {
-    let got = match value {
+    let actual = match value {
         Value::Null => "null".to_owned(),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
         Value::String(text) => format!("the string {:?}", shorten(text)),
@@ -248,7 +250,7 @@ fn wrong_type(path: &str, expected: &str, value: &Value) -> Problem {
         "number" => "a number",
         other => other,
     };
-    Problem::new(path, ProblemKind::FieldValueTypeInvalid, format!("must be {expected}, got {got}"))
+    Problem::new(path, ProblemKind::FieldValueTypeInvalid, format!("must be {expected}, got {actual}"))
 }
 
 fn shorten(text: &str) -> String {

@@ -39,8 +39,9 @@ fn simplify_part(schema: &Value, definitions: &Map<String, Value>, depth: usize)
         return overlay(simplify_part(only, definitions, depth + 1), map, definitions, depth);
     }
     if let Some(alternatives) = map.get("anyOf").and_then(Value::as_array) {
-        let (nulls, other_schemas): (Vec<&Value>, Vec<&Value>) =
-            alternatives.iter().partition(|one| one.get("type").and_then(Value::as_str) == Some("null"));
+        let (nulls, other_schemas): (Vec<&Value>, Vec<&Value>) = alternatives
+            .iter()
+            .partition(|alternative| alternative.get("type").and_then(Value::as_str) == Some("null"));
         if let ([only], false) = (other_schemas.as_slice(), nulls.is_empty()) {
             let mut definition =
                 overlay(simplify_part(only, definitions, depth + 1), map, definitions, depth);
@@ -69,7 +70,7 @@ fn add_keyword(
         ("properties", Value::Object(members)) => {
             let simplified = members
                 .iter()
-                .map(|(name, one)| (name.clone(), simplify_part(one, definitions, depth + 1)))
+                .map(|(name, member)| (name.clone(), simplify_part(member, definitions, depth + 1)))
                 .collect();
             result.insert(name.to_owned(), Value::Object(simplified));
         }
@@ -80,15 +81,16 @@ fn add_keyword(
         ("additionalProperties", Value::Bool(false)) => {
             result.insert(name.to_owned(), part.clone());
         }
-        ("items" | "additionalProperties", one) => {
-            result.insert(name.to_owned(), simplify_part(one, definitions, depth + 1));
+        ("items" | "additionalProperties", schema) => {
+            result.insert(name.to_owned(), simplify_part(schema, definitions, depth + 1));
         }
         ("anyOf" | "oneOf" | "allOf", Value::Array(all)) => {
-            let simplified = all.iter().map(|one| simplify_part(one, definitions, depth + 1)).collect();
+            let simplified =
+                all.iter().map(|alternative| simplify_part(alternative, definitions, depth + 1)).collect();
             result.insert(name.to_owned(), Value::Array(simplified));
         }
         ("type", Value::Array(types)) => {
-            let mut other_types = types.iter().filter(|one| one.as_str() != Some("null"));
+            let mut other_types = types.iter().filter(|type_name| type_name.as_str() != Some("null"));
             if let Some(first) = other_types.next() {
                 result.insert("type".to_owned(), first.clone());
             }
@@ -139,9 +141,9 @@ fn overlay(
 /// Returns the values and descriptions of an enumeration; `None` if an alternative is not a string constant.
 fn enumeration_values(alternatives: &[Value]) -> Option<Vec<(String, String)>> {
     let mut values = Vec::new();
-    for one in alternatives {
-        let description = one.get("description").and_then(Value::as_str).unwrap_or_default();
-        match (one.get("const"), one.get("enum").and_then(Value::as_array)) {
+    for alternative in alternatives {
+        let description = alternative.get("description").and_then(Value::as_str).unwrap_or_default();
+        match (alternative.get("const"), alternative.get("enum").and_then(Value::as_array)) {
             (Some(Value::String(value)), _) => values.push((value.clone(), join_lines(description))),
             (None, Some(enum_values)) => {
                 for value in enum_values {

@@ -128,8 +128,8 @@ mod tests {
     }
 
     fn check_bound(timings: Timings, store: StoreTimes, leader_dies: bool, expected_ms: Millis) {
-        let found = failover_bound_ms(&timings, &bounds(&timings), &store, leader_dies);
-        assert_eq!(found, expected_ms, "{timings:?}");
+        let bound_ms = failover_bound_ms(&timings, &bounds(&timings), &store, leader_dies);
+        assert_eq!(bound_ms, expected_ms, "{timings:?}");
     }
 
     #[test]

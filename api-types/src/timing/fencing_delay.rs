@@ -82,11 +82,11 @@ pub fn fencing_delay_parts(timings: &Timings, watchdog: &WatchdogBounds) -> Fenc
         (true, false) => worst,
         (false, _) => 2 * worst,
     };
-    let needed = parts.needed_ms();
+    let needed_ms = parts.needed_ms();
     let remaining_ppm = u128::from(1_000_000_u64.saturating_sub(timings.clock_rate_error_ppm)).max(1);
-    let wait = (u128::from(needed) * 1_000_000).div_ceil(remaining_ppm);
+    let wait = (u128::from(needed_ms) * 1_000_000).div_ceil(remaining_ppm);
     let wait = u64::try_from(wait.div_ceil(100) * 100).unwrap_or(Millis::MAX);
-    parts.observer_ms = wait - needed;
+    parts.observer_ms = wait - needed_ms;
     parts
 }
 

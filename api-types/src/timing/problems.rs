@@ -7,13 +7,13 @@ use crate::time::Millis;
 ///
 /// A machine must have time to try a heartbeat twice and still kill its services before D.
 pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
-    let mut found = Vec::new();
+    let mut problems = Vec::new();
     let mut seconds =
         |field: &'static str, value_ms: Millis, min_ms: Millis, max_ms: Millis, reason: &str| {
             // Texts are built only for problems, because an agent calls this function with every heartbeat.
             if value_ms < min_ms {
                 let difference = seconds_text(min_ms - value_ms);
-                found.push((
+                problems.push((
                     field,
                     format!(
                         "is {}, must be at least {}{reason}: raise it by {difference}",
@@ -23,7 +23,7 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
                 ));
             } else if value_ms > max_ms {
                 let difference = seconds_text(value_ms - max_ms);
-                found.push((
+                problems.push((
                     field,
                     format!(
                         "is {}, must be at most {}: lower it by {difference}",
@@ -43,7 +43,7 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
     seconds("leaderLeaseSeconds", timings.leader_lease_ms, 1_000, 600_000, "");
     let busy = 2 * timings.heartbeat_interval_ms + timings.stop_margin_ms;
     if timings.heartbeat_valid_ms <= busy {
-        found.push((
+        problems.push((
             "heartbeatValidSeconds",
             format!(
                 "is {}, must be more than 2 × heartbeatIntervalSeconds + stopMarginSeconds (2 × {} + {} = {}), or one slow \
@@ -57,7 +57,7 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
         ));
     }
     if !timings.watchdog_timeout_ms.is_multiple_of(1000) {
-        found.push((
+        problems.push((
             "watchdogTimeoutSeconds",
             format!(
                 "is {}, must be an integer because kernel watchdogs count seconds: set it to {}",
@@ -72,13 +72,13 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
     ] {
         if ppm > MAX_PPM {
             let percent = |ppm: u64| ppm as f64 / 10_000.0;
-            found.push((
+            problems.push((
                 field,
                 format!("is {}, must be at most 20: lower it by {}", percent(ppm), percent(ppm - MAX_PPM)),
             ));
         }
     }
-    found
+    problems
 }
 
 /// Maximum rate error, in parts per million.
@@ -94,9 +94,9 @@ mod tests {
     use super::*;
 
     fn check(timings: Timings, expected: &[(&str, &str)]) {
-        let found = problems(&timings);
-        assert_eq!(found.len(), expected.len(), "{found:?}");
-        for ((field, text), (expected_field, part)) in found.iter().zip(expected) {
+        let actual = problems(&timings);
+        assert_eq!(actual.len(), expected.len(), "{actual:?}");
+        for ((field, text), (expected_field, part)) in actual.iter().zip(expected) {
             assert!(field == expected_field && text.contains(part), "{field}: {text}");
         }
     }

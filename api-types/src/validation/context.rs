@@ -74,9 +74,9 @@ impl Context {
     }
 
     pub(super) fn check_distinct<'a>(&mut self, path: &str, list: impl Iterator<Item = &'a str>) {
-        let mut seen = BTreeSet::new();
+        let mut distinct = BTreeSet::new();
         for (index, text) in list.enumerate() {
-            if !seen.insert(text) {
+            if !distinct.insert(text) {
                 let path = element_path(path, index);
                 let message = format!("{text:?} is a duplicate");
                 self.push(Problem::new(path, ProblemKind::FieldValueDuplicate, message));

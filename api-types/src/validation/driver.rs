@@ -26,11 +26,11 @@ pub(super) fn check(driver: &DriverSpec, context: &mut Context) {
              as driver: {exec: {command: [...]}}",
         ),
         [_] => {}
-        several => {
-            let named: Vec<&str> = several.iter().map(|kind| kind.name()).collect();
+        kinds => {
+            let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
             context.add_invalid(
                 "spec.driver",
-                format!("must name exactly one driver, got {}", named.join(" and ")),
+                format!("must name exactly one driver, got {}", names.join(" and ")),
             );
         }
     }

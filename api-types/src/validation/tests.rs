@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 fn check(kind: Kind, name: &str, spec: Value, expected: &[&str]) {
     let object =
         json!({"apiVersion": "hactl.io/v1", "kind": kind.name(), "metadata": {"name": name}, "spec": spec});
-    let found = problems(kind, &object);
-    let paths: Vec<&str> = found.iter().map(|problem| problem.path.as_str()).collect();
-    assert_eq!(paths, expected, "{object}: {found:#?}");
+    let problems = problems(kind, &object);
+    let paths: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
+    assert_eq!(paths, expected, "{object}: {problems:#?}");
     if expected.is_empty() {
         assert_eq!(schema::unknown_fields(schema::of(kind), &object), Vec::new(), "{object}");
     }
@@ -21,20 +21,25 @@ fn check(kind: Kind, name: &str, spec: Value, expected: &[&str]) {
 #[test]
 fn resources_are_validated() {
     let exec = json!({"exec": {"command": ["/bin/sleep", "inf"]}});
-    let of = |more: Value| {
+    let resource_spec = |fields: Value| {
         let mut spec = json!({"driver": exec});
-        if let (Some(spec), Some(more)) = (spec.as_object_mut(), more.as_object()) {
-            spec.extend(more.clone());
+        if let (Some(spec), Some(fields)) = (spec.as_object_mut(), fields.as_object()) {
+            spec.extend(fields.clone());
         }
         spec
     };
     check(
         Kind::Resource,
         "101",
-        of(json!({"state": "started", "group": "g1", "requests": {"cpu": "900m", "memory": 5}})),
+        resource_spec(json!({"state": "started", "group": "g1", "requests": {"cpu": "900m", "memory": 5}})),
         &[],
     );
-    check(Kind::Resource, "web", of(json!({"state": "Enabled", "group": null, "comment": null})), &[]);
+    check(
+        Kind::Resource,
+        "web",
+        resource_spec(json!({"state": "Enabled", "group": null, "comment": null})),
+        &[],
+    );
     check(Kind::Resource, "web", json!({}), &["spec.driver"]);
     check(
         Kind::Resource,
@@ -45,13 +50,13 @@ fn resources_are_validated() {
     check(
         Kind::Resource,
         "web",
-        of(json!({"maxRestart": -1, "maxRelocate": 101, "state": "Running", "failback": "yes"})),
+        resource_spec(json!({"maxRestart": -1, "maxRelocate": 101, "state": "Running", "failback": "yes"})),
         &["spec.maxRestart", "spec.maxRelocate", "spec.state", "spec.failback"],
     );
     check(
         Kind::Resource,
         "web",
-        of(json!({"requests": {"memory": "4GiB"}, "priority": 3_000_000_000_u64})),
+        resource_spec(json!({"requests": {"memory": "4GiB"}, "priority": 3_000_000_000_u64})),
         &["spec.requests.memory", "spec.priority"],
     );
     let hook = |program: Value| json!({"driver": {"exec": {"command": ["a"], "replaceSecondary": program}}});
@@ -61,7 +66,7 @@ fn resources_are_validated() {
     check(
         Kind::Resource,
         "web",
-        of(json!({"timeouts": {"replaceSeconds": 0}})),
+        resource_spec(json!({"timeouts": {"replaceSeconds": 0}})),
         &["spec.timeouts.replaceSeconds"],
     );
     check(
@@ -73,7 +78,7 @@ fn resources_are_validated() {
     check(
         Kind::Resource,
         "web",
-        of(json!({"dependsOn": ["db", "db", "exec:web"], "timeouts": {"stopSeconds": -1}})),
+        resource_spec(json!({"dependsOn": ["db", "db", "exec:web"], "timeouts": {"stopSeconds": -1}})),
         &["spec.dependsOn[1]", "spec.dependsOn[2]", "spec.timeouts.stopSeconds"],
     );
 }
@@ -174,8 +179,11 @@ fn nodes_clusters_and_operations_are_validated() {
         check(Kind::Operation, "o", spec, &["spec.action"]);
     }
     let bare = json!({"apiVersion": "hactl.io/v1", "kind": "Operation", "metadata": {"name": "o"}});
-    let found = problems(Kind::Operation, &bare);
-    assert!(found[0].path == "spec.action" && found[0].message.contains("Migrate, Relocate"), "{found:?}");
+    let problems = problems(Kind::Operation, &bare);
+    assert!(
+        problems[0].path == "spec.action" && problems[0].message.contains("Migrate, Relocate"),
+        "{problems:?}"
+    );
 }
 
 #[test]
@@ -196,9 +204,9 @@ fn object_metadata_is_validated() {
 fn unknown_fields_suggest_the_most_similar_name() {
     let object = json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "a", "label": {}},
         "spec": {"driver": {"exec": {"comand": ["x"]}}, "maxrestart": 2, "tmeouts": {}}});
-    let found = schema::unknown_fields(schema::of(Kind::Resource), &object);
-    let texts: Vec<&str> = found.iter().map(|problem| problem.message.as_str()).collect();
-    assert_eq!(found.len(), 4, "{texts:?}");
+    let unknown_fields = schema::unknown_fields(schema::of(Kind::Resource), &object);
+    let texts: Vec<&str> = unknown_fields.iter().map(|problem| problem.message.as_str()).collect();
+    assert_eq!(unknown_fields.len(), 4, "{texts:?}");
     for (text, near) in texts.iter().zip(["labels", "command", "maxRestart", "timeouts"]) {
         assert!(text.contains(&format!("did you mean \"{near}\"")), "{text}");
     }
@@ -228,17 +236,17 @@ fn every_policy_is_accepted() {
 
 #[test]
 fn notification_settings_are_validated() {
-    let of = |spec: Value| json!({"notifications": spec});
-    let at = |rest: &str| format!("spec.notifications.{rest}");
+    let cluster_spec = |spec: Value| json!({"notifications": spec});
+    let path = |rest: &str| format!("spec.notifications.{rest}");
     let check_notifications = |spec: Value, expected: &[&str]| {
-        let expected: Vec<String> = expected.iter().map(|rest| at(rest)).collect();
+        let expected: Vec<String> = expected.iter().map(|rest| path(rest)).collect();
         let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
-        check(Kind::Cluster, "default", of(spec), &expected);
+        check(Kind::Cluster, "default", cluster_spec(spec), &expected);
     };
-    let mail = |more: Value| {
+    let mail = |fields: Value| {
         let mut smtp = json!({"server": "mail.example.org", "from": "a@b.c", "to": "d@e.f"});
-        if let (Some(smtp), Some(more)) = (smtp.as_object_mut(), more.as_object()) {
-            smtp.extend(more.clone());
+        if let (Some(smtp), Some(fields)) = (smtp.as_object_mut(), fields.as_object()) {
+            smtp.extend(fields.clone());
         }
         json!({"smtp": smtp})
     };

@@ -92,7 +92,8 @@ pub struct UnplacedService {
     /// Unmet requirements on other nodes, the node nearest to eligible first.
     pub lacks: Vec<ReservationLack>,
     /// Number of additional nodes that are not listed.
-    pub more: usize,
+    #[serde(rename = "more")]
+    pub omitted: usize,
 }
 
 /// Unmet requirement of a service on a node.

@@ -29,9 +29,11 @@ pub struct StoredKey {
     /// The value, as stored. A value that is not JSON is a string.
     pub value: Value,
     /// Revision at which the key was created.
-    pub created: Revision,
+    #[serde(rename = "created")]
+    pub create_revision: Revision,
     /// Revision at which the key was last written.
-    pub modified: Revision,
+    #[serde(rename = "modified")]
+    pub mod_revision: Revision,
     /// Whether the key has a lease, so that it disappears with its writer.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub leased: bool,

@@ -232,7 +232,7 @@ fn resolve_metadata(
 fn ensure_finalizer(metadata: &mut Map<String, Value>) {
     let list = metadata.entry("finalizers").or_insert_with(|| json!([]));
     if let Some(list) = list.as_array_mut()
-        && !list.iter().any(|one| one.as_str() == Some(MANAGED_FINALIZER))
+        && !list.iter().any(|finalizer| finalizer.as_str() == Some(MANAGED_FINALIZER))
     {
         list.push(json!(MANAGED_FINALIZER));
     }

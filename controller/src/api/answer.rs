@@ -133,8 +133,8 @@ impl ListRequest {
             None => None,
             Some(text) => {
                 let revision = text.parse::<Revision>().ok().filter(|revision| *revision >= Revision(0));
-                let wrong = || ApiError::bad_request(format!("resourceVersion={text}: must be a revision"));
-                Some(revision.ok_or_else(wrong)?)
+                let invalid = || ApiError::bad_request(format!("resourceVersion={text}: must be a revision"));
+                Some(revision.ok_or_else(invalid)?)
             }
         };
         let version_match = parameters.resource_version_match;

@@ -122,8 +122,8 @@ impl User {
 
 /// Returns the name of a local user, or its number if the machine has no user with that number.
 fn local_name(uid: u32) -> String {
-    let known = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok().flatten();
-    known.map_or_else(|| format!("uid:{uid}"), |user| user.name)
+    let account = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok().flatten();
+    account.map_or_else(|| format!("uid:{uid}"), |user| user.name)
 }
 
 /// Identifies the users of requests. Cheap to clone.
@@ -203,8 +203,8 @@ pub(crate) fn check_origin(
     }
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
     let origin = origin.to_str().unwrap_or_default();
-    let own = origin.split_once("://").map(|(_, own)| own);
-    if own == Some(authority) {
+    let origin_authority = origin.split_once("://").map(|(_, origin_authority)| origin_authority);
+    if origin_authority == Some(authority) {
         return Ok(());
     }
     forbidden(format!("requests from web pages of origin {origin:?} are not permitted"))

@@ -60,7 +60,7 @@ fn refusal_reason(user: &User, attributes: &Attributes) -> String {
         return own_node_refusal(attributes);
     }
     let questions = questions(attributes);
-    let is_permitted = |role: &&Role| questions.iter().any(|each| rules_permit(**role, each));
+    let is_permitted = |role: &&Role| questions.iter().any(|question| rules_permit(**role, question));
     let roles: Vec<String> = Role::ALL.iter().filter(is_permitted).map(|role| role.group()).collect();
     format!("{}; required group: {}", attributes.refusal_message(&user.name), roles.join(" or "))
 }

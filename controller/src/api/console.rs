@@ -99,7 +99,7 @@ fn accepts_page(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted
         .flat_map(|value| value.split(','))
-        .any(|one| one.split(';').next().unwrap_or_default().trim() == "text/html")
+        .any(|media_type| media_type.split(';').next().unwrap_or_default().trim() == "text/html")
 }
 
 /// Returns `true` if the client can read gzip.
@@ -108,7 +108,7 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     accepted
         .flat_map(|value| value.split(','))
         .map(str::trim)
-        .any(|one| one == "gzip" || one.starts_with("gzip;"))
+        .any(|encoding| encoding == "gzip" || encoding.starts_with("gzip;"))
 }
 
 /// Answers with a file; an empty path names the first page.

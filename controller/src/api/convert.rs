@@ -71,7 +71,8 @@ async fn convert_stored<S: Store>(
     };
     let mut value = stored.spec.value.clone();
     drop_group(&mut value, group);
-    let generation = cluster_view.resources.get(resource).map_or(1, |known| known.value.metadata.generation);
+    let generation =
+        cluster_view.resources.get(resource).map_or(1, |stored| stored.value.metadata.generation);
     value["metadata"]["generation"] = json!(generation.saturating_add(1));
     let Ok(bytes) = read::bytes(Kind::Resource, &value) else { return false };
     let key = state.keys().spec(Kind::Resource, resource);

@@ -103,12 +103,12 @@ async fn events<S: Store>(state: &ApiState<S>, parts: &Parts, shown: bool) -> Re
 /// Returns `true` if a selector matches an event. Clients disagree on the namespace of a cluster-scoped object, so
 /// both forms match.
 fn matches_event(selector: &Selector, event: &Value) -> bool {
-    let with = |namespace: &str| {
+    let matches_in = |namespace: &str| {
         let mut event = event.clone();
         event["involvedObject"]["namespace"] = json!(namespace);
         selector.matches(&event)
     };
-    with("") || with(NAMESPACE)
+    matches_in("") || matches_in(NAMESPACE)
 }
 
 /// Reads all events by name, oldest first, in the form of core/v1.

@@ -47,7 +47,7 @@ pub(crate) async fn check<S: Store>(
     let mut blocking_records = BlockingRecords {
         assigned: assignment.map(|entry| {
             serde_json::from_slice::<Assignment>(&entry.value)
-                .map_or_else(|_| "a node".to_owned(), |it| it.node.to_string())
+                .map_or_else(|_| "a node".to_owned(), |location| location.node.to_string())
         }),
         has_tombstone: find(&tombstone_key).is_some(),
         reported: Vec::new(),

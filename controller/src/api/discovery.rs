@@ -225,19 +225,20 @@ mod tests {
     fn the_category_all_contains_resources_and_groups_only() {
         let plain = resources();
         let aggregated = aggregated_groups();
-        let of = |list: &Value, name: &str| -> Vec<String> {
-            let in_all =
-                |one: &&Value| one["categories"].as_array().is_some_and(|all| all.contains(&json!("all")));
+        let names = |list: &Value, name: &str| -> Vec<String> {
+            let in_all = |resource: &&Value| {
+                resource["categories"].as_array().is_some_and(|all| all.contains(&json!("all")))
+            };
             let entries = list.as_array().into_iter().flatten();
-            entries.filter(in_all).filter_map(|one| one[name].as_str().map(str::to_owned)).collect()
+            entries.filter(in_all).filter_map(|resource| resource[name].as_str().map(str::to_owned)).collect()
         };
-        assert_eq!(of(&plain["resources"], "name"), ["groups", "resources"]);
+        assert_eq!(names(&plain["resources"], "name"), ["groups", "resources"]);
         let hactl = aggregated["items"]
             .as_array()
             .into_iter()
             .flatten()
             .find(|group| group["metadata"]["name"] == GROUP);
-        let listed = hactl.map(|group| of(&group["versions"][0]["resources"], "resource"));
+        let listed = hactl.map(|group| names(&group["versions"][0]["resources"], "resource"));
         assert_eq!(listed.unwrap_or_default(), ["groups", "resources"]);
     }
 }

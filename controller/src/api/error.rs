@@ -121,11 +121,11 @@ impl ApiError {
         error
     }
 
-    pub(crate) fn unsupported_media_type(got: &str, accepted: &[&str]) -> ApiError {
+    pub(crate) fn unsupported_media_type(content_type: &str, accepted: &[&str]) -> ApiError {
         ApiError::new(
             ErrorReason::UnsupportedMediaType,
             format!(
-                "request body is in an unknown format ({got}); accepted media types: {}",
+                "request body is in an unknown format ({content_type}); accepted media types: {}",
                 accepted.join(", ")
             ),
         )

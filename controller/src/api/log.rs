@@ -38,19 +38,20 @@ impl Parameters {
     fn of(pairs: &[(String, String)]) -> Result<Parameters, ApiError> {
         let mut parameters = Parameters { tail_lines: LOG_LINES_DEFAULT, since_seconds: None, node: None };
         for (name, value) in pairs {
-            let wrong = |expected: &str| ApiError::bad_request(format!("{name}={value}: must be {expected}"));
+            let invalid =
+                |expected: &str| ApiError::bad_request(format!("{name}={value}: must be {expected}"));
             match name.as_str() {
                 "tailLines" => {
                     let lines = value.parse().ok().filter(|lines| (1..=LOG_LINES_MAX).contains(lines));
                     parameters.tail_lines =
-                        lines.ok_or_else(|| wrong(&format!("a number from 1 to {LOG_LINES_MAX}")))?;
+                        lines.ok_or_else(|| invalid(&format!("a number from 1 to {LOG_LINES_MAX}")))?;
                 }
                 "sinceSeconds" => {
                     // The limit prevents an overflow in time arithmetic, and is longer than any log.
                     let limit = u64::from(u32::MAX);
                     let seconds = value.parse().ok().filter(|seconds| (1..=limit).contains(seconds));
                     parameters.since_seconds =
-                        Some(seconds.ok_or_else(|| wrong(&format!("a number from 1 to {limit}")))?);
+                        Some(seconds.ok_or_else(|| invalid(&format!("a number from 1 to {limit}")))?);
                 }
                 "node" => {
                     parameters.node = Some(value.as_str().into()).filter(|node: &NodeName| !node.is_empty());
@@ -233,14 +234,14 @@ mod tests {
 
     #[test]
     fn log_parameters_have_bounds() {
-        let of = |pairs: &[(&str, &str)]| {
+        let parse = |pairs: &[(&str, &str)]| {
             let pairs: Vec<_> = pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
             Parameters::of(&pairs)
         };
-        let none = Parameters { tail_lines: LOG_LINES_DEFAULT, since_seconds: None, node: None };
-        assert_eq!(of(&[("timestamps", "x"), ("node", "")]), Ok(none.clone()));
+        let defaults = Parameters { tail_lines: LOG_LINES_DEFAULT, since_seconds: None, node: None };
+        assert_eq!(parse(&[("timestamps", "x"), ("node", "")]), Ok(defaults.clone()));
         let all = Parameters { tail_lines: 10_000, since_seconds: Some(60), node: Some("n".into()) };
-        assert_eq!(of(&[("tailLines", "10000"), ("sinceSeconds", "60"), ("node", "n")]), Ok(all));
+        assert_eq!(parse(&[("tailLines", "10000"), ("sinceSeconds", "60"), ("node", "n")]), Ok(all));
         for (name, value) in [
             ("tailLines", "0"),
             ("tailLines", "10001"),
@@ -250,7 +251,7 @@ mod tests {
             ("sinceSeconds", "1.5"),
             ("sinceSeconds", "99999999999"),
         ] {
-            let error = of(&[(name, value)]).expect_err("out of bounds");
+            let error = parse(&[(name, value)]).expect_err("out of bounds");
             assert!(error.to_string().starts_with(&format!("{name}={value}: must be")), "{error}");
         }
     }

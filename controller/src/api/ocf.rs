@@ -65,11 +65,11 @@ impl Agents {
 
     async fn metadata(&self, agent: &AgentName) -> Result<Arc<AgentMetadata>, String> {
         let program = agent.program(&self.root);
-        let changed = std::fs::metadata(&program).and_then(|found| found.modified());
-        let changed = changed
+        let modified = std::fs::metadata(&program).and_then(|file| file.modified());
+        let modified = modified
             .map_err(|_| format!("{agent} is not installed on the controller that handled the request"))?;
-        let known = self.cache.lock().unwrap_or_else(PoisonError::into_inner).get(&program).cloned();
-        if let Some((_, metadata)) = known.filter(|(read_at, _)| *read_at == changed) {
+        let cached = self.cache.lock().unwrap_or_else(PoisonError::into_inner).get(&program).cloned();
+        if let Some((_, metadata)) = cached.filter(|(read_at, _)| *read_at == modified) {
             return Ok(metadata);
         }
         let limit = Duration::from_secs(METADATA_LIMIT_SECONDS);
@@ -78,8 +78,8 @@ impl Agents {
             .map_err(|_| format!("meta-data request timed out after {METADATA_LIMIT_SECONDS} s"))?
             .map_err(|error| format!("meta-data request failed: {error}"))?;
         let metadata = Arc::new(AgentMetadata::parse(&document).map_err(|error| error.to_string())?);
-        let mut known = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(program, (changed, Arc::clone(&metadata)));
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.insert(program, (modified, Arc::clone(&metadata)));
         Ok(metadata)
     }
 }

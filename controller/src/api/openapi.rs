@@ -206,7 +206,7 @@ fn operation(
     if let Some(media_types) = body {
         let content: Map<String, Value> = media_types
             .iter()
-            .map(|one| ((*one).to_owned(), json!({"schema": {"type": "object"}})))
+            .map(|media_type| ((*media_type).to_owned(), json!({"schema": {"type": "object"}})))
             .collect();
         operation["requestBody"] = json!({"required": true, "content": content});
     }

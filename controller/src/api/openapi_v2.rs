@@ -66,7 +66,7 @@ fn build() -> Vec<u8> {
     for kind in Kind::ALL {
         let mut schema = schema::of(kind).clone();
         schema["x-kubernetes-group-version-kind"] = json!([group_version_kind(kind)]);
-        definitions.message(1, &named(&schema_name(kind), &of_schema(&schema)));
+        definitions.message(1, &named_value(&schema_name(kind), &of_schema(&schema)));
     }
     let mut document = Message::default();
     document.text(1, "2.0");
@@ -76,17 +76,17 @@ fn build() -> Vec<u8> {
     document.0
 }
 
-fn named(name: &str, value: &Message) -> Message {
-    let mut named = Message::default();
-    named.text(1, name);
-    named.message(2, value);
-    named
+fn named_value(name: &str, value: &Message) -> Message {
+    let mut message = Message::default();
+    message.text(1, name);
+    message.message(2, value);
+    message
 }
 
-fn any(value: &Value) -> Message {
-    let mut any = Message::default();
-    any.text(2, &format!("{value}\n"));
-    any
+fn any_value(value: &Value) -> Message {
+    let mut message = Message::default();
+    message.text(2, &format!("{value}\n"));
+    message
 }
 
 fn of_schema(schema: &Value) -> Message {
@@ -102,7 +102,7 @@ fn of_schema(schema: &Value) -> Message {
             }
             ("enum", Value::Array(values)) => {
                 for value in values {
-                    message.message(20, &any(value));
+                    message.message(20, &any_value(value));
                 }
             }
 
@@ -129,19 +129,19 @@ fn of_schema(schema: &Value) -> Message {
             ("properties", Value::Object(members)) => {
                 let mut properties = Message::default();
                 for (name, member) in members {
-                    properties.message(1, &named(name, &of_schema(member)));
+                    properties.message(1, &named_value(name, &of_schema(member)));
                 }
                 message.message(25, &properties);
             }
             (extension, value) if extension.starts_with("x-") => {
-                message.message(31, &named(extension, &any(value)));
+                message.message(31, &named_value(extension, &any_value(value)));
             }
             // OpenAPI 2.0 has neither alternatives nor null; defaults and bounds are in the 3.0 document.
             _ => {}
         }
     }
     if schema.get("anyOf").is_some() && schema.get("x-kubernetes-int-or-string").is_none() {
-        message.message(31, &named("x-kubernetes-preserve-unknown-fields", &any(&json!(true))));
+        message.message(31, &named_value("x-kubernetes-preserve-unknown-fields", &any_value(&json!(true))));
     }
     message
 }

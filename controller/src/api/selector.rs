@@ -71,10 +71,10 @@ impl Selector {
         let label = |name: &str| object.get("metadata")?.get("labels")?.get(name)?.as_str();
         let labels_match = self.labels.iter().all(|requirement| match requirement {
             Requirement::In(name, values) => {
-                label(name).is_some_and(|value| values.iter().any(|one| one == value))
+                label(name).is_some_and(|value| values.iter().any(|allowed| allowed == value))
             }
             Requirement::NotIn(name, values) => {
-                label(name).is_none_or(|value| values.iter().all(|one| one != value))
+                label(name).is_none_or(|value| values.iter().all(|excluded| excluded != value))
             }
             Requirement::Exists(name) => label(name).is_some(),
             Requirement::Absent(name) => label(name).is_none(),

@@ -55,7 +55,9 @@ pub(crate) fn apply(
         .filter(|entry| entry.is_apply_of(manager))
         .flat_map(|entry| entry.fields.clone())
         .collect();
-    for path in previous.iter().filter(|path| !applied.iter().any(|own| paths_overlap(own, path))) {
+    for path in
+        previous.iter().filter(|path| !applied.iter().any(|applied_path| paths_overlap(applied_path, path)))
+    {
         let is_shared =
             entries.iter().any(|entry| !entry.is_apply_of(manager) && entry.owns_overlapping(path));
         if !is_shared {
@@ -98,8 +100,10 @@ pub(crate) fn record_update(before: Option<&Value>, after: &mut Value, manager: 
     let (old_paths, new_paths) = (leaf_paths(before), leaf_paths(after));
     let changed: BTreeSet<Path> =
         new_paths.iter().filter(|path| path.get(before) != path.get(after)).cloned().collect();
-    let removed: BTreeSet<Path> =
-        old_paths.into_iter().filter(|path| !new_paths.iter().any(|own| paths_overlap(own, path))).collect();
+    let removed: BTreeSet<Path> = old_paths
+        .into_iter()
+        .filter(|path| !new_paths.iter().any(|new_path| paths_overlap(new_path, path)))
+        .collect();
     let mut own_paths = BTreeSet::new();
     for entry in &mut entries {
         for path in changed.iter().chain(&removed) {

@@ -18,11 +18,11 @@ pub(super) async fn check<S: Store>(
     current: Option<&Stored>,
     admitted: &Admitted,
 ) -> Result<(), ApiError> {
-    let known = current
+    let earlier_words = current
         .map(|current| values_added_after(kind, &current.spec.value, Protocol::FIRST))
         .unwrap_or_default();
     let mut words = values_added_after(kind, &admitted.value, Protocol::FIRST);
-    words.retain(|word| !known.contains(word));
+    words.retain(|word| !earlier_words.contains(word));
     if words.is_empty() {
         return Ok(());
     }

@@ -67,7 +67,9 @@ fn literal_secrets(kind: Kind, value: &Value) -> Vec<String> {
             let devices = value.pointer("/spec/fencing/devices").and_then(Value::as_array);
             let fields = devices.into_iter().flatten().enumerate();
             fields
-                .map(|(at, device)| (format!("spec.fencing.devices[{at}].attributes"), &device["attributes"]))
+                .map(|(index, device)| {
+                    (format!("spec.fencing.devices[{index}].attributes"), &device["attributes"])
+                })
                 .collect()
         }
         Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Cluster | Kind::Operation => Vec::new(),
@@ -201,7 +203,7 @@ async fn conflicts<S: Store>(state: &ApiState<S>, kind: Kind, name: &str) -> Vec
     conflicts
         .into_iter()
         .filter(|conflict| match kind {
-            Kind::AffinityRule => conflict.rule == name || conflict.with.contains(name),
+            Kind::AffinityRule => conflict.rule == name || conflict.other_rules.contains(name),
             Kind::Group => conflict.short_of_nodes && conflict.resources.iter().any(in_group),
             Kind::Resource => conflict.short_of_nodes && conflict.resources.contains(name),
             Kind::Node => conflict.short_of_nodes,

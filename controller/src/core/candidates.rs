@@ -86,7 +86,9 @@ fn candidates_known_to(
     cluster_view: &ClusterView,
     generation: Revision,
 ) -> impl Iterator<Item = &ControllerId> {
-    let is_known = move |created: Revision| HoldTerms { candidate_generation: generation }.include(created);
+    let is_known = move |create_revision: Revision| {
+        HoldTerms { candidate_generation: generation }.include(create_revision)
+    };
     cluster_view
         .candidate_entries
         .iter()
@@ -96,7 +98,10 @@ fn candidates_known_to(
 
 fn is_refreshed(cluster_view: &ClusterView, id: &ControllerId, now: MonotonicTime) -> bool {
     let valid_ms = cluster_view.timings().heartbeat_valid_ms;
-    cluster_view.refreshed.get(id).is_some_and(|known| known.has_changed && now < known.since + valid_ms)
+    cluster_view
+        .refreshed
+        .get(id)
+        .is_some_and(|observation| observation.has_changed && now < observation.since + valid_ms)
 }
 
 /// Returns `true` if an older controller is present that may act on the silence of a node, and a controller that joined

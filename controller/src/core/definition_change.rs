@@ -135,40 +135,45 @@ mod tests {
         blocking_records: &BlockingRecords,
         expected: Option<&str>,
     ) {
-        let found = refusal(&unit("a"), after, status, blocking_records);
-        match (found, expected) {
+        let refusal = refusal(&unit("a"), after, status, blocking_records);
+        match (refusal, expected) {
             (None, None) => {}
-            (Some(found), Some(text)) => {
-                assert!(format!("{}: {}", found.field, found.message).contains(text), "{found:?}");
+            (Some(refusal), Some(text)) => {
+                assert!(format!("{}: {}", refusal.field, refusal.message).contains(text), "{refusal:?}");
             }
-            (found, expected) => panic!("{found:?}, expected {expected:?}"),
+            (refusal, expected) => panic!("{refusal:?}, expected {expected:?}"),
         }
     }
 
     #[test]
     fn identity_is_immutable_while_copies_may_exist() {
-        let none = BlockingRecords::default();
+        let no_records = BlockingRecords::default();
         let non_exclusive = resource(&json!({"systemd": {"unit": "a.service"}}), false);
         for state in ServiceState::ALL {
             let allowed =
                 matches!(state, ServiceState::Stopped | ServiceState::Disabled | ServiceState::Queued);
             let expected = (!allowed).then_some("Run \"hactl ");
-            check(&unit("b"), Some(&status(state, &[])), &none, expected);
-            check(&non_exclusive, Some(&status(state, &[])), &none, (!allowed).then_some("spec.exclusive"));
+            check(&unit("b"), Some(&status(state, &[])), &no_records, expected);
+            check(
+                &non_exclusive,
+                Some(&status(state, &[])),
+                &no_records,
+                (!allowed).then_some("spec.exclusive"),
+            );
             // Another spelling of the same identity is allowed at any time.
-            check(&unit("a.service"), Some(&status(state, &["n1"])), &none, None);
-            check(&unit("b"), Some(&status(state, &["n1", "n2"])), &none, Some("cannot change"));
+            check(&unit("a.service"), Some(&status(state, &["n1"])), &no_records, None);
+            check(&unit("b"), Some(&status(state, &["n1", "n2"])), &no_records, Some("cannot change"));
         }
         check(
             &unit("b"),
             Some(&status(ServiceState::Stopped, &["n1"])),
-            &none,
+            &no_records,
             Some("hactl node confirm-fenced n1"),
         );
         check(
             &unit("b"),
             Some(&status(ServiceState::Error, &[])),
-            &none,
+            &no_records,
             Some("hactl set web state=Disabled"),
         );
     }

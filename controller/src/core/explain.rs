@@ -28,7 +28,7 @@ pub fn explain(cluster_view: &ClusterView, resource: &Resource) -> Explanation {
         let paused = cluster_view
             .resource_statuses
             .get(&companion)
-            .is_some_and(|known| pause::is_paused_in_status(&known.value));
+            .is_some_and(|stored| pause::is_paused_in_status(&stored.value));
         if let Some(mut facts) = view.services.get_mut(&companion) {
             facts.paused = paused;
         }

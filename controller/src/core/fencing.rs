@@ -94,7 +94,7 @@ fn plan_open(
     plan: &mut Plan,
 ) {
     if let Some(report) = subject.registration()
-        && fence.value.request != Some(report.modified)
+        && fence.value.request != Some(report.mod_revision)
     {
         registration::plan_close(input, subject, fence, report, plan);
         return;
@@ -143,7 +143,7 @@ fn finish_verification(
     let value = Fence { verify: false, ..fence.value.clone() };
     let transaction = Transaction::new().put(
         cluster_view.keys.fence(name),
-        Guard::Unchanged(fence.modified),
+        Guard::Unchanged(fence.mod_revision),
         serialized(&value),
     );
     plan.add_action(Subject::Fence(name.to_owned()), transaction, Vec::new(), OnApplied::None);
@@ -208,7 +208,7 @@ fn plan_shutting_down(input: &PlanInput<'_>, subject: &FencedNode<'_>, leave: Le
 /// dead on silence (FENCING, section 10). After `freezeTimeoutSeconds`, the plan reports that the agent is down.
 fn plan_restarting(input: &PlanInput<'_>, subject: &FencedNode<'_>, plan: &mut Plan) {
     let Some(report) = subject.report else { return };
-    let alert_at = report.seen + input.cluster_view.timings().freeze_timeout_ms;
+    let alert_at = report.first_seen_at + input.cluster_view.timings().freeze_timeout_ms;
     if input.now.monotonic_raw < alert_at {
         plan.wake_at(input, alert_at, "a restarting agent has been down for freezeTimeoutSeconds");
         return;
@@ -286,7 +286,7 @@ pub(super) fn closing_transaction(
         ..fence.value.clone()
     };
     let transaction = Transaction::new()
-        .put(cluster_view.keys.fence(name), Guard::Unchanged(fence.modified), serialized(&closed))
+        .put(cluster_view.keys.fence(name), Guard::Unchanged(fence.mod_revision), serialized(&closed))
         .guard(cluster_view.keys.node_report(name), guard_of(subject.report))
         .guard(cluster_view.keys.alive(name), guard_of(cluster_view.alive.get(name)))
         .guard(cluster_view.keys.candidate(&input.config.id), Guard::Unchanged(input.candidate_key.revision));
@@ -329,9 +329,9 @@ fn rewrite(
         && value.proof == fence.value.proof
         && value.off_revision == fence.value.off_revision
         && value.state == fence.value.state;
-    let proof_revision = keeps_proof.then(|| fence.value.proven_at(fence.modified));
+    let proof_revision = keeps_proof.then(|| fence.value.proven_at(fence.mod_revision));
     let value = Fence { proof_revision, ..value.clone() };
     Transaction::new()
-        .put(keys.fence(subject.name), Guard::Unchanged(fence.modified), serialized(&value))
+        .put(keys.fence(subject.name), Guard::Unchanged(fence.mod_revision), serialized(&value))
         .guard(keys.node_report(subject.name), guard_of(subject.report))
 }

@@ -124,7 +124,7 @@ fn heartbeat_times(
     now: MonotonicTime,
 ) -> HeartbeatTimes {
     let valid_ms = cluster_view.heartbeat_valid_ms(name);
-    let observed = cluster_view.observations.get(name).map_or(now, |known| known.since);
+    let observed = cluster_view.observations.get(name).map_or(now, |observation| observation.since);
     let pause = commits.last_pause(observed, valid_ms / 2);
     let silent_since = pause.map_or(observed, |(_, end)| end);
     let was_late = pause.is_some_and(|(begin, _)| begin >= observed + valid_ms);
@@ -277,7 +277,7 @@ fn missed_heartbeat_fencing_delay(
     let Some(report) = cluster_view.node_reports.get(name) else { return Err(Reason::FencingUnavailable) };
     if let Some(fence) = cluster_view.fences.get(name)
         && fence.value.state != FenceState::Open
-        && (report.modified > fence.modified || report.value.mode == Mode::Registering)
+        && (report.mod_revision > fence.mod_revision || report.value.mode == Mode::Registering)
     {
         // The report was overwritten after the close; the fence keeps the waiting time that followed from it.
         return fence.value.armed_fencing_delay_ms.ok_or(Reason::FencingUnavailable);

@@ -31,5 +31,9 @@ pub(super) fn allow_to_follow(input: &PlanInput<'_>, node: &NodeName) -> Option<
     let mut incarnation = stored_incarnation.value.clone();
     incarnation.followers.push(node.to_owned());
     let key = input.cluster_view.keys.incarnation();
-    Some(Transaction::new().put(key, Guard::Unchanged(stored_incarnation.modified), serialized(&incarnation)))
+    Some(Transaction::new().put(
+        key,
+        Guard::Unchanged(stored_incarnation.mod_revision),
+        serialized(&incarnation),
+    ))
 }

@@ -53,7 +53,7 @@ impl Controller {
         let event = Event {
             kind: Kind::Cluster,
             name: CLUSTER_NAME.to_owned(),
-            uid: cluster.map(|known| known.value.metadata.uid.clone()).unwrap_or_default(),
+            uid: cluster.map(|stored| stored.value.metadata.uid.clone()).unwrap_or_default(),
             event_type,
             reason,
             message,

@@ -50,7 +50,7 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
     let (Some(spec), false) = (spec, targets.is_empty()) else {
         // A target that is configured later starts without history, and gets no notifications about the past.
         if let Some(stored_record) = stored_record {
-            let transaction = Transaction::new().delete(key, Guard::Unchanged(stored_record.modified));
+            let transaction = Transaction::new().delete(key, Guard::Unchanged(stored_record.mod_revision));
             plan.add_action(Subject::Notified, transaction, Vec::new(), OnApplied::None);
         }
         return;
@@ -79,7 +79,8 @@ fn initial_record(input: &PlanInput<'_>) -> NotificationRecord {
 /// Removes notifications that every configured target has. A target whose URL was corrected receives the queued
 /// notifications.
 fn remove_delivered(next: &mut NotificationRecord, targets: &[Target]) {
-    next.queue.retain(|queued| targets.iter().any(|target| !queued.done.contains(&target.key())));
+    next.queue
+        .retain(|queued| targets.iter().any(|target| !queued.delivered_targets.contains(&target.key())));
 }
 
 /// Adds new notifications to the queue once the collection time has passed. Returns the target kinds and the events of
@@ -116,7 +117,7 @@ fn queue_notifications(
     let mut events = Vec::new();
     for queued in next.queue.drain(..surplus) {
         let undelivered: Vec<&Target> =
-            targets.iter().filter(|target| !queued.done.contains(&target.key())).collect();
+            targets.iter().filter(|target| !queued.delivered_targets.contains(&target.key())).collect();
         dropped.extend(undelivered.iter().map(|target| target.kind()));
         let names: Vec<String> = undelivered.iter().map(|target| target.name()).collect();
         let message = format!(
@@ -148,7 +149,8 @@ fn send(input: &PlanInput<'_>, targets: Vec<Target>, plan: &mut Plan) {
     for target in targets {
         let key = target.key();
         let queued = stored_record.value.queue.iter().find(|queued| {
-            !queued.done.contains(&key) && !input.deliveries.has_ended(&queued.notification.id, &key)
+            !queued.delivered_targets.contains(&key)
+                && !input.deliveries.has_ended(&queued.notification.id, &key)
         });
         let Some(queued) = queued.filter(|_| !input.deliveries.is_busy(&key)) else { continue };
         let begins_at = input.deliveries.retry_at(&key, &queued.notification.id);

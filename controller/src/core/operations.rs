@@ -37,7 +37,7 @@ impl ClusterView {
     pub(super) fn open_operations(&self) -> impl Iterator<Item = (&OperationName, &Versioned<Operation>)> {
         self.operations
             .iter()
-            .filter(|(name, operation)| !self.has_ended(name) && !self.is_from_backup(operation.modified))
+            .filter(|(name, operation)| !self.has_ended(name) && !self.is_from_backup(operation.mod_revision))
     }
 }
 
@@ -76,7 +76,7 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
             expire(input, &request, plan);
             continue;
         }
-        if cluster_view.is_from_backup(operation.modified) {
+        if cluster_view.is_from_backup(operation.mod_revision) {
             let message = "Operation was requested before etcd was restored from a backup: request it again";
             let outdated = new_status(OperationPhase::Failed, Reason::EtcdRestored, message);
             write(input, &request, &outdated, plan);
@@ -118,7 +118,10 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
         let spec = cluster_view.keys.spec(Kind::Operation, name);
         if !cluster_view.operations.contains_key(name) && !cluster_view.unreadable.contains_key(&spec) {
             let transaction = Transaction::new()
-                .delete(cluster_view.keys.status(Kind::Operation, name), Guard::Unchanged(status.modified))
+                .delete(
+                    cluster_view.keys.status(Kind::Operation, name),
+                    Guard::Unchanged(status.mod_revision),
+                )
                 .guard(spec, Guard::Absent);
             plan.add_action(Subject::Operation(name.clone()), transaction, Vec::new(), OnApplied::None);
         }
@@ -135,8 +138,11 @@ fn expire(input: &PlanInput<'_>, request: &OperationRequest<'_>, plan: &mut Plan
         && now - ended >= RETENTION_SECONDS
     {
         let transaction = Transaction::new()
-            .delete(keys.spec(Kind::Operation, request.name), Guard::Unchanged(request.operation.modified))
-            .delete(keys.status(Kind::Operation, request.name), Guard::Unchanged(status.modified));
+            .delete(
+                keys.spec(Kind::Operation, request.name),
+                Guard::Unchanged(request.operation.mod_revision),
+            )
+            .delete(keys.status(Kind::Operation, request.name), Guard::Unchanged(status.mod_revision));
         plan.add_action(
             Subject::Operation(request.name.to_owned()),
             transaction,
@@ -153,8 +159,8 @@ fn wait_for_first(input: &PlanInput<'_>, request: &OperationRequest<'_>, first: 
 }
 
 fn unknown_resource(input: &PlanInput<'_>, request: &OperationRequest<'_>, plan: &mut Plan) {
-    let named = request.operation.value.spec.resource.as_deref();
-    let refused = match named {
+    let resource_name = request.operation.value.spec.resource.as_deref();
+    let refused = match resource_name {
         None => {
             new_status(OperationPhase::Refused, Reason::Invalid, "No resource specified: set spec.resource")
         }
@@ -212,7 +218,7 @@ fn write_fence(
     plan: &mut Plan,
 ) {
     let spec = input.cluster_view.keys.spec(Kind::Operation, request.name);
-    let transaction = transaction.guard(spec, Guard::Unchanged(request.operation.modified));
+    let transaction = transaction.guard(spec, Guard::Unchanged(request.operation.mod_revision));
     let fence = input.cluster_view.fences.get(node);
     let on_applied = fence
         .map_or(OnApplied::None, |fence| fencing::devices::keep_device_work_on_applied(input, node, fence));
@@ -249,7 +255,7 @@ fn confirm_fenced(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationR
     let silent_at = node.silent_since + valid_ms;
     if input.now.monotonic_raw < silent_at {
         let has_heartbeat_since =
-            cluster_view.alive.contains_key(name) && node.observed_at > request.operation.seen;
+            cluster_view.alive.contains_key(name) && node.observed_at > request.operation.first_seen_at;
         if has_heartbeat_since {
             let message = format!("Node {name} is reachable (heartbeat received): power the node off first");
             write(input, request, &new_status(refused, Reason::NodeAlive, message), plan);
@@ -277,7 +283,8 @@ fn confirm_fenced(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationR
         );
         return;
     }
-    let proof = Proof::Operator { operation: request.name.to_owned(), by: spec.requested_by.clone() };
+    let proof =
+        Proof::Operator { operation: request.name.to_owned(), requested_by: spec.requested_by.clone() };
     let subject = FencedNode::of(input, name, node);
     let transaction = match fence.value.state {
         _ if cluster_view.is_fence_unreadable(name) => {
@@ -294,13 +301,13 @@ fn confirm_fenced(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationR
                 ..fence.value.clone()
             };
             Transaction::new()
-                .put(cluster_view.keys.fence(name), Guard::Unchanged(fence.modified), serialized(&value))
+                .put(cluster_view.keys.fence(name), Guard::Unchanged(fence.mod_revision), serialized(&value))
                 .guard(cluster_view.keys.alive(name), guard_of(cluster_view.alive.get(name)))
         }
     };
     let event = node_event(input, name, EventType::Warning, Reason::ConfirmedByOperator, proof.sentence());
-    let done = new_status(OperationPhase::Succeeded, Reason::Completed, proof.sentence());
-    write_fence(input, request, name, &done, transaction, event, plan);
+    let succeeded = new_status(OperationPhase::Succeeded, Reason::Completed, proof.sentence());
+    write_fence(input, request, name, &succeeded, transaction, event, plan);
 }
 
 /// Permits a machine to shut down before its services have moved away. Its agent reads the permission from the
@@ -313,7 +320,7 @@ fn shutdown_continue(
 ) {
     let spec = &request.operation.value.spec;
     let name = &spec.node.clone().unwrap_or_default();
-    let (refused, done) = (OperationPhase::Refused, OperationPhase::Succeeded);
+    let (refused, succeeded) = (OperationPhase::Refused, OperationPhase::Succeeded);
     let boot = input.cluster_view.fences.get(name).map(|fence| fence.value.boot_id.clone());
     let outcome = match nodes.get(name).map(|node| &node.health) {
         None => new_status(refused, Reason::NotFound, format!("Node {name} not found")),
@@ -328,7 +335,7 @@ fn shutdown_continue(
             format!("Node {name} is stopping its remaining services and continuing the shutdown"),
         ),
         Some(Health::Leaving(_) | Health::Down(_)) => {
-            new_status(done, Reason::Completed, format!("{name} has shut down"))
+            new_status(succeeded, Reason::Completed, format!("{name} has shut down"))
         }
         Some(
             Health::Unregistered
@@ -350,15 +357,15 @@ fn follow_store(input: &PlanInput<'_>, request: &OperationRequest<'_>, plan: &mu
             new_status(OperationPhase::Refused, Reason::Invalid, "No node specified: set spec.node");
         return write(input, request, &refused, plan);
     };
-    let done = new_status(
+    let succeeded = new_status(
         OperationPhase::Succeeded,
         Reason::Completed,
         format!("Node {name} is permitted to use the data in this etcd"),
     );
     let Some(transaction) = incarnation::allow_to_follow(input, name) else {
-        return write(input, request, &done, plan);
+        return write(input, request, &succeeded, plan);
     };
-    if let Some(transaction) = with_status(input, request, &done, transaction) {
+    if let Some(transaction) = with_status(input, request, &succeeded, transaction) {
         plan.add_action(Subject::Incarnation, transaction, Vec::new(), OnApplied::None);
     }
 }
@@ -384,7 +391,8 @@ fn fence(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationRequest<'_
     };
     let is_running = request.is_running();
     let failed = |message: String| new_status(OperationPhase::Failed, Reason::FenceDeviceFailed, message);
-    let switching_off = || match fencing::devices::failed_since(input, name, request.operation.seen) {
+    let switching_off = || match fencing::devices::failed_since(input, name, request.operation.first_seen_at)
+    {
         None => new_status(OperationPhase::Running, Reason::InProgress, "Fence device is running"),
         Some(errors) => failed(format!(
             "Fence devices failed: {errors}. Repair them, or power the machine off and run \"hactl node confirm-fenced \
@@ -445,7 +453,7 @@ fn outdated_request(name: &str, fence: &Fence) -> NewStatus {
 fn unfence(input: &PlanInput<'_>, request: &OperationRequest<'_>, plan: &mut Plan) {
     let spec = &request.operation.value.spec;
     let name = &spec.node.clone().unwrap_or_default();
-    let (refused, done) = (OperationPhase::Refused, OperationPhase::Succeeded);
+    let (refused, succeeded) = (OperationPhase::Refused, OperationPhase::Succeeded);
     let is_running = request.is_running();
     let outcome = match input.cluster_view.fences.get(name).map(|fence| &fence.value) {
         None => new_status(refused, Reason::NotFound, format!("Node {name} has never registered")),
@@ -462,7 +470,7 @@ fn unfence(input: &PlanInput<'_>, request: &OperationRequest<'_>, plan: &mut Pla
                     new_status(OperationPhase::Running, Reason::InProgress, message)
                 }
                 (FenceState::Open | FenceState::Fenced | FenceState::Closed, _) if is_running => {
-                    new_status(done, Reason::Completed, format!("{name} is reconnected"))
+                    new_status(succeeded, Reason::Completed, format!("{name} is reconnected"))
                 }
                 (FenceState::Open | FenceState::Fenced | FenceState::Closed, _) => {
                     new_status(refused, Reason::Refused, format!("No fabric device isolates {name}"))

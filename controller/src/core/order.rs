@@ -70,14 +70,14 @@ impl DependencyGraph {
 
     /// Returns the dependents of a service, their dependents, and so on.
     pub fn all_dependents(&self, name: &ResourceName) -> BTreeSet<&ResourceName> {
-        let mut found = BTreeSet::new();
+        let mut dependents = BTreeSet::new();
         let mut pending: Vec<&ResourceName> = self.dependents(name).collect();
         while let Some(dependent) = pending.pop() {
-            if found.insert(dependent) {
+            if dependents.insert(dependent) {
                 pending.extend(self.dependents(dependent));
             }
         }
-        found
+        dependents
     }
 
     /// Returns the effective priority of a service: the highest priority among the service and its dependents.
@@ -118,7 +118,8 @@ impl DependencyGraph {
         &self,
         services: impl Iterator<Item = (&'a ResourceName, i32, u64)>,
     ) -> Vec<&'a ResourceName> {
-        let ranked = services.map(|(name, own, size)| ((self.priority(name, own), size), name));
+        let ranked =
+            services.map(|(name, own_priority, size)| ((self.priority(name, own_priority), size), name));
         if self.dependencies.is_empty() {
             let mut ranked: Vec<_> = ranked.map(|(rank, name)| (Reverse(rank), name)).collect();
             ranked.sort_unstable();

@@ -40,12 +40,12 @@ pub fn view(input: &PlanInput<'_>, nodes: &NodeTable) -> (View, Vec<RuleConflict
                 .unwrap_or_default();
             let mut facts = service_facts(cluster_view, &resource.value, &status);
             facts.paused = paused.contains(name);
-            if let Some(uses) = input.pending_uses.get(name) {
-                facts.movable &= facts.uses == *uses;
+            if let Some(pending_nodes) = input.pending_uses.get(name) {
+                facts.movable &= facts.used_nodes == *pending_nodes;
                 // A write that frees a node counts only once the leader has read it, because another write may be
                 // committed first.
-                if !uses.is_empty() {
-                    facts.uses.clone_from(uses);
+                if !pending_nodes.is_empty() {
+                    facts.used_nodes.clone_from(pending_nodes);
                 }
             }
             (name.clone(), facts)
@@ -123,7 +123,10 @@ const NODES_INCOMPLETE_MS: Millis = 30_000;
 /// after the newest node appeared. Nodes that a user has edited do not count.
 pub fn nodes_incomplete_until(input: &PlanInput<'_>) -> Option<MonotonicTime> {
     let nodes = input.cluster_view.nodes.values();
-    nodes.filter(|node| node.created == node.modified).map(|node| node.seen + NODES_INCOMPLETE_MS).max()
+    nodes
+        .filter(|node| node.create_revision == node.mod_revision)
+        .map(|node| node.first_seen_at + NODES_INCOMPLETE_MS)
+        .max()
 }
 
 /// Returns the rules whose status reports too few nodes. The status outlives a change of leader.
@@ -242,7 +245,7 @@ pub fn service_facts(
     let known_nodes = || status.node.iter().cloned().collect::<BTreeSet<NodeName>>();
     ServiceFacts {
         node: status.node.clone(),
-        uses: used_nodes(status),
+        used_nodes: used_nodes(status),
         driver: spec.driver.capability(),
         forbidding_policies: cluster_view.forbidding_policies(&spec.driver),
         group: spec.group.clone(),
@@ -363,7 +366,7 @@ mod tests {
     fn check(
         declared: &str,
         node: Option<&str>,
-        known: &[&str],
+        replica_nodes: &[&str],
         declared_then: Option<&str>,
         expected: &[&str],
     ) {
@@ -375,12 +378,12 @@ mod tests {
         });
         let status = ResourceStatus {
             node: node.map(Into::into),
-            replicas: known.iter().map(|node| (*node).into()).collect(),
+            replicas: replica_nodes.iter().map(|node| (*node).into()).collect(),
             declared_secondary: declared_then.map(Into::into),
             ..ResourceStatus::default()
         };
-        let found: Vec<NodeName> = replicas(&resource, &status).into_iter().collect();
-        assert_eq!(found, expected, "{declared} {node:?} {known:?} {declared_then:?}");
+        let nodes: Vec<NodeName> = replicas(&resource, &status).into_iter().collect();
+        assert_eq!(nodes, expected, "{declared} {node:?} {replica_nodes:?} {declared_then:?}");
     }
 
     #[test]

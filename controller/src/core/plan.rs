@@ -130,7 +130,7 @@ impl Plan {
 
     /// Sets a wake-up at a time, unless that time has passed.
     pub fn wake_at(&mut self, input: &PlanInput<'_>, at: MonotonicTime, wake_reason: &'static str) {
-        if at > input.now.monotonic_raw && self.wake.is_none_or(|(known, _)| at < known) {
+        if at > input.now.monotonic_raw && self.wake.is_none_or(|(wake_time, _)| at < wake_time) {
             self.wake = Some((at, wake_reason));
         }
     }
@@ -187,8 +187,12 @@ pub fn node_event(
     reason: Reason,
     message: impl Into<String>,
 ) -> Event {
-    let uid =
-        input.cluster_view.nodes.get(node).map(|known| known.value.metadata.uid.clone()).unwrap_or_default();
+    let uid = input
+        .cluster_view
+        .nodes
+        .get(node)
+        .map(|stored| stored.value.metadata.uid.clone())
+        .unwrap_or_default();
     event(input, Kind::Node, node, &uid, event_type, reason, message)
 }
 
@@ -199,7 +203,7 @@ pub fn cluster_event(
     reason: Reason,
     message: impl Into<String>,
 ) -> Event {
-    let uid = input.cluster_view.cluster.as_ref().map(|known| known.value.metadata.uid.clone());
+    let uid = input.cluster_view.cluster.as_ref().map(|stored| stored.value.metadata.uid.clone());
     event(input, Kind::Cluster, CLUSTER_NAME, &uid.unwrap_or_default(), event_type, reason, message)
 }
 

@@ -142,9 +142,9 @@ pub fn message_of(finding: &Finding) -> String {
         return finding.headline.clone();
     }
     let mut parts: Vec<&str> = finding.details.iter().take(MAX_NAMED_SERVICES).map(String::as_str).collect();
-    let more = finding.details.len().saturating_sub(MAX_NAMED_SERVICES);
-    let more_text = format!("and {more} more");
-    if more > 0 {
+    let omitted = finding.details.len().saturating_sub(MAX_NAMED_SERVICES);
+    let more_text = format!("and {omitted} more");
+    if omitted > 0 {
         parts.push(&more_text);
     }
     format!("{}: {}", finding.headline, parts.join("; "))
@@ -153,7 +153,7 @@ pub fn message_of(finding: &Finding) -> String {
 /// Returns the part of a message that names the nodes.
 pub fn headline(message: &str) -> &str {
     let suffix = "stop unused services";
-    message.find(suffix).map_or(message, |at| message.get(..at + suffix.len()).unwrap_or(message))
+    message.find(suffix).map_or(message, |index| message.get(..index + suffix.len()).unwrap_or(message))
 }
 
 /// Returns why the cluster does not survive the failure: each service and its unmet requirements.
@@ -186,8 +186,8 @@ fn unplaced_line(service: &Unplaced) -> String {
             format!("{message} ({})", nodes.join(", "))
         })
         .collect();
-    let more = service.more + service.blocked_nodes.len() - listed;
-    let more_text = if more > 0 { format!(", and {more} more") } else { String::new() };
+    let omitted = service.omitted + service.blocked_nodes.len() - listed;
+    let more_text = if omitted > 0 { format!(", and {omitted} more") } else { String::new() };
     let parts = if parts.is_empty() { "no other node".to_owned() } else { parts.join(", ") };
     format!("{} on {}: {parts}{more_text}", service.service, service.node)
 }

@@ -31,7 +31,7 @@ fn reported_requests(cluster_view: &ClusterView, resource: &Resource) -> Amounts
         .flat_map(|by_node| by_node.values())
         .filter(|report| report.value.uid == resource.metadata.uid)
         .filter(|report| report.value.definition_requests != Amounts::default())
-        .max_by_key(|report| report.modified)
+        .max_by_key(|report| report.mod_revision)
         .map(|report| report.value.definition_requests)
         .unwrap_or_default()
 }
@@ -66,7 +66,7 @@ mod tests {
     fn cluster_view(reports: &[(&str, &str, Revision, Amounts)]) -> ClusterView {
         let mut cluster_view = ClusterView::new(Keys::new("default"));
         let table = cluster_view.service_reports.entry("a".into()).or_default();
-        for (node, uid, modified, definition_requests) in reports {
+        for (node, uid, mod_revision, definition_requests) in reports {
             let value = ServiceReport {
                 uid: (*uid).into(),
                 definition_requests: *definition_requests,
@@ -74,7 +74,12 @@ mod tests {
             };
             table.insert(
                 (*node).into(),
-                Versioned { value, created: Revision(1), modified: *modified, seen: MonotonicTime(0) },
+                Versioned {
+                    value,
+                    create_revision: Revision(1),
+                    mod_revision: *mod_revision,
+                    first_seen_at: MonotonicTime(0),
+                },
             );
         }
         cluster_view

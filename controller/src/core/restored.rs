@@ -21,15 +21,15 @@ use ha_store::{Guard, Transaction};
 
 impl ClusterView {
     /// Returns `true` if a record at this revision comes from the backup and the marker still exists.
-    pub fn is_from_backup(&self, modified: Revision) -> bool {
-        self.restored.as_ref().is_some_and(|marker| modified <= marker.modified)
+    pub fn is_from_backup(&self, mod_revision: Revision) -> bool {
+        self.restored.as_ref().is_some_and(|marker| mod_revision <= marker.mod_revision)
     }
 
     /// Returns `true` if no record about a node is newer than the restore: its agent has not reported under its epoch,
     /// and its fence has not changed. The records of the node in the backup are not proof.
     pub fn is_known_only_from_backup(&self, node: &NodeName) -> bool {
         let fence = self.fences.get(node);
-        fence.is_some_and(|fence| self.is_from_backup(fence.value.proven_at(fence.modified)))
+        fence.is_some_and(|fence| self.is_from_backup(fence.value.proven_at(fence.mod_revision)))
             && !self.has_reported(node)
     }
 
@@ -58,7 +58,7 @@ pub(super) fn unreachable_since_restore(name: &str) -> String {
 /// section 9).
 pub(super) fn assignments_paused_until(input: &PlanInput<'_>) -> Option<MonotonicTime> {
     let marker = input.cluster_view.restored.as_ref()?;
-    let seen_at = marker.seen;
+    let seen_at = marker.first_seen_at;
     let timings = input.cluster_view.timings();
     let since = input.commit_gaps.restart_time_of(seen_at, timings.heartbeat_valid_ms / 2).unwrap_or(seen_at);
     Some(since + quiet_period_ms(&timings, &marker.value)).filter(|until| input.now.monotonic_raw < *until)
@@ -93,16 +93,16 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
         cluster_view
             .resource_statuses
             .get(name)
-            .is_none_or(|status| cluster_view.is_from_backup(status.modified))
+            .is_none_or(|status| cluster_view.is_from_backup(status.mod_revision))
     });
     let waits_for_operations = cluster_view.operations.iter().any(|(name, operation)| {
-        cluster_view.is_from_backup(operation.modified) && !cluster_view.has_ended(name)
+        cluster_view.is_from_backup(operation.mod_revision) && !cluster_view.has_ended(name)
     });
     if !is_over || waits_for_services || waits_for_operations {
         return;
     }
     let transaction =
-        Transaction::new().delete(cluster_view.keys.restore_marker(), Guard::Unchanged(marker.modified));
+        Transaction::new().delete(cluster_view.keys.restore_marker(), Guard::Unchanged(marker.mod_revision));
     let message =
         "Restore of etcd completed: every node has been reachable since, or is confirmed powered off";
     let event = cluster_event(input, EventType::Normal, Reason::EtcdRestored, message);
@@ -117,7 +117,7 @@ fn is_accounted_for(cluster_view: &ClusterView, name: &NodeName) -> bool {
         FenceState::Open => cluster_view.has_reported(name),
         FenceState::Fencing => false,
         FenceState::Fenced | FenceState::Closed => {
-            !cluster_view.is_from_backup(fence.value.proven_at(fence.modified))
+            !cluster_view.is_from_backup(fence.value.proven_at(fence.mod_revision))
         }
     }
 }

@@ -53,9 +53,9 @@ pub fn samples(input: &MetricsInput<'_>) -> Vec<Sample> {
         samples
             .extend(ARMING_STATES.map(|state| leader::CLUSTER_ARMING.sample([state], flag(arming == state))));
     }
-    let waiting = input.cluster_view.notified.as_ref().map_or(0, |known| known.value.queue.len());
+    let waiting = input.cluster_view.notified.as_ref().map_or(0, |stored| stored.value.queue.len());
     samples.push(leader::NOTIFICATIONS_WAITING.sample([], waiting as f64));
-    if let Some(backup) = input.cluster_view.backup.as_ref().map(|known| &known.value) {
+    if let Some(backup) = input.cluster_view.backup.as_ref().map(|stored| &stored.value) {
         let at = backup.at.unix_seconds().unwrap_or_default();
         samples.push(leader::BACKUP_TIMESTAMP.sample([], at as f64));
         samples.push(leader::BACKUP_SIZE.sample([], backup.size_bytes as f64));
@@ -73,7 +73,7 @@ pub fn samples(input: &MetricsInput<'_>) -> Vec<Sample> {
         leader::HEADROOM_MEMORY,
         leader::HEADROOM_DISK,
     ]);
-    samples.extend(headroom.filter_map(|(left, metric)| Some(metric.sample([], thousandths(left?)))));
+    samples.extend(headroom.filter_map(|(amount, metric)| Some(metric.sample([], thousandths(amount?)))));
     add_nodes(input, &view, &mut samples);
     resources::add(input, &mut samples);
     samples
@@ -83,15 +83,17 @@ pub fn samples(input: &MetricsInput<'_>) -> Vec<Sample> {
 fn add_nodes(input: &MetricsInput<'_>, view: &View, samples: &mut Vec<Sample>) {
     let cluster_view = input.cluster_view;
     for (name, node) in &cluster_view.nodes {
-        let status = cluster_view.node_statuses.get(name).map(|known| &known.value);
+        let status = cluster_view.node_statuses.get(name).map(|stored| &stored.value);
         let state = status.map(|status| status.state).unwrap_or_default();
-        for one in NodeState::ALL {
-            samples.push(leader::NODE_STATE.sample([name, &format!("{one:?}")], flag(one == state)));
+        for listed_state in NodeState::ALL {
+            samples.push(
+                leader::NODE_STATE.sample([name, &format!("{listed_state:?}")], flag(listed_state == state)),
+            );
         }
         if let Some(fence) = cluster_view.fences.get(name) {
-            for one in FenceState::ALL {
-                let value = flag(one == fence.value.state);
-                samples.push(leader::NODE_FENCE_STATE.sample([name, one.name()], value));
+            for listed_state in FenceState::ALL {
+                let value = flag(listed_state == fence.value.state);
+                samples.push(leader::NODE_FENCE_STATE.sample([name, listed_state.name()], value));
             }
         }
         samples.push(leader::NODE_MAINTENANCE.sample([name], flag(node.value.spec.maintenance)));
@@ -99,7 +101,7 @@ fn add_nodes(input: &MetricsInput<'_>, view: &View, samples: &mut Vec<Sample>) {
             let age_ms = input.now.monotonic_raw.since(heard.since);
             samples.push(leader::NODE_HEARTBEAT_AGE.sample([name], age_ms as f64 / 1000.0));
         }
-        if let Some(report) = cluster_view.node_reports.get(name).map(|known| &known.value) {
+        if let Some(report) = cluster_view.node_reports.get(name).map(|stored| &stored.value) {
             samples.push(leader::NODE_WATCHDOG_ARMED.sample([name], flag(report.armed)));
             let is_open =
                 cluster_view.fences.get(name).is_some_and(|fence| fence.value.state == FenceState::Open);
@@ -159,8 +161,9 @@ fn headroom(view: &View) -> [Option<i128>; 3] {
     [0, 1, 2].map(|kind| {
         let largest_headroom =
             limits.iter().map(|(_, limits)| limits[kind]).collect::<Option<Vec<i128>>>()?;
-        let used =
-            |(name, _): &(&NodeName, _)| view.services.on(name).map_or(0, |used| used.requested()[kind]);
+        let used = |(name, _): &(&NodeName, _)| {
+            view.services.node_use(name).map_or(0, |used| used.requested()[kind])
+        };
         let free = largest_headroom.iter().sum::<i128>() - limits.iter().map(used).sum::<i128>();
         Some(free - largest_headroom.iter().max()?)
     })
@@ -168,7 +171,7 @@ fn headroom(view: &View) -> [Option<i128>; 3] {
 
 /// Returns the number of services that use a node.
 fn users(view: &View, node: &NodeName) -> usize {
-    view.services.on(node).map_or(0, NodeUse::count)
+    view.services.node_use(node).map_or(0, NodeUse::count)
 }
 
 #[cfg(test)]
@@ -189,12 +192,12 @@ mod tests {
             view.nodes.insert((*name).into(), facts);
         }
         for (number, (node, count)) in services.iter().enumerate() {
-            let uses = [(*node).into()].into();
-            let facts = ServiceFacts { uses, requests: cpus(*count), ..ServiceFacts::default() };
+            let used_nodes = [(*node).into()].into();
+            let facts = ServiceFacts { used_nodes, requests: cpus(*count), ..ServiceFacts::default() };
             view.services.insert(format!("s{number}").into(), facts);
         }
-        let found = headroom(&view)[0].map(|milli| milli / 1000);
-        assert_eq!(found, expected, "{nodes:?} with {services:?}");
+        let actual = headroom(&view)[0].map(|milli| milli / 1000);
+        assert_eq!(actual, expected, "{nodes:?} with {services:?}");
     }
 
     #[test]

@@ -322,11 +322,11 @@ impl<'a> Service<'a> {
     fn not_stopped(&self, input: &PlanInput<'a>) -> Option<(&'a NodeName, Epoch, &'a str)> {
         let cluster_view = input.cluster_view;
         cluster_view.node_reports.iter().find_map(|(node, report)| {
-            let named = report
+            let not_stopped = report
                 .value
                 .not_stopped
                 .iter()
-                .find(|named| named.name == *self.name && named.uid == *self.uid())?;
+                .find(|not_stopped| not_stopped.name == *self.name && not_stopped.uid == *self.uid())?;
             if report.value.mode != Mode::Registering {
                 return None;
             }
@@ -334,14 +334,14 @@ impl<'a> Service<'a> {
                 None => Epoch(1),
                 Some(fence) => {
                     // The registration may be older than the close: an epoch that is still open is closed first.
-                    let admitted_before = fence.value.request == Some(report.modified);
+                    let admitted_before = fence.value.request == Some(report.mod_revision);
                     if fence.value.state == FenceState::Open || admitted_before {
                         return None;
                     }
                     fence.value.epoch
                 }
             };
-            Some((node, epoch, named.message.as_str()))
+            Some((node, epoch, not_stopped.message.as_str()))
         })
     }
 }
@@ -395,7 +395,7 @@ fn plan_service(planner: &mut Planner<'_>, service: &Service<'_>) {
         return;
     }
     let mut update = ServiceUpdate::of(service);
-    if service.status.is_some_and(|status| planner.input.cluster_view.is_from_backup(status.modified)) {
+    if service.status.is_some_and(|status| planner.input.cluster_view.is_from_backup(status.mod_revision)) {
         queued::probe_after_restore(&mut update);
         write_draft(planner, service, update);
         return;
@@ -495,14 +495,14 @@ fn write_draft(planner: &mut Planner<'_>, service: &Service<'_>, mut update: Ser
     if let Some((at, wake_reason)) = update.wake {
         planner.plan.wake_at(&input, at, wake_reason);
     }
-    let uses = super::placement::used_nodes(&update.status);
+    let used_nodes = super::placement::used_nodes(&update.status);
     if let Some(mut facts) = planner.view.services.get_mut(service.name) {
         let is_stable = update.status.state == ServiceState::Started && update.status.replacement.is_none();
-        facts.movable &= facts.uses == uses && is_stable;
-        facts.uses.clone_from(&uses);
+        facts.movable &= facts.used_nodes == used_nodes && is_stable;
+        facts.used_nodes.clone_from(&used_nodes);
         // The reserved capacity is kept for this service, because services that are planned later are less
         // important.
-        facts.uses.extend(update.reserved_node.take());
+        facts.used_nodes.extend(update.reserved_node.take());
         facts.node.clone_from(&update.status.node);
     }
     if let Some((transaction, events)) = update.into_transaction(&input, service) {
@@ -510,7 +510,7 @@ fn write_draft(planner: &mut Planner<'_>, service: &Service<'_>, mut update: Ser
             Subject::Service(service.name.to_owned()),
             transaction,
             events,
-            OnApplied::Uses(uses),
+            OnApplied::Uses(used_nodes),
         );
     }
 }
@@ -518,19 +518,19 @@ fn write_draft(planner: &mut Planner<'_>, service: &Service<'_>, mut update: Ser
 /// Records in the draft whether a requested service runs. The record is part of the write that changes the state, so it
 /// needs no separate write.
 fn record_availability(planner: &Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
-    let standing = match (service.requested_state(), update.status.running) {
+    let availability_state = match (service.requested_state(), update.status.running) {
         (RequestedState::Started, true) => AvailabilityState::Up,
         (RequestedState::Started, false) => AvailabilityState::Down,
         (RequestedState::Stopped | RequestedState::Disabled | RequestedState::Ignored, _) => {
             AvailabilityState::NotWanted
         }
     };
-    let known = update
+    let availability = update
         .status
         .availability
-        .get_or_insert_with(|| Availability::begin(standing, &planner.input.now.timestamp()));
-    if known.standing != standing {
-        known.enter(standing, &availability_since(planner, service, standing));
+        .get_or_insert_with(|| Availability::begin(availability_state, &planner.input.now.timestamp()));
+    if availability.state != availability_state {
+        availability.enter(availability_state, &availability_since(planner, service, availability_state));
     }
 }
 
@@ -539,12 +539,12 @@ fn record_availability(planner: &Planner<'_>, service: &Service<'_>, update: &mu
 fn availability_since(
     planner: &Planner<'_>,
     service: &Service<'_>,
-    standing: AvailabilityState,
+    availability_state: AvailabilityState,
 ) -> Timestamp {
     let now = planner.input.now;
-    let before = service.status.and_then(|known| known.value.node.as_ref());
+    let before = service.status.and_then(|status| status.value.node.as_ref());
     let node = before.and_then(|node| planner.nodes.get(node)).filter(|node| !node.is_reachable());
-    match (standing, node) {
+    match (availability_state, node) {
         (AvailabilityState::Down, Some(node)) => {
             let heartbeat_age_ms = now.monotonic_raw.since(node.observed_at);
             Timestamp::from_unix_ms(now.wall_unix_ms - i128::from(heartbeat_age_ms))
@@ -569,5 +569,5 @@ fn report_guard(input: &PlanInput<'_>, node: &NodeName, name: &ResourceName) -> 
 /// Returns the key of a fence and its revision; `None` if the node has no fence.
 fn fence_guard(input: &PlanInput<'_>, node: &NodeName) -> Option<(String, Revision)> {
     let fence = input.cluster_view.fences.get(node)?;
-    Some((input.cluster_view.keys.fence(node), fence.modified))
+    Some((input.cluster_view.keys.fence(node), fence.mod_revision))
 }

@@ -80,7 +80,7 @@ impl Controller {
             devices: self.devices.keys().cloned().collect(),
             refused: self.refused.clone(),
             heartbeat_age_ms: observations
-                .map(|(node, seen)| (node.clone(), now.monotonic_raw.since(seen.since)))
+                .map(|(node, observation)| (node.clone(), now.monotonic_raw.since(observation.since)))
                 .collect(),
         }
     }

@@ -53,7 +53,7 @@ fn remove<T>(input: &PlanInput<'_>, plan: &mut Plan, kind: Kind, name: &str, sto
         return;
     }
     let transaction = Transaction::new()
-        .delete(keys.status(kind, name), Guard::Unchanged(stored.modified))
+        .delete(keys.status(kind, name), Guard::Unchanged(stored.mod_revision))
         .guard(spec, Guard::Absent);
     plan.add_action(Subject::Status(kind, name.to_owned()), transaction, Vec::new(), OnApplied::None);
 }

@@ -50,14 +50,14 @@ impl ClusterView {
             spec.action == OperationAction::Start
                 && spec.not_on.as_deref() == Some(node)
                 && spec.resource.as_deref().map(names::without_type) == Some(name)
-                && operation.created > fence.modified
+                && operation.create_revision > fence.mod_revision
         });
         has_operator_answer
             || self.service_report(name, node).is_some_and(|report| {
                 let value = &report.value;
                 value.uid == *uid
                     && value.epoch == fence.value.epoch
-                    && report.modified > fence.modified
+                    && report.mod_revision > fence.mod_revision
                     && (value.phase == Phase::ProbedStopped || value.action_uid.is_some())
             })
     }

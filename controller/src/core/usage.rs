@@ -78,7 +78,7 @@ pub(super) fn add_outside_usage(
     }
     for (name, facts) in nodes {
         let Some(report) = node_usage(cluster_view, name) else { continue };
-        let users = services.on(name).into_iter().flat_map(NodeUse::users);
+        let users = services.node_use(name).into_iter().flat_map(NodeUse::users);
         let contained: BTreeSet<&ResourceName> = users.chain(report.services.keys()).collect();
         let mut sum = Amounts::default();
         for service in contained {
@@ -97,10 +97,10 @@ pub(super) fn add_outside_usage(
     }
 }
 
-fn add(one: Option<Quantity>, other: Option<Quantity>) -> Option<Quantity> {
-    match (one, other) {
+fn add(left: Option<Quantity>, right: Option<Quantity>) -> Option<Quantity> {
+    match (left, right) {
         (None, only) | (only, None) => only,
-        (Some(one), Some(other)) => Some(Quantity::from_milli(one.milli().saturating_add(other.milli()))),
+        (Some(left), Some(right)) => Some(Quantity::from_milli(left.milli().saturating_add(right.milli()))),
     }
 }
 
@@ -225,7 +225,7 @@ mod tests {
             [("n1".into(), NodeFacts { reserved, ..NodeFacts::default() })].into_iter().collect();
         let facts = ServiceFacts {
             node: used_nodes.first().map(|node| (*node).into()),
-            uses: used_nodes.iter().map(|node| (*node).into()).collect(),
+            used_nodes: used_nodes.iter().map(|node| (*node).into()).collect(),
             requests: Amounts { memory: gib(4), ..Amounts::default() },
             ..ServiceFacts::default()
         };

@@ -40,12 +40,12 @@ pub struct Versioned<T> {
     /// The parsed value.
     pub value: T,
     /// Create revision of the key.
-    pub created: Revision,
+    pub create_revision: Revision,
     /// Mod revision of the key.
-    pub modified: Revision,
+    pub mod_revision: Revision,
     /// Time on this process's own clock when it first saw this revision. Every wait that a later leader may repeat in
     /// full counts from this time; wall clocks affect no decision.
-    pub seen: MonotonicTime,
+    pub first_seen_at: MonotonicTime,
 }
 
 /// Objects or records by name.
@@ -239,12 +239,12 @@ impl ClusterView {
     pub fn apply(&mut self, changes: Vec<Change>, revision: Revision, now: MonotonicTime) -> PlanRelevance {
         let mut relevance = PlanRelevance::Irrelevant;
         for change in changes {
-            let found = match change {
+            let change_relevance = match change {
                 Change::Put(entry) if entry.mod_revision > self.revision => self.put(entry, now),
                 Change::Delete { key, revision } if revision > self.revision => self.remove(&key),
                 Change::Put(_) | Change::Delete { .. } => PlanRelevance::Irrelevant,
             };
-            relevance = relevance.max(found);
+            relevance = relevance.max(change_relevance);
         }
         self.revision = self.revision.max(revision);
         relevance
@@ -324,7 +324,7 @@ impl ClusterView {
         let Some(key) = self.planned_key(&entry.key) else { return PlanRelevance::Irrelevant };
         let relevance = self.apply_entry(&key, &entry, now);
         match self.entries.get_mut(&entry.key) {
-            Some(known) => *known = entry,
+            Some(stored) => *stored = entry,
             None => drop(self.entries.insert(entry.key.clone(), entry)),
         }
         relevance
@@ -340,7 +340,7 @@ impl ClusterView {
             }
             Key::Tombstone(name) => put(&mut self.tombstones, name, entry, now),
             Key::Fence(name) => {
-                let before = self.fences.get(name).map(|known| known.value.state);
+                let before = self.fences.get(name).map(|fence| fence.value.state);
                 let read = put_record(&mut self.fences, name, entry, now);
                 let read = self.track_unreadable_fence(name, read);
                 self.count_fence(name, before, now);
@@ -357,10 +357,11 @@ impl ClusterView {
             Key::RestoreMarker => {
                 // An unreadable marker still counts as a marker.
                 let value = serde_json::from_slice(&entry.value).unwrap_or_default();
-                let seen = self.restored.as_ref().filter(|known| known.modified == entry.mod_revision);
-                let seen = seen.map_or(now, |known| known.seen);
-                let (created, modified) = (entry.create_revision, entry.mod_revision);
-                self.restored = Some(Versioned { value, created, modified, seen });
+                let first_seen_at =
+                    self.restored.as_ref().filter(|marker| marker.mod_revision == entry.mod_revision);
+                let first_seen_at = first_seen_at.map_or(now, |marker| marker.first_seen_at);
+                let (create_revision, mod_revision) = (entry.create_revision, entry.mod_revision);
+                self.restored = Some(Versioned { value, create_revision, mod_revision, first_seen_at });
                 Ok(())
             }
             Key::Leader => {
@@ -368,21 +369,21 @@ impl ClusterView {
                 Ok(())
             }
             Key::Candidate(name) => {
-                let known = self.candidate_entries.insert(name.clone(), entry.clone());
-                self.observe_refresh(name, known.is_some(), now);
-                if known.is_some() {
+                let earlier_entry = self.candidate_entries.insert(name.clone(), entry.clone());
+                self.observe_refresh(name, earlier_entry.is_some(), now);
+                if earlier_entry.is_some() {
                     return PlanRelevance::Irrelevant;
                 }
                 Ok(())
             }
             Key::Refresh(name) => {
-                let known = self.refresh_entries.insert(name.clone(), entry.clone());
-                self.observe_refresh(name, known.is_some(), now);
+                let earlier_entry = self.refresh_entries.insert(name.clone(), entry.clone());
+                self.observe_refresh(name, earlier_entry.is_some(), now);
                 return PlanRelevance::Irrelevant;
             }
             Key::Alive(name) => {
                 let expected =
-                    self.alive.get(name).is_some_and(|known| known.created == entry.create_revision);
+                    self.alive.get(name).is_some_and(|alive| alive.create_revision == entry.create_revision);
                 let before = self.entries.get(&entry.key).map(|entry| &*entry.value);
                 let read = heartbeat::put(&mut self.alive, name, before, entry, now);
                 let read = self.track_unreadable_heartbeat(name, read);
@@ -493,7 +494,7 @@ impl ClusterView {
             }
             Kind::Cluster => put_single(&mut self.cluster_status, name, entry, now).map_err(error_text),
             Kind::Operation => {
-                let before = self.operation_statuses.get(name).map(|known| known.value.phase);
+                let before = self.operation_statuses.get(name).map(|status| status.value.phase);
                 let read =
                     put_record(&mut self.operation_statuses, &name.into(), entry, now).map_err(error_text);
                 self.count_operation(name, before);
@@ -513,7 +514,7 @@ impl ClusterView {
         let count = self.resource_statuses.get(name).map_or(0, |status| status.value.move_failures);
         if count == 0 {
             self.failed_moves.remove(name);
-        } else if self.failed_moves.get(name).is_none_or(|known| known.count != count) {
+        } else if self.failed_moves.get(name).is_none_or(|failed_moves| failed_moves.count != count) {
             self.failed_moves.insert(name.clone(), FailedMoves { count, since: now });
         }
     }
@@ -602,5 +603,5 @@ impl ClusterView {
 
 /// Returns the guard for a write of a key: the key as it was read.
 pub fn guard_of<T>(record: Option<&Versioned<T>>) -> Guard {
-    record.map_or(Guard::Absent, |record| Guard::Unchanged(record.modified))
+    record.map_or(Guard::Absent, |record| Guard::Unchanged(record.mod_revision))
 }

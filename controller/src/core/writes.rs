@@ -52,8 +52,8 @@ fn fence_and_heartbeat_revisions(
     cluster_view: &ClusterView,
     node: &NodeName,
 ) -> (Revision, Option<Revision>) {
-    let fence = cluster_view.fences.get(node).map_or(Revision::default(), |fence| fence.modified);
-    (fence, cluster_view.alive.get(node).map(|alive| alive.modified))
+    let fence = cluster_view.fences.get(node).map_or(Revision::default(), |fence| fence.mod_revision);
+    (fence, cluster_view.alive.get(node).map(|alive| alive.mod_revision))
 }
 
 /// Result of an answered batch for the core.
@@ -93,7 +93,7 @@ impl Writes {
 
     /// Returns the nodes that services will use.
     pub(super) fn pending_uses(&self) -> BTreeMap<ResourceName, BTreeSet<NodeName>> {
-        self.pending_uses.iter().map(|(name, (_, uses))| (name.clone(), uses.clone())).collect()
+        self.pending_uses.iter().map(|(name, (_, used_nodes))| (name.clone(), used_nodes.clone())).collect()
     }
 
     /// Returns the nodes that an unknown commit may have closed. The planner must allow for both outcomes.
@@ -134,7 +134,7 @@ impl Writes {
             cluster_view
                 .fences
                 .get(node)
-                .is_some_and(|fence| fence.value.state == FenceState::Open && fence.modified == *revision)
+                .is_some_and(|fence| fence.value.state == FenceState::Open && fence.mod_revision == *revision)
         });
         self.fences_with_unknown_write
             .retain(|node, before| *before == fence_and_heartbeat_revisions(cluster_view, node));
@@ -189,10 +189,10 @@ impl Writes {
                 let id = next_id();
                 for member in &actions {
                     self.busy.insert(member.subject.clone(), WriteState::Sent);
-                    if let (Subject::Service(name), OnApplied::Uses(uses)) =
+                    if let (Subject::Service(name), OnApplied::Uses(used_nodes)) =
                         (&member.subject, &member.on_applied)
                     {
-                        self.pending_uses.insert(name.clone(), (member.subject.clone(), uses.clone()));
+                        self.pending_uses.insert(name.clone(), (member.subject.clone(), used_nodes.clone()));
                     }
                 }
                 self.batches.insert(id, Batch { actions, sent: now });
@@ -233,7 +233,7 @@ impl Writes {
                     if let OnApplied::ClosesOnSilence(node) = on_applied
                         && let Some(fence) = cluster_view.fences.get(&node)
                     {
-                        self.possibly_closed.insert(node, fence.modified);
+                        self.possibly_closed.insert(node, fence.mod_revision);
                     }
                     if let Subject::Fence(node) = &subject {
                         self.fences_with_unknown_write

@@ -128,8 +128,8 @@ async fn the_response_of_a_webhook_decides_whether_to_retry() {
         ("HTTP/1.1 422 Unprocessable Entity\r\n\r\n", true),
     ] {
         let (url, _request_task) = serve_one_request(answer).await;
-        let found = delivery_outcome(Target::Webhook(WebhookSpec { url, ..WebhookSpec::default() })).await;
-        match found {
+        let outcome = delivery_outcome(Target::Webhook(WebhookSpec { url, ..WebhookSpec::default() })).await;
+        match outcome {
             DeliveryOutcome::Failed(cause) => {
                 assert!(!refused && cause.starts_with("server returned"), "{cause}");
             }
@@ -179,7 +179,7 @@ fn a_mail_has_the_headers_that_receivers_need() {
         "Auto-Submitted: auto-generated",
         "Content-Type: text/plain; charset=utf-8",
     ] {
-        assert!(mail.split("\r\n").any(|found| found == line), "{line} is missing in:\n{mail}");
+        assert!(mail.split("\r\n").any(|mail_line| mail_line == line), "{line} is missing in:\n{mail}");
     }
     assert!(mail.contains("\r\nDate: "), "{mail}");
 }

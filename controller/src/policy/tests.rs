@@ -24,17 +24,17 @@ fn unusable_policies_are_refused() {
 
 #[test]
 fn a_file_must_be_in_the_secrets_directory() {
-    let own = limits("secretsDirectory: /run/credentials/ha-controller.service");
+    let credentials = limits("secretsDirectory: /run/credentials/ha-controller.service");
     for (policy, file, expected) in [
         (&limits("{}"), "bmc", Some("/etc/hactl/secrets/bmc")),
         (&limits("{}"), "/etc/hactl/secrets/bmc", Some("/etc/hactl/secrets/bmc")),
-        (&own, "token", Some("/run/credentials/ha-controller.service/token")),
+        (&credentials, "token", Some("/run/credentials/ha-controller.service/token")),
         (
-            &own,
+            &credentials,
             "/run/credentials/ha-controller.service/token",
             Some("/run/credentials/ha-controller.service/token"),
         ),
-        (&own, "/etc/hactl/secrets/bmc", None),
+        (&credentials, "/etc/hactl/secrets/bmc", None),
         (&limits("{}"), "/etc/shadow", None),
         (&limits("{}"), "/etc/hactl/secrets/../controller.key", None),
         (&limits("{}"), "/etc/hactl/secrets/a/b", None),
@@ -45,8 +45,8 @@ fn a_file_must_be_in_the_secrets_directory() {
         (&Limits::default(), "/etc/shadow", Some("/etc/shadow")),
         (&Limits::default(), "bmc", Some("/etc/hactl/secrets/bmc")),
     ] {
-        let found = policy.file("caFile", file).ok();
-        assert_eq!(found, expected.map(PathBuf::from), "{file}");
+        let path = policy.file("caFile", file).ok();
+        assert_eq!(path, expected.map(PathBuf::from), "{file}");
     }
     let error = limits("{}").file("caFile", "/etc/shadow").expect_err("outside");
     assert!(error.contains("copy the file there, and set caFile to its name"), "{error}");
@@ -69,9 +69,9 @@ fn a_fence_agent_must_be_listed_and_names_no_programs() {
         ("fence_ipmilan", "ssh_options", Some("ssh_options can name")),
         ("fence_ipmilan", "debug", Some("debug can name")),
     ] {
-        let found = limits.check_part(&part(agent, attribute)).err();
-        assert_eq!(found.is_some(), expected.is_some(), "{agent} {attribute}: {found:?}");
-        assert!(found.unwrap_or_default().contains(expected.unwrap_or_default()), "{agent} {attribute}");
+        let refusal = limits.check_part(&part(agent, attribute)).err();
+        assert_eq!(refusal.is_some(), expected.is_some(), "{agent} {attribute}: {refusal:?}");
+        assert!(refusal.unwrap_or_default().contains(expected.unwrap_or_default()), "{agent} {attribute}");
     }
     assert_eq!(Limits::default().check_part(&part("fence_ssh", "passwd_script")), Ok(()));
 }
@@ -91,10 +91,10 @@ async fn a_host_must_be_listed_or_have_a_listed_address() {
         ("[fd00::1]", Err(())),
         ("localhost", Ok(Some(true))),
     ] {
-        let found = limits.addresses(host, 25).await;
-        let found =
-            found.map(|addresses| addresses.map(|list| list.iter().all(|one| one.ip().is_loopback())));
-        assert_eq!(found.map_err(|_| ()), expected, "{host}");
+        let addresses = limits.addresses(host, 25).await;
+        let addresses = addresses
+            .map(|addresses| addresses.map(|list| list.iter().all(|address| address.ip().is_loopback())));
+        assert_eq!(addresses.map_err(|_| ()), expected, "{host}");
     }
     let error = limits.addresses("169.254.169.254", 80).await.expect_err("not listed");
     assert!(error.contains("add it to policy.notificationAddresses"), "{error}");
@@ -113,12 +113,12 @@ fn forbidden_parts_of_an_object_are_reported_once_at_their_path() {
     };
     let node = device("fence_ssh", "/etc/shadow");
     let part = "spec.fencing.devices[0].parts[0]";
-    let both = [format!("{part}.agent"), format!("{part}.attributesFile")];
-    assert_eq!(paths(Kind::Node, None, &node), both);
+    let both_fields = [format!("{part}.agent"), format!("{part}.attributesFile")];
+    assert_eq!(paths(Kind::Node, None, &node), both_fields);
     assert!(paths(Kind::Node, None, &device("fence_ipmilan", "bmc")).is_empty());
     // A stored object stays editable.
     assert!(paths(Kind::Node, Some(&node), &node).is_empty());
-    assert_eq!(paths(Kind::Node, Some(&device("fence_ssh", "bmc")), &node), both[1..]);
+    assert_eq!(paths(Kind::Node, Some(&device("fence_ssh", "bmc")), &node), both_fields[1..]);
     let cluster = json!({"spec": {"notifications": {
         "webhooks": ["http://10.1.2.3/ok", {"url": "http://169.254.169.254/", "hmacKeyFile": "/etc/shadow"}],
         "smtp": {"server": "192.0.2.1:25", "tls": "None", "from": "a@example.org", "to": ["b@example.org"]}}}});

@@ -250,7 +250,7 @@ mod tests {
             "hactl_fences_total{method=\"Device\",result=\"Confirmed\"} 0",
             "hactl_failover_duration_seconds_sum{phase=\"fence\"} 1.5",
         ] {
-            assert!(text.lines().any(|found| found == line), "{line} is missing in:\n{text}");
+            assert!(text.lines().any(|text_line| text_line == line), "{line} is missing in:\n{text}");
         }
         for metric in leader::ALL {
             assert!(!text.contains(metric.name), "{} is in:\n{text}", metric.name);

@@ -74,9 +74,9 @@ impl WatchTarget {
     /// Follows the data of a complete read, if this process may (FENCING, R1.31).
     fn follow(&self, entries: &[Entry]) -> Result<(), String> {
         let key = self.keys.incarnation();
-        let found = entries.iter().find(|entry| entry.key == key);
-        let found = found.and_then(|entry| serde_json::from_slice(&entry.value).ok());
-        match self.followed.judge(found.as_ref()) {
+        let incarnation = entries.iter().find(|entry| entry.key == key);
+        let incarnation = incarnation.and_then(|entry| serde_json::from_slice(&entry.value).ok());
+        match self.followed.judge(incarnation.as_ref()) {
             Verdict::Follows(_) | Verdict::AllowedByOperator(_) => Ok(()),
             Verdict::Refused(cause) => Err(cause),
         }

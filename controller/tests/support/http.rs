@@ -150,8 +150,9 @@ impl<S: Store> Api<S> {
 
     /// Writes a key as another process would.
     pub(crate) async fn write(&self, key: &str, value: &Value) {
-        let known = self.store.get(key).await.unwrap();
-        let guard = known.entries.first().map_or(Guard::Absent, |entry| Guard::Unchanged(entry.mod_revision));
+        let snapshot = self.store.get(key).await.unwrap();
+        let guard =
+            snapshot.entries.first().map_or(Guard::Absent, |entry| Guard::Unchanged(entry.mod_revision));
         let outcome =
             self.store.commit(Transaction::new().put(key, guard, value.to_string().into_bytes())).await;
         assert!(outcome.applied().is_some(), "{outcome:?}");

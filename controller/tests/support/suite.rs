@@ -42,10 +42,10 @@ pub(crate) async fn clients_cannot_change_server_owned_fields<S: Store>(store: S
     // A change of metadata does not count as a new generation, and an equal object is not a change.
     let labeled = api.merge("resources/100", &json!({"metadata": {"labels": {"a": "b"}}})).await;
     assert_eq!(labeled.at("/metadata/generation"), 2);
-    let again = api
+    let second_create = api
         .merge("resources/100", &json!({"metadata": {"labels": {"a": "b"}}, "status": {"state": "x"}}))
         .await;
-    assert_eq!(again.body, labeled.body);
+    assert_eq!(second_create.body, labeled.body);
     let wrong_type = api.get("resources/ct:100").await;
     assert_eq!(wrong_type.code, 400);
     assert!(wrong_type.at("/message").as_str().unwrap().contains("vm:100"));
@@ -59,8 +59,8 @@ pub(crate) async fn clients_cannot_change_server_owned_fields<S: Store>(store: S
 pub(crate) async fn deletion_waits_for_leader_and_empty_node<S: Store>(store: S) {
     let api = Api::over(store);
     api.post("resources", &resource("web")).await;
-    let wrong = json!({"preconditions": {"uid": "other"}});
-    assert_eq!(api.call("DELETE", "resources/web", "application/json", &wrong).await.code, 409);
+    let other_uid = json!({"preconditions": {"uid": "other"}});
+    assert_eq!(api.call("DELETE", "resources/web", "application/json", &other_uid).await.code, 409);
     let marked = api.delete("resources/web").await;
     assert!(marked.at("/metadata/deletionTimestamp").is_string(), "{}", marked.body);
     // A client cannot remove the finalizer.
@@ -241,11 +241,11 @@ pub(crate) async fn a_log_is_answered_by_the_agent_of_the_node<S: Store>(store: 
     assert!(response.headers()["warning"].to_str().unwrap().contains("older lines were omitted"));
     let text = axum::body::to_bytes(response.into_body(), 10_000).await.unwrap();
     assert_eq!(text.as_ref(), b"one\ntwo\n");
-    let asked = agent.await.unwrap();
-    assert_eq!((&asked["tailLines"], &asked["sinceSeconds"]), (&json!(2), &json!(60)));
-    assert_eq!(asked["definition"]["name"], "web");
-    for left in [api.keys.log_requests_of(&"node1".into()), api.keys.log_answers_of(&"node1".into())] {
-        assert!(api.store.list(&left).await.unwrap().entries.is_empty(), "{left}");
+    let requests = agent.await.unwrap();
+    assert_eq!((&requests["tailLines"], &requests["sinceSeconds"]), (&json!(2), &json!(60)));
+    assert_eq!(requests["definition"]["name"], "web");
+    for remaining in [api.keys.log_requests_of(&"node1".into()), api.keys.log_answers_of(&"node1".into())] {
+        assert!(api.store.list(&remaining).await.unwrap().entries.is_empty(), "{remaining}");
     }
 
     for (kind, code) in [("NotKept", 400), ("Unreadable", 500)] {
@@ -275,6 +275,6 @@ pub(crate) async fn requests_that_wait_for_an_agent_are_limited<S: Store>(store:
     for task in tasks {
         assert_eq!(task.await.unwrap(), 504);
     }
-    let left = api.store.list(&api.keys.log_requests_of(&"node1".into())).await.unwrap();
-    assert!(left.entries.is_empty(), "{:?}", left.entries);
+    let remaining = api.store.list(&api.keys.log_requests_of(&"node1".into())).await.unwrap();
+    assert!(remaining.entries.is_empty(), "{:?}", remaining.entries);
 }

@@ -76,8 +76,8 @@ fn declare_objects(rig: &Rig) -> Result<()> {
         json!({"driver": {"simulated": {"type": "vm", "live": true}}, "requests": requests("2", "8Gi")});
     let mut mail = machine.clone();
     mail["requests"] = requests("1500m", "4Gi");
-    let mut lost = witness_spec("lost")?;
-    lost["group"] = json!("nowhere");
+    let mut lost_witness = witness_spec("lost")?;
+    lost_witness["group"] = json!("nowhere");
     let mut idle = witness_spec("idle")?;
     idle["state"] = json!("Stopped");
     let broken = json!({"driver": {"exec": {"command": ["/bin/false"]}}, "maxRestart": 0, "maxRelocate": 0});
@@ -85,7 +85,7 @@ fn declare_objects(rig: &Rig) -> Result<()> {
         (WEB_SERVICE, web),
         (MACHINE_SERVICE, machine),
         ("mail", mail),
-        ("lost", lost),
+        ("lost", lost_witness),
         ("idle", idle),
         ("broken", broken),
     ];

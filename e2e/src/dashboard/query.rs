@@ -59,7 +59,7 @@ pub fn selectors(query: &str) -> Vec<Selector> {
     let mut remaining = query;
     while let Some(open) = remaining.find('{') {
         let before = &remaining[..open];
-        let start = before.rfind(|letter: char| !is_identifier_char(letter)).map_or(0, |at| at + 1);
+        let start = before.rfind(|letter: char| !is_identifier_char(letter)).map_or(0, |index| index + 1);
         let length = braces_length(&remaining[open..]);
         let matchers = &remaining[open + 1..open + length - 1];
         selectors_found.push(Selector {
@@ -76,9 +76,9 @@ pub fn selectors(query: &str) -> Vec<Selector> {
 pub fn grouping_labels(query: &str) -> BTreeSet<String> {
     let mut labels_found = BTreeSet::new();
     for keyword in ["by", "on", "without", "ignoring", "group_left", "group_right"] {
-        for (at, _) in query.match_indices(keyword) {
-            let is_word = !query[..at].ends_with(is_identifier_char);
-            let Some(list) = query[at + keyword.len()..].trim_start().strip_prefix('(') else { continue };
+        for (index, _) in query.match_indices(keyword) {
+            let is_word = !query[..index].ends_with(is_identifier_char);
+            let Some(list) = query[index + keyword.len()..].trim_start().strip_prefix('(') else { continue };
             if let (true, Some((labels, _))) = (is_word, list.split_once(')')) {
                 let labels = labels.split(',').map(|label| label.trim().to_owned());
                 labels_found.extend(labels.filter(|label| !label.is_empty()));
@@ -95,10 +95,10 @@ fn is_identifier_char(letter: char) -> bool {
 /// Returns the length of the part in braces, including both. Braces inside quotes are text.
 fn braces_length(text: &str) -> usize {
     let mut is_quoted = false;
-    for (at, letter) in text.char_indices() {
+    for (index, letter) in text.char_indices() {
         match letter {
             '"' => is_quoted = !is_quoted,
-            '}' if !is_quoted => return at + 1,
+            '}' if !is_quoted => return index + 1,
             _ => {}
         }
     }
@@ -166,7 +166,7 @@ mod tests {
         let parts = [("_bucket", true), ("_sum", false), ("_count", false)];
         let part = parts.iter().find_map(|(part, by_size)| Some((name.strip_suffix(part)?, *by_size)));
         let metric = Metric::all().find(|metric| match part {
-            Some((whole, _)) => metric.name == whole && metric.kind == MetricKind::Histogram,
+            Some((base_name, _)) => metric.name == base_name && metric.kind == MetricKind::Histogram,
             None => metric.name == name && metric.kind != MetricKind::Histogram,
         })?;
         labels.extend(metric.labels.iter().map(|label| (*label).to_owned()));
@@ -184,13 +184,13 @@ mod tests {
     fn query_errors(query: &str, legend: &BTreeSet<String>) -> Vec<String> {
         let mut errors = Vec::new();
         let mut available_labels = BTreeSet::new();
-        let named = selectors(query);
+        let found_selectors = selectors(query);
         let words =
             query.split(|letter: char| !is_identifier_char(letter)).filter(|word| word.starts_with("hactl_"));
-        if words.count() > named.len() {
+        if words.count() > found_selectors.len() {
             errors.push("a metric without {} takes every cluster's".to_owned());
         }
-        for selector in &named {
+        for selector in &found_selectors {
             match declared_labels(&selector.metric) {
                 None => errors.push(format!("there is no {}", selector.metric)),
                 Some(labels) => {
@@ -221,8 +221,8 @@ mod tests {
                     .strip_prefix("label_values(")
                     .and_then(|rest| rest.strip_suffix(')')?.rsplit_once(", "))
                     .expect("label_values(METRIC, LABEL)");
-                let named = selectors(metric);
-                let name = named.first().map_or(metric, |selector| selector.metric.as_str());
+                let found_selectors = selectors(metric);
+                let name = found_selectors.first().map_or(metric, |selector| selector.metric.as_str());
                 assert!(
                     declared_labels(name).is_some_and(|labels| labels.contains(label)),
                     "{file}: {}",

@@ -100,10 +100,10 @@ fn a_database_fails_over_with_its_address_and_files() -> Result<()> {
 
     check_repair_in_place(&scenario, &database, &writer, &first)?;
     let committed = writer.finish()?;
-    let found = database.entries(&scenario.cluster)?;
-    let lost: Vec<&u64> = committed.iter().filter(|number| !found.contains(number)).collect();
-    println!("{} rows were committed, {} found", committed.len(), found.len());
-    assert!(lost.is_empty(), "committed and lost: {lost:?}");
+    let stored = database.entries(&scenario.cluster)?;
+    let lost_numbers: Vec<&u64> = committed.iter().filter(|number| !stored.contains(number)).collect();
+    println!("{} rows were committed, {} found", committed.len(), stored.len());
+    assert!(lost_numbers.is_empty(), "committed and lost: {lost_numbers:?}");
     scenario.hactl(&["delete", "--stop", "-f", &database.example(&scenario.cluster)?, "--wait"])?;
     scenario.finish()
 }
@@ -127,7 +127,10 @@ fn check_web_group(scenario: &Scenario) -> Result<()> {
 fn check_duplicate_copies(scenario: &Scenario) -> Result<()> {
     const MANUAL_ADDRESS: &str = "192.0.2.30/24";
     let has_address = |node: &&str| {
-        scenario.cluster.addresses(node).is_ok_and(|found| found.iter().any(|one| one == MANUAL_ADDRESS))
+        scenario
+            .cluster
+            .addresses(node)
+            .is_ok_and(|addresses| addresses.iter().any(|address| address == MANUAL_ADDRESS))
     };
     for node in NODES {
         scenario.cluster.add_address(node, MANUAL_ADDRESS)?;
@@ -136,9 +139,9 @@ fn check_duplicate_copies(scenario: &Scenario) -> Result<()> {
         "parameters": {"ip": "192.0.2.30", "cidr_netmask": "24"}}}});
     scenario.apply("resources", "twice", &spec)?;
     wait_until("twice to be in Error", STEP_TIMEOUT, || scenario.state("twice") == "Error")?;
-    let why = scenario.hactl(&["why", "twice"])?;
+    let explanation = scenario.hactl(&["why", "twice"])?;
     for words in NODES.into_iter().chain(["MultipleActive"]) {
-        assert!(why.contains(words), "{words:?} is missing:\n{why}");
+        assert!(explanation.contains(words), "{words:?} is missing:\n{explanation}");
     }
     assert!(NODES.iter().all(has_address), "a copy was stopped on one of the nodes");
     for node in NODES {
@@ -162,8 +165,8 @@ fn check_power_cut(scenario: &mut Scenario, writer: &Writer, first: &str) -> Res
     let (epoch, _) = scenario.fence(first)?;
     let cut = monotonic_ns();
     scenario.cluster.power_off(first)?;
-    let off = monotonic_ns();
-    let committed = writer.wait_for_commit_after(off)?;
+    let power_off_time = monotonic_ns();
+    let committed = writer.wait_for_commit_after(power_off_time)?;
     let second = wait_until_group_started(scenario, first)?;
     let (closed, state) = scenario.fence(first)?;
     assert!(closed > epoch, "the epoch of the dead node was not closed: {closed}");
@@ -217,7 +220,7 @@ fn check_repair_in_place(
     let address = format!("{}/24", database::ADDRESS);
     let begin = Instant::now();
     scenario.cluster.remove_address(node, &address)?;
-    let is_there = || scenario.cluster.addresses(node).is_ok_and(|found| found.contains(&address));
+    let is_there = || scenario.cluster.addresses(node).is_ok_and(|addresses| addresses.contains(&address));
     wait_until("the address to be configured again", STEP_TIMEOUT, is_there)?;
     println!("address taken away: it is back after {} ms", begin.elapsed().as_millis());
     writer.wait_for_commit_after(monotonic_ns())?;

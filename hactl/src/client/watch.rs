@@ -232,7 +232,10 @@ impl<'a> Watcher<'a> {
     }
 
     fn queue_if_changed(&mut self, object: Value) {
-        if self.objects_by_name.get(name_of(&object)).is_some_and(|known| version(known) == version(&object))
+        if self
+            .objects_by_name
+            .get(name_of(&object))
+            .is_some_and(|earlier| version(earlier) == version(&object))
         {
             return;
         }

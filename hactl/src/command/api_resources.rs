@@ -98,8 +98,9 @@ pub(super) async fn list_served_kinds(client: &Client) -> Result<Vec<ServedKind>
     for path in std::iter::once(vec!["api", "v1"]).chain(paths) {
         served_kinds.extend(kinds_of_list(client.document(&path).await?));
     }
-    served_kinds
-        .sort_by(|one, other| (one.group(), &one.resource.name).cmp(&(other.group(), &other.resource.name)));
+    served_kinds.sort_by(|left, right| {
+        (left.group(), &left.resource.name).cmp(&(right.group(), &right.resource.name))
+    });
     Ok(served_kinds)
 }
 

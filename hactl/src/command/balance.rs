@@ -101,7 +101,7 @@ fn plans(source: &Source, options: &Options, started_at: Instant) -> Vec<GroupPl
             )
         })
         .collect();
-    plans.sort_by(|one, other| other.score_gain().total_cmp(&one.score_gain()));
+    plans.sort_by(|left, right| right.score_gain().total_cmp(&left.score_gain()));
     plans
 }
 
@@ -185,7 +185,7 @@ fn summary(source: &Source, group_plan: &GroupPlan) -> String {
 
 /// Returns the plans as JSON: one plan as an object, several as a list.
 fn document(source: &Source, plans: &[GroupPlan], seconds: f64) -> Value {
-    let one = |group_plan: &GroupPlan| {
+    let plan_document = |group_plan: &GroupPlan| {
         let (problem, plan) = (&group_plan.problem, &group_plan.plan);
         let moves: Vec<Value> =
             plan.steps.iter().map(|step| steps::document(source, group_plan, step)).collect();
@@ -202,7 +202,9 @@ fn document(source: &Source, plans: &[GroupPlan], seconds: f64) -> Value {
         })
     };
     match plans {
-        [group_plan] => one(group_plan),
-        several => json!({ "groups": several.iter().map(one).collect::<Vec<_>>(), "seconds": seconds }),
+        [group_plan] => plan_document(group_plan),
+        several => {
+            json!({ "groups": several.iter().map(plan_document).collect::<Vec<_>>(), "seconds": seconds })
+        }
     }
 }

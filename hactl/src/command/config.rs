@@ -182,7 +182,7 @@ fn view_config(session: &Session) -> Outcome {
     let mut contexts: Vec<Context> = Vec::new();
     for (_, file) in &files {
         for context in &file.contexts {
-            if !contexts.iter().any(|known| known.name == context.name) {
+            if !contexts.iter().any(|listed| listed.name == context.name) {
                 contexts.push(context.clone());
             }
         }

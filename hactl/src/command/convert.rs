@@ -40,8 +40,8 @@ impl Convert {
         for text in read_texts(&self.files)? {
             match convert(&text.content) {
                 Ok(after) => converted.push((text, after)),
-                Err(found) => {
-                    problems.extend(found.iter().map(|problem| format!("{}: {problem}", text.name)));
+                Err(file_problems) => {
+                    problems.extend(file_problems.iter().map(|problem| format!("{}: {problem}", text.name)));
                 }
             }
         }
@@ -129,20 +129,22 @@ fn with_current_names(text: &str) -> Result<(Vec<Value>, Vec<RenamedFieldUse>), 
         None => message.to_owned(),
     };
     let documents = yaml::documents(text).map_err(|error| vec![with_line(error.line, &error.message)])?;
-    let (mut objects, mut found, mut problems) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut objects, mut renamed_uses, mut problems) = (Vec::new(), Vec::new(), Vec::new());
     for Document { mut value, lines } in documents {
         let mut accept_object = |object: &mut Value, prefix: &str| {
             let name = object.get("kind").and_then(Value::as_str).unwrap_or_default();
             let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == name) else { return };
             let line = |path: &str| lines.of(&format!("{prefix}{path}"));
             match renamed::accept(kind, object) {
-                Ok(fields) => found.extend(fields.into_iter().map(|renamed| {
+                Ok(fields) => renamed_uses.extend(fields.into_iter().map(|renamed| {
                     let path = format!("{}.{}", renamed.parent.join("."), renamed.earlier);
                     RenamedFieldUse { renamed, line: line(&path) }
                 })),
-                Err(found) => {
+                Err(renamed_uses) => {
                     problems.extend(
-                        found.iter().map(|problem| with_line(line(&problem.path), &problem.to_string())),
+                        renamed_uses
+                            .iter()
+                            .map(|problem| with_line(line(&problem.path), &problem.to_string())),
                     );
                 }
             }
@@ -157,7 +159,7 @@ fn with_current_names(text: &str) -> Result<(Vec<Value>, Vec<RenamedFieldUse>), 
         }
         objects.push(value);
     }
-    if problems.is_empty() { Ok((objects, found)) } else { Err(problems) }
+    if problems.is_empty() { Ok((objects, renamed_uses)) } else { Err(problems) }
 }
 
 /// Returns one text for each key on the line that has the earlier name, in which only that key is renamed.
@@ -172,8 +174,8 @@ fn rename_candidates(text: &str, renamed_field: &RenamedFieldUse) -> Vec<String>
         |character: char| character.is_alphanumeric() || matches!(character, '_' | '-' | '.');
     text[begin..line_end]
         .match_indices(earlier)
-        .filter_map(|(at, _)| {
-            let (before, after) = (&text[..begin + at], &text[begin + at + earlier.len()..]);
+        .filter_map(|(index, _)| {
+            let (before, after) = (&text[..begin + index], &text[begin + index + earlier.len()..]);
             let quote = usize::from(after.starts_with(['"', '\'']));
             let rest = after[quote..].trim_start_matches([' ', '\t']).strip_prefix(':')?;
             if before.ends_with(is_name_character) {
@@ -230,14 +232,14 @@ mod tests {
 
     #[test]
     fn conversion_changes_numbers_with_their_unit() {
-        let of = |fields: &str| {
+        let manifest = |fields: &str| {
             format!("{MANIFEST_HEADER}spec:\n  driver:\n    libvirt:\n      migration: {{{fields}}}\n")
         };
         check(
-            &of("bandwidthMebibytes: 200, downtimeMilliseconds: 300"),
-            &of("bandwidthMebibytesPerSecond: 200, maxDowntimeSeconds: 0.3"),
+            &manifest("bandwidthMebibytes: 200, downtimeMilliseconds: 300"),
+            &manifest("bandwidthMebibytesPerSecond: 200, maxDowntimeSeconds: 0.3"),
         );
-        check(&of("downtimeMilliseconds: 2000"), &of("maxDowntimeSeconds: 2.0"));
+        check(&manifest("downtimeMilliseconds: 2000"), &manifest("maxDowntimeSeconds: 2.0"));
     }
 
     #[test]

@@ -143,8 +143,8 @@ impl Delete {
             return Ok(());
         }
         let overview = session.client()?.overview().await?;
-        let is_lost_on_deleted_node = |one: &&ControllerOverview| {
-            nodes.contains(&one.id.as_str()) && one.state == ControllerState::Lost
+        let is_lost_on_deleted_node = |controller: &&ControllerOverview| {
+            nodes.contains(&controller.id.as_str()) && controller.state == ControllerState::Lost
         };
         for controller in overview.controllers.iter().filter(is_lost_on_deleted_node) {
             let text = format!(

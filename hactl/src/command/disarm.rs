@@ -169,8 +169,8 @@ fn find_waits(overview: &Overview) -> impl Iterator<Item = &String> {
     let delays_cluster = move |sentence: &&String| {
         let resource = sentence.strip_prefix("resource ").and_then(|rest| rest.split_once(": "));
         resource.is_some_and(|(name, _)| {
-            let named = format!(" {name} (");
-            overview.waiting_for.iter().filter(of_cluster).any(|sentence| sentence.contains(&named))
+            let named_mode = format!(" {name} (");
+            overview.waiting_for.iter().filter(of_cluster).any(|sentence| sentence.contains(&named_mode))
         })
     };
     let delaying = overview.waiting_for.iter().filter(delays_cluster);

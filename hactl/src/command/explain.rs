@@ -102,7 +102,7 @@ fn child_schema<'a>(schema: Field<'a>, name: &str) -> Result<Field<'a>, String> 
 /// alternatives, returns the alternative with fields.
 fn with_fields(schema: Field<'_>) -> Field<'_> {
     let schema = schema.items().unwrap_or(schema);
-    schema.alternatives().find(|one| one.members().is_some()).unwrap_or(schema)
+    schema.alternatives().find(|alternative| alternative.members().is_some()).unwrap_or(schema)
 }
 
 fn render_fields(terminal: &Terminal, schema: Field<'_>, indent: usize, recursive: bool) -> String {

@@ -116,7 +116,7 @@ impl Get {
         }
         let representation = representation_for(format);
         let client = session.client()?;
-        let (mut found, failure) = match &requested {
+        let (mut lists, failure) = match &requested {
             RequestedObjects::Collections(collections) => {
                 (self.collections(client, collections, representation).await?, None)
             }
@@ -124,13 +124,13 @@ impl Get {
             RequestedObjects::Events(names) => self.events(session, names, representation).await?,
         };
         if format == Some(&Format::Wide) {
-            super::top::add_usage_columns(session, &mut found).await?;
+            super::top::add_usage_columns(session, &mut lists).await?;
         }
         if let Some(path) = &self.sort_by {
-            sort(&mut found, path)?;
+            sort(&mut lists, path)?;
         }
-        self.print(session, &found, format, requested.is_single())?;
-        let is_empty = found.iter().all(|found| found.list.items.is_empty());
+        self.print(session, &lists, format, requested.is_single())?;
+        let is_empty = lists.iter().all(|objects| objects.list.items.is_empty());
         if is_empty
             && failure.is_none()
             && !self.ignore_not_found
@@ -163,7 +163,7 @@ impl Get {
         collections: &[Collection],
         representation: Representation,
     ) -> Result<Vec<FoundObjects>, Failure> {
-        let mut found = Vec::new();
+        let mut lists = Vec::new();
         for collection in collections {
             let query = self.query(None);
             let list = match collection {
@@ -175,9 +175,9 @@ impl Get {
                     client.list_as(*collection, &query, representation).await?
                 }
             };
-            found.push(FoundObjects { collection: *collection, list });
+            lists.push(FoundObjects { collection: *collection, list });
         }
-        Ok(found)
+        Ok(lists)
     }
 
     /// Returns the events with these names, and the failure if some do not exist.
@@ -187,7 +187,7 @@ impl Get {
         names: &[String],
         representation: Representation,
     ) -> Result<(Vec<FoundObjects>, Option<Failure>), Failure> {
-        let mut found = Vec::new();
+        let mut lists = Vec::new();
         let mut deferred_failure = None;
         for name in names {
             let query = self.query(Some(format!("metadata.name={name}")));
@@ -197,9 +197,9 @@ impl Get {
                     Failure::failed(format!("event/{name} not found")).with_server_reason("NotFound");
                 self.defer_failure(session, &mut deferred_failure, failure.help("run \"hactl get events\""));
             }
-            add_to_found(&mut found, Collection::Events, list);
+            add_to_found(&mut lists, Collection::Events, list);
         }
-        Ok((found, deferred_failure))
+        Ok((lists, deferred_failure))
     }
 
     /// Returns all named objects that exist, and the failure if some do not.
@@ -209,18 +209,18 @@ impl Get {
         targets: &[Target],
         representation: Representation,
     ) -> Result<(Vec<FoundObjects>, Option<Failure>), Failure> {
-        let mut found = Vec::new();
+        let mut lists = Vec::new();
         let mut deferred_failure = None;
         for target in targets {
             match session.client()?.target_as(target, representation).await {
-                Ok(list) => add_to_found(&mut found, Collection::Kind(target.kind), list),
+                Ok(list) => add_to_found(&mut lists, Collection::Kind(target.kind), list),
                 Err(failure) if failure.exit == Exit::Failed => {
                     self.defer_failure(session, &mut deferred_failure, failure);
                 }
                 Err(failure) => return Err(failure),
             }
         }
-        Ok((found, deferred_failure))
+        Ok((lists, deferred_failure))
     }
 
     /// Keeps a failure for the end of the command, and shows an earlier one now. A missing object is not a failure with
@@ -238,15 +238,15 @@ impl Get {
     fn print(
         &self,
         session: &Session,
-        found: &[FoundObjects],
+        lists: &[FoundObjects],
         format: Option<&Format>,
         is_single: bool,
     ) -> Result<(), Failure> {
         let terminal = session.terminal();
-        let items = || found.iter().flat_map(|found| &found.list.items).map(render::readable);
+        let items = || lists.iter().flat_map(|objects| &objects.list.items).map(render::readable);
         match format {
             Some(Format::Name) => {
-                for FoundObjects { collection, list } in found {
+                for FoundObjects { collection, list } in lists {
                     for object in &list.items {
                         terminal.print_line(&format!("{}/{}", collection.singular(), name_of(object)));
                     }
@@ -271,7 +271,7 @@ impl Get {
             }
             None | Some(Format::Wide) => {
                 let non_empty: Vec<&FoundObjects> =
-                    found.iter().filter(|found| !found.list.items.is_empty()).collect();
+                    lists.iter().filter(|objects| !objects.list.items.is_empty()).collect();
                 for (index, FoundObjects { collection, list }) in non_empty.iter().enumerate() {
                     let rows = list.items.iter().map(|row| (row, false));
                     let table = self.columns(&list.columns, format).table(rows);
@@ -400,22 +400,22 @@ fn representation_for(format: Option<&Format>) -> Representation {
 }
 
 /// Appends a list to the objects that were already found in its collection.
-fn add_to_found(found: &mut Vec<FoundObjects>, collection: Collection, list: List) {
-    match found.iter_mut().find(|known| known.collection == collection) {
-        Some(known) => known.list.items.extend(list.items),
-        None => found.push(FoundObjects { collection, list }),
+fn add_to_found(lists: &mut Vec<FoundObjects>, collection: Collection, list: List) {
+    match lists.iter_mut().find(|objects| objects.collection == collection) {
+        Some(objects) => objects.list.items.extend(list.items),
+        None => lists.push(FoundObjects { collection, list }),
     }
 }
 
 /// Sorts the objects of each collection by a field. Objects without the field come first.
-fn sort(found: &mut [FoundObjects], path: &Path) -> Result<(), Failure> {
-    let items = || found.iter().flat_map(|found| &found.list.items);
+fn sort(lists: &mut [FoundObjects], path: &Path) -> Result<(), Failure> {
+    let items = || lists.iter().flat_map(|objects| &objects.list.items);
     if items().next().is_some() && !items().any(|item| sort_value(path, item).is_some()) {
         return Err(Failure::usage(format!("--sort-by: no object has the field {}", path.text()))
             .help("run \"hactl explain KIND\" to list the fields"));
     }
-    for found in found {
-        found
+    for objects in lists {
+        objects
             .list
             .items
             .sort_by(|left, right| compare_values(sort_value(path, left), sort_value(path, right)));
@@ -455,9 +455,9 @@ mod tests {
         let check = |values: Value, expected: Value| {
             let items = values.as_array().expect("a list").iter().map(|value| json!({"x": value})).collect();
             let list = List { items, ..List::default() };
-            let mut found = [FoundObjects { collection: Collection::Events, list }];
-            sort(&mut found, &Path::parse_relaxed(".x").expect("a path")).expect("sorted");
-            let sorted_values: Vec<&Value> = found[0].list.items.iter().map(|item| &item["x"]).collect();
+            let mut lists = [FoundObjects { collection: Collection::Events, list }];
+            sort(&mut lists, &Path::parse_relaxed(".x").expect("a path")).expect("sorted");
+            let sorted_values: Vec<&Value> = lists[0].list.items.iter().map(|item| &item["x"]).collect();
             assert_eq!(json!(sorted_values), expected);
         };
         check(json!([10, 9, -1]), json!([-1, 9, 10]));

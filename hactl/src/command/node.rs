@@ -173,7 +173,7 @@ fn powered_off_question(name: &str, status: &NodeStatus) -> String {
         }
     };
     let now = format!("{}{last_seen}, with {}", state_sentence(name, status), service_count(status));
-    let is_ready = |one: &&Condition| one.kind == "Ready";
+    let is_ready = |condition: &&Condition| condition.kind == "Ready";
     if status.conditions.iter().find(is_ready).is_none_or(|ready| ready.reason != Reason::DuplicateNode) {
         return format!(
             "WARNING: data loss if {name} still runs: its services would run twice.\n\

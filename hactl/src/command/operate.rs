@@ -468,9 +468,9 @@ mod tests {
             &format!("stop-{}", "a.".repeat(60)),
             "confirm-fenced-node1.example.org",
         ] {
-            let (one, other) = (unique_name(stem), unique_name(stem));
-            assert_ne!(one, other);
-            assert_eq!(invalid_reason(&one, MAX_NAME_LENGTH), None, "{one}");
+            let (first, second) = (unique_name(stem), unique_name(stem));
+            assert_ne!(first, second);
+            assert_eq!(invalid_reason(&first, MAX_NAME_LENGTH), None, "{first}");
         }
     }
 }

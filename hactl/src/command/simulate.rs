@@ -140,7 +140,8 @@ struct Service {
 struct Expectation {
     check: String,
     ok: bool,
-    got: String,
+    #[serde(rename = "got")]
+    actual: String,
 }
 
 /// Returns where each service is at the end of a run, as a table.
@@ -286,10 +287,10 @@ fn verdict(session: &Session, world: &World, summary: &Value) -> String {
         let word = terminal.paint(Style::Bad, "violated");
         lines += &format!("{word} at {:?} s: {invariant}: {detail}\n", *at as f64 / 1000.0);
     }
-    for Expectation { check, ok, got } in lenient::read_part::<Summary>(summary).expect {
+    for Expectation { check, ok, actual } in lenient::read_part::<Summary>(summary).expect {
         let (style, word) = if ok { (Style::Good, "ok") } else { (Style::Bad, "not met") };
-        let got = if ok { String::new() } else { format!("; found: {got}") };
-        lines += &format!("{}: {check}{got}\n", terminal.paint(style, word));
+        let actual = if ok { String::new() } else { format!("; found: {actual}") };
+        lines += &format!("{}: {check}{actual}\n", terminal.paint(style, word));
     }
     if lines.is_empty() { lines } else { format!("\n{lines}") }
 }

@@ -167,11 +167,11 @@ fn random_token() -> String {
 
 /// Reads the file; a missing file has no tokens.
 fn read(path: &Path) -> Result<TokenFile, Failure> {
-    let wrong = |message: String| Failure::usage(format!("{}: {message}", path.display()));
+    let invalid = |message: String| Failure::usage(format!("{}: {message}", path.display()));
     match std::fs::read_to_string(path) {
-        Ok(text) => TokenFile::parse(&text).map_err(wrong),
+        Ok(text) => TokenFile::parse(&text).map_err(invalid),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(TokenFile::default()),
-        Err(error) => Err(wrong(error.to_string())),
+        Err(error) => Err(invalid(error.to_string())),
     }
 }
 

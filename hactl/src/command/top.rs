@@ -150,8 +150,8 @@ fn percent_cell(usage: Option<Quantity>, capacity: Option<Quantity>) -> Cell {
 
 /// Adds columns with the measured usage to a wide table of resources. The server's table lacks them, because usage is not
 /// part of a resource.
-pub(super) async fn add_usage_columns(session: &Session, found: &mut [FoundObjects]) -> Result<(), Failure> {
-    let resources = found.iter_mut().find(|found| found.collection == Collection::Kind(Kind::Resource));
+pub(super) async fn add_usage_columns(session: &Session, lists: &mut [FoundObjects]) -> Result<(), Failure> {
+    let resources = lists.iter_mut().find(|objects| objects.collection == Collection::Kind(Kind::Resource));
     let Some(FoundObjects { list, collection: _ }) = resources else { return Ok(()) };
     let usages = match session.client()?.usage().await {
         Ok(overview) => overview.resources,

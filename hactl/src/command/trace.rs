@@ -79,7 +79,9 @@ impl Trace {
         operations: Vec<TypedObject<OperationSpec>>,
     ) -> Result<Option<TypedObject<OperationSpec>>, Failure> {
         let find = |name: &str| {
-            operations.into_iter().find(|one| one.metadata.name == name || one.metadata.uid == name)
+            operations
+                .into_iter()
+                .find(|operation| operation.metadata.name == name || operation.metadata.uid == name)
         };
         if target.kind != Kind::Operation {
             return Ok(if self.subject.contains('/') { None } else { find(&self.subject) });

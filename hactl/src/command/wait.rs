@@ -114,12 +114,12 @@ fn is_met(goal: &Goal, object: &AnyObject) -> bool {
             current && condition.status.eq_ignore_ascii_case(status)
         }),
         Goal::Field { name, value } => {
-            let found = match name.as_str() {
+            let current_value = match name.as_str() {
                 "state" => &object.status.state,
                 "phase" => &object.status.phase,
                 _ => &object.status.node,
             };
-            found.eq_ignore_ascii_case(value)
+            current_value.eq_ignore_ascii_case(value)
         }
         Goal::Deleted => false,
     }

@@ -38,10 +38,10 @@ impl Why {
     }
 }
 
-pub(super) fn text(session: &Session, why: &Explanation) -> String {
+pub(super) fn text(session: &Session, explanation: &Explanation) -> String {
     let terminal = session.terminal();
-    let state = format!("{:?}", why.state);
-    let location = match (&why.node, &why.target) {
+    let state = format!("{:?}", explanation.state);
+    let location = match (&explanation.node, &explanation.target) {
         (Some(node), Some(target)) => format!(" on {node}, moving to {target}"),
         (Some(node), None) => format!(" on {node}"),
         (None, Some(target)) => format!(", moving to {target}"),
@@ -49,35 +49,36 @@ pub(super) fn text(session: &Session, why: &Explanation) -> String {
     };
     let mut text = format!(
         "{}  {}{location} (requested {:?}, {})\n",
-        terminal.paint(Style::Bold, &format!("{}:{}", why.type_name, why.resource)),
+        terminal.paint(Style::Bold, &format!("{}:{}", explanation.type_name, explanation.resource)),
         terminal.paint(state_style(&state), &state),
-        why.requested,
-        if why.running { "running" } else { "not running" },
+        explanation.requested,
+        if explanation.running { "running" } else { "not running" },
     );
-    let sentence = if why.message.is_empty() { why.reason.sentence() } else { &why.message };
-    text += &format!("  {}: {sentence}\n", why.reason);
+    let sentence =
+        if explanation.message.is_empty() { explanation.reason.sentence() } else { &explanation.message };
+    text += &format!("  {}: {sentence}\n", explanation.reason);
     let is_stalled = |condition: &&Condition| {
         condition.kind == "Stalled"
             && condition.status == ConditionStatus::True
             && !condition.message.is_empty()
     };
     if let Some(stalled) =
-        why.conditions.iter().find(is_stalled).filter(|stalled| stalled.message != *sentence)
+        explanation.conditions.iter().find(is_stalled).filter(|stalled| stalled.message != *sentence)
     {
         text += &format!("  stalled: {}\n", stalled.message);
     }
-    if let Some(usage) = &why.usage {
+    if let Some(usage) = &explanation.usage {
         text += &format!("  measured: {}\n", usage_text(usage));
     }
-    if let Some(balance) = &why.balance {
+    if let Some(balance) = &explanation.balance {
         text += &format!("  balance: {balance}\n");
     }
-    text += &list_section(session, "Waiting for", &why.waiting_for);
-    if !why.nodes.is_empty() {
+    text += &list_section(session, "Waiting for", &explanation.waiting_for);
+    if !explanation.nodes.is_empty() {
         text += "\n";
-        text += &verdicts_table(&why.nodes).render(terminal, 0);
+        text += &verdicts_table(&explanation.nodes).render(terminal, 0);
     }
-    text += &list_section(session, "Suggested actions", &why.help);
+    text += &list_section(session, "Suggested actions", &explanation.help);
     text
 }
 

@@ -29,9 +29,9 @@ pub(super) fn read_texts(files: &[String], recursive: bool) -> Result<Vec<Text>,
         }
         let path = Path::new(file);
         if path.is_dir() {
-            let mut found = Vec::new();
-            collect_files(path, recursive, &mut found)?;
-            if found.is_empty() {
+            let mut manifests = Vec::new();
+            collect_files(path, recursive, &mut manifests)?;
+            if manifests.is_empty() {
                 let failure = Failure::usage(format!("{file}: no .yaml, .yml or .json file found"));
                 return Err(if recursive {
                     failure
@@ -39,7 +39,7 @@ pub(super) fn read_texts(files: &[String], recursive: bool) -> Result<Vec<Text>,
                     failure.help("add -R to process directories recursively")
                 });
             }
-            for path in found {
+            for path in manifests {
                 texts.push(read_text(&path)?);
             }
         } else {
@@ -62,7 +62,7 @@ fn read(from: &mut dyn Read) -> std::io::Result<String> {
     Ok(content)
 }
 
-fn collect_files(directory: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
+fn collect_files(directory: &Path, recursive: bool, manifests: &mut Vec<PathBuf>) -> Result<(), Failure> {
     let mut paths = std::fs::read_dir(directory)
         .and_then(|entries| {
             entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()
@@ -73,15 +73,16 @@ fn collect_files(directory: &Path, recursive: bool, found: &mut Vec<PathBuf>) ->
         if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.')) {
             continue;
         }
-        let is_manifest =
-            path.extension().is_some_and(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known));
+        let is_manifest = path.extension().is_some_and(|file_extension| {
+            ["yaml", "yml", "json"].iter().any(|extension| file_extension == *extension)
+        });
         if path.is_dir() {
             // A link to a directory could form a cycle.
             if recursive && !path.is_symlink() {
-                collect_files(&path, recursive, found)?;
+                collect_files(&path, recursive, manifests)?;
             }
         } else if is_manifest {
-            found.push(path);
+            manifests.push(path);
         }
     }
     Ok(())

@@ -30,7 +30,10 @@ impl Columns {
 
     fn of(definitions: &[ColumnDefinition], is_shown: impl Fn(&ColumnDefinition) -> bool) -> Columns {
         let all = definitions.iter().enumerate().filter(|(_, definition)| is_shown(definition));
-        Columns { cells: all.map(|(at, one)| (at, one.name.clone())).collect(), ..Columns::default() }
+        Columns {
+            cells: all.map(|(index, column)| (index, column.name.clone())).collect(),
+            ..Columns::default()
+        }
     }
 
     /// Adds a column for each of these labels and, if `all`, a last column with all labels.
@@ -55,12 +58,12 @@ impl Columns {
 
     fn row(&self, row: &Value, deleted: bool) -> Vec<Cell> {
         let is_state = |name: &str| matches!(name, "State" | "Phase" | "Age");
-        let state = self.cells.iter().find(|(_, name)| is_state(name)).map(|(at, _)| *at);
-        let cells = self.cells.iter().map(|(at, name)| {
-            if deleted && state == Some(*at) {
+        let state = self.cells.iter().find(|(_, name)| is_state(name)).map(|(index, _)| *index);
+        let cells = self.cells.iter().map(|(index, name)| {
+            if deleted && state == Some(*index) {
                 return Cell::styled("(deleted)", Style::Dim);
             }
-            let text = value_text(&row["cells"][at]);
+            let text = value_text(&row["cells"][index]);
             Cell::styled(&text, style(name, &text))
         });
         // The labels are read from the received value, because a typed map would lose their order.

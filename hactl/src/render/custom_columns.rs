@@ -44,13 +44,13 @@ impl CustomColumns {
 fn columns(text: &str) -> Vec<&str> {
     let mut columns = Vec::new();
     let (mut start, mut depth) = (0, 0_usize);
-    for (at, character) in text.char_indices() {
+    for (index, character) in text.char_indices() {
         match character {
             '[' => depth += 1,
             ']' => depth = depth.saturating_sub(1),
             ',' if depth == 0 => {
-                columns.push(&text[start..at]);
-                start = at + 1;
+                columns.push(&text[start..index]);
+                start = index + 1;
             }
             _ => {}
         }

@@ -23,11 +23,11 @@ impl Path {
             Some(rest) => (true, rest),
             None => (false, text.strip_prefix('@').unwrap_or(text)),
         };
-        let wrong = |cause: String| format!("{text}: {cause}");
+        let invalid = |cause: String| format!("{text}: {cause}");
         let parse = |standard: &String| {
-            JsonPath::parse(standard).map_err(|error| wrong(format!("invalid JSONPath: {error}")))
+            JsonPath::parse(standard).map_err(|error| invalid(format!("invalid JSONPath: {error}")))
         };
-        let queries = to_rfc9535(rest).map_err(wrong)?.iter().map(parse).collect::<Result<_, _>>()?;
+        let queries = to_rfc9535(rest).map_err(invalid)?.iter().map(parse).collect::<Result<_, _>>()?;
         Ok(Path { text: text.to_owned(), from_root, queries })
     }
 
@@ -98,13 +98,13 @@ fn to_rfc9535(path: &str) -> Result<Vec<String>, String> {
             '[' => {
                 let end = closing_bracket(rest).ok_or("\"[\" is not closed by \"]\"")?;
                 if let Some(paths) = union_paths(&rest[1..end]) {
-                    let mut whole = Vec::new();
+                    let mut joined = Vec::new();
                     for path in paths {
                         for path in self::to_rfc9535(&format!(".{path}{}", &rest[end + 1..]))? {
-                            whole.push(path.replacen('$', &standard, 1));
+                            joined.push(path.replacen('$', &standard, 1));
                         }
                     }
-                    return Ok(whole);
+                    return Ok(joined);
                 }
                 standard.push_str(&rest[..=end]);
                 rest = &rest[end + 1..];
@@ -124,7 +124,7 @@ fn union_paths<'a>(inside: &'a str) -> Option<Vec<&'a str>> {
     };
     let mut parts = Vec::new();
     let mut start = 0;
-    let commas = outside_quotes(inside).filter(|(_, character)| *character == ',').map(|(at, _)| at);
+    let commas = outside_quotes(inside).filter(|(_, character)| *character == ',').map(|(index, _)| index);
     for end in commas.chain([inside.len()]) {
         parts.push(unquoted(&inside[start..end])?);
         start = end + 1;
@@ -149,13 +149,13 @@ fn split_name(path: &str) -> (String, &str) {
 /// Returns the position of the bracket that closes the first one; brackets in quotes do not count.
 fn closing_bracket(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
-    for (at, character) in outside_quotes(text) {
+    for (index, character) in outside_quotes(text) {
         match character {
             '[' => depth += 1,
             ']' => {
                 depth -= 1;
                 if depth == 0 {
-                    return Some(at);
+                    return Some(index);
                 }
             }
             _ => {}

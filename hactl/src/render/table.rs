@@ -69,8 +69,9 @@ impl Table {
         (0..self.header.len())
             .map(|column| {
                 let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| width(&cell.text));
-                let known = [width(&self.header[column]), min_widths.get(column).copied().unwrap_or(0)];
-                cells.chain(known).max().unwrap_or(0)
+                let header_and_minimum =
+                    [width(&self.header[column]), min_widths.get(column).copied().unwrap_or(0)];
+                cells.chain(header_and_minimum).max().unwrap_or(0)
             })
             .collect()
     }

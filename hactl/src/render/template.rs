@@ -100,22 +100,22 @@ fn render(parts: &[Part], root: &Value, current: &Value, text: &mut String) {
 
 /// Returns quoted text without its quotes, with `\n`, `\t` and escaped characters replaced.
 fn unquoted(quoted: &str) -> Result<String, String> {
-    let wrong = || {
+    let invalid = || {
         format!("{{{quoted}}}: quoted text must end with its opening quote character, such as {{\"\\n\"}}")
     };
-    let quote = quoted.chars().next().ok_or_else(wrong)?;
-    let inner = quoted[1..].strip_suffix(quote).ok_or_else(wrong)?;
+    let quote = quoted.chars().next().ok_or_else(invalid)?;
+    let inner = quoted[1..].strip_suffix(quote).ok_or_else(invalid)?;
     let mut text = String::new();
     let mut characters = inner.chars();
     while let Some(character) = characters.next() {
         text.push(match character {
-            '\\' => match characters.next().ok_or_else(wrong)? {
+            '\\' => match characters.next().ok_or_else(invalid)? {
                 'n' => '\n',
                 't' => '\t',
                 'r' => '\r',
                 other => other,
             },
-            other if other == quote => return Err(wrong()),
+            other if other == quote => return Err(invalid()),
             other => other,
         });
     }

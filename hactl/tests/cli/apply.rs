@@ -29,8 +29,8 @@ fn apply_keeps_fields_of_other_writers() {
     let input = resource("web");
     hactl_with_input(&server, &["apply", "-f", "-"], &input).expect_stdout(0, "resource/web created\n");
     hactl(&server, &["set", "web", "comment=by hand"]).expect_stdout(0, "resource/web configured\n");
-    let more = format!("{input}  maxRestart: 3\n");
-    hactl_with_input(&server, &["apply", "-f", "-"], &more).expect_stdout(0, "resource/web configured\n");
+    let changed = format!("{input}  maxRestart: 3\n");
+    hactl_with_input(&server, &["apply", "-f", "-"], &changed).expect_stdout(0, "resource/web configured\n");
     let stored = server.object("resources", "web").expect("stored");
     assert_eq!((&stored["spec"]["comment"], &stored["spec"]["maxRestart"]), (&json!("by hand"), &json!(3)));
 }
@@ -125,15 +125,15 @@ fn apply_prunes_only_objects_of_its_inventory() {
         json!({"metadata": {"name": "other", "labels": {"hactl.io/inventory": "theirs"}}, "spec": {}}),
     );
     server.put("resources", json!({"metadata": {"name": "free"}, "spec": {}}));
-    let apply = |input: &str, more: &[&str]| {
+    let apply = |input: &str, options: &[&str]| {
         hactl_with_input(
             &server,
-            &[&["apply", "-f", "-", "--prune", "--inventory", "git"], more].concat(),
+            &[&["apply", "-f", "-", "--prune", "--inventory", "git"], options].concat(),
             input,
         )
     };
-    let both = format!("{}---\n{}", resource("a"), resource("b"));
-    apply(&both, &[]).expect_stdout(
+    let both_resources = format!("{}---\n{}", resource("a"), resource("b"));
+    apply(&both_resources, &[]).expect_stdout(
         0,
         str![[r"
 resource/a created

@@ -63,13 +63,17 @@ fn balance_replaces_secondaries_if_driver_supports_it() {
     assert_eq!(server.writes(), Vec::<String>::new());
     let result =
         hactl(&server, &["balance", "--apply", "-o", "json"]).expect_stdout_parts(0, &["\"Succeeded\""]);
-    let done: Value = serde_json::from_str(&result.stdout).expect("JSON");
-    assert!(done["diskCopies"].as_u64() > Some(0), "{done:#}");
-    let asked: Vec<Value> =
+    let result_value: Value = serde_json::from_str(&result.stdout).expect("JSON");
+    assert!(result_value["diskCopies"].as_u64() > Some(0), "{result_value:#}");
+    let operation_specs: Vec<Value> =
         server.objects("operations").iter().map(|operation| operation["spec"].clone()).collect();
-    let copies: Vec<&Value> = asked.iter().filter(|spec| spec["action"] == "ReplaceSecondary").collect();
-    assert_eq!(Some(copies.len() as u64), done["diskCopies"].as_u64(), "{asked:?}");
-    assert!(copies.iter().all(|spec| spec["resource"] != "c" && spec["node"].is_string()), "{asked:?}");
+    let copies: Vec<&Value> =
+        operation_specs.iter().filter(|spec| spec["action"] == "ReplaceSecondary").collect();
+    assert_eq!(Some(copies.len() as u64), result_value["diskCopies"].as_u64(), "{operation_specs:?}");
+    assert!(
+        copies.iter().all(|spec| spec["resource"] != "c" && spec["node"].is_string()),
+        "{operation_specs:?}"
+    );
     let uses_node3 = |name: &str| {
         let facts = facts.lock();
         facts["services"][name]["storageNodes"]

@@ -119,9 +119,9 @@ fn saved_cluster_yields_the_same_plan() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = |suffix: &str| format!("{}{suffix}", directory.path().join("saved").display());
     let live = hactl(&server, &["balance", "-S", &path("")]).expect_stdout_parts(0, &["Score before: "]);
-    let again = run(&mut command(&["balance", "-t", &path(".original"), "-U", &path(".usage")]));
+    let from_file = run(&mut command(&["balance", "-t", &path(".original"), "-U", &path(".usage")]));
     assert_eq!(
-        again.stdout.replace(", 2 of them by relocation", ""),
+        from_file.stdout.replace(", 2 of them by relocation", ""),
         live.stdout.replace(", 2 of them by relocation", "")
     );
     run(&mut command(&["balance", "-t", &path(".balanced")]))
@@ -135,9 +135,9 @@ fn balance_apply_executes_job_sets_in_order() {
     let result = hactl(&server, &["balance", "--apply", "-o", "json"])
         .expect_stdout_parts(0, &["\"phase\": \"Succeeded\""]);
     assert_eq!(services_per_node(&facts), [2, 2, 2]);
-    let done: Value = serde_json::from_str(&result.stdout).expect("JSON");
-    let jobs = done["applied"].as_array().expect("a list");
-    assert_eq!((jobs.len(), &jobs[3]["jobSet"]), (4, &json!(4)), "{done:#}");
+    let result_value: Value = serde_json::from_str(&result.stdout).expect("JSON");
+    let jobs = result_value["applied"].as_array().expect("a list");
+    assert_eq!((jobs.len(), &jobs[3]["jobSet"]), (4, &json!(4)), "{result_value:#}");
     assert!(result.stderr.contains("job set 4 of 4: "), "{}", result.stderr);
     assert!(server.objects("operations").iter().all(|operation| operation["spec"]["action"] == "Relocate"));
     hactl(&server, &["balance", "--apply"]).expect_stdout_parts(0, &["\nNothing to move.\n"]);
@@ -254,8 +254,8 @@ fn cluster_change_ends_balance_apply() {
 }
 
 fn signal(child: &Child, name: &str) {
-    let done = Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill runs");
-    assert!(done.success());
+    let status = Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill runs");
+    assert!(status.success());
 }
 
 /// Starts `hactl balance --apply` and waits until its first operation is in progress. Returns the process and its

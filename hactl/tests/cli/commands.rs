@@ -193,8 +193,8 @@ fn a_scenario_runs_under_a_virtual_clock() {
              expect:\n  services: {{web: {{state: Started, running: true}}}}\n  onOneOf: {{web: [{node}]}}\n"
         )
     };
-    let good = super::hactl::file(directory.path(), "good.yaml", &scenario("node1, node2, node3"));
-    run(&mut command(&["simulate", &good])).expect_stdout_parts(0, &["ok: service web is Started"]);
+    let valid_scenario = super::hactl::file(directory.path(), "good.yaml", &scenario("node1, node2, node3"));
+    run(&mut command(&["simulate", &valid_scenario])).expect_stdout_parts(0, &["ok: service web is Started"]);
     run(&mut command(&["simulate"]))
         .expect_stdout_parts(0, &["node2 off", "hactl simulate --print-default > cluster.yaml"]);
     let default =
@@ -203,7 +203,7 @@ fn a_scenario_runs_under_a_virtual_clock() {
     let edited = super::hactl::file(default_directory.path(), "default.yaml", &default.stdout);
     run(&mut command(&["simulate", &edited])).expect_stdout_parts(0, &["running"]);
     run(&mut command(&["simulate", &edited, "--print-default"])).expect_stderr(2, "cannot be used with");
-    let result = run(&mut command(&["simulate", &good, "-o", "json"])).expect_stdout_parts(0, &[]);
+    let result = run(&mut command(&["simulate", &valid_scenario, "-o", "json"])).expect_stdout_parts(0, &[]);
     assert_eq!(
         serde_json::from_str::<Value>(&result.stdout).expect("JSON")["services"]["web"]["state"],
         "Started"

@@ -123,7 +123,7 @@ fn can_i_asks_the_server_for_permissions() {
     let result = hactl(&server, &["auth", "can-i", "get", "resuorces"]).expect_stdout(1, "no\n");
     assert!(result.stderr.contains("did you mean resources?"), "{}", result.stderr);
     hactl(&server, &["auth", "can-i", "get"]).expect_stderr(2, "<KIND[/NAME]>");
-    let asked: Vec<Value> = server
+    let questions: Vec<Value> = server
         .requests()
         .into_iter()
         .filter(|request| request.method == "POST")
@@ -131,7 +131,7 @@ fn can_i_asks_the_server_for_permissions() {
         .collect();
     let attributes = |verb: &str, group: &str, resource: &str, name: &str, subresource: &str| json!({"verb": verb, "group": group, "resource": resource, "name": name, "subresource": subresource});
     assert_eq!(
-        asked,
+        questions,
         [
             attributes("create", "hactl.io", "resources", "", ""),
             attributes("get", "hactl.io", "resources", "web", ""),

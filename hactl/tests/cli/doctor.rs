@@ -92,8 +92,8 @@ fn doctor_shows_watchdog_with_observed_margin() {
     watchdog["lastTest"] = json!({"operation": "t1", "at": "2026-01-02T03:04:05Z", "bootId": "b1", "nextBootId": "b2",
         "timeoutSeconds": 5, "lastedSeconds": 2.5});
     server.put("nodes", tested.clone());
-    let seen = "reset with a timeout of 5 s, 3 s after arming (boot b1 ended, boot b2 started)";
-    hactl(&server, &["node", "watchdog", "node1"]).expect_stdout_parts(0, &["2026-01-02T03:04:05Z", seen]);
+    let finding = "reset with a timeout of 5 s, 3 s after arming (boot b1 ended, boot b2 started)";
+    hactl(&server, &["node", "watchdog", "node1"]).expect_stdout_parts(0, &["2026-01-02T03:04:05Z", finding]);
     tested["status"]["watchdog"]["tested"] = json!(false);
     server.put("nodes", tested);
     hactl(&server, &["node", "watchdog", "node1"])

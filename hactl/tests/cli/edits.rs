@@ -56,8 +56,9 @@ fn in_place_edit_records_confirmed_generation() {
 #[test]
 fn new_resource_needs_no_in_place_confirmation() {
     let server = server_answering_operations("Succeeded", "");
-    let both = format!("{}---\n{}", edited(), resource("new"));
-    apply(&server, &both, &["--in-place", "--yes"]).expect_stdout_parts(0, &["resource/new created"]);
+    let both_resources = format!("{}---\n{}", edited(), resource("new"));
+    apply(&server, &both_resources, &["--in-place", "--yes"])
+        .expect_stdout_parts(0, &["resource/new created"]);
     let about: Vec<Value> = server
         .objects("operations")
         .into_iter()
@@ -133,11 +134,11 @@ fn server_refusing_edits(message: &'static str) -> Server {
         })
     };
     let react = |plural: &str, object: &mut Value| {
-        let wanted = object["spec"]["state"].as_str().unwrap_or("Started").to_owned();
-        if plural != "resources" || wanted == "Started" {
+        let requested_state = object["spec"]["state"].as_str().unwrap_or("Started").to_owned();
+        if plural != "resources" || requested_state == "Started" {
             return false;
         }
-        object["status"]["state"] = json!(wanted);
+        object["status"]["state"] = json!(requested_state);
         // A copy on an unreachable node stays.
         if object["metadata"]["labels"]["copy"] != "stays" {
             object["status"]["copies"] = json!([]);

@@ -133,7 +133,10 @@ fn group_balance_evens_load_between_groups() {
     assert!(value["finalScore"].as_f64() < value["initialScore"].as_f64(), "{value:#}");
     let moves = value["moves"].as_array().expect("a list");
     // Balancing must not move instances of a preferred group to one of last resort.
-    assert!(!moves.is_empty() && moves.iter().all(|one| one["toGroup"] == "g2"), "{value:#}");
+    assert!(
+        !moves.is_empty() && moves.iter().all(|service_move| service_move["toGroup"] == "g2"),
+        "{value:#}"
+    );
     run(&mut command(&["group", "balance", "-t", &files.unhealthy, "-l", "0"]))
         .expect_stdout_parts(0, &["Nothing to move.\n"]);
 }
@@ -147,7 +150,7 @@ fn allocate_ranks_groups_and_nodes() {
     assert_eq!(groups, ["g2", "g3", "g1"]);
     assert_eq!(value["groups"][0]["nodes"][0]["nodes"], json!(["d", "c"]));
     let (refused, node) =
-        (&value["groups"][2], |at: usize| value["groups"][2]["nodes"][at]["reason"].clone());
+        (&value["groups"][2], |index: usize| value["groups"][2]["nodes"][index]["reason"].clone());
     assert_eq!(
         (&refused["score"], node(0)),
         (&Value::Null, json!("no node for the second copy: offline or being drained"))
@@ -200,14 +203,14 @@ fn evacuate_prefers_nodes_inside_the_group() {
     run(&mut command(&["evacuate", "a", "x", "-t", &files.unhealthy]))
         .expect_stderr(1, "node \"x\" not found");
     run(&mut command(&["evacuate", "-t", &files.unhealthy])).expect_stderr(2, "<NODE>");
-    let one = HEALTHY_CLUSTER.replace("g3|u3|preferred||\n", "").replace("|u3|", "|u2|");
-    let one = file(files.directory.path(), "one", &one);
-    let value = json_output(&["evacuate", "c", "d", "-t", &one, "--inter-group"], 0);
+    let two_groups = HEALTHY_CLUSTER.replace("g3|u3|preferred||\n", "").replace("|u3|", "|u2|");
+    let two_groups = file(files.directory.path(), "one", &two_groups);
+    let value = json_output(&["evacuate", "c", "d", "-t", &two_groups, "--inter-group"], 0);
     assert_eq!(
         (&value["moves"][0]["interGroup"], &value["moves"][0]["ops"].as_array().map(Vec::len)),
         (&json!(false), &Some(3))
     );
-    let value = json_output(&["evacuate", "c", "d", "e", "-t", &one, "--inter-group"], 1);
+    let value = json_output(&["evacuate", "c", "d", "e", "-t", &two_groups, "--inter-group"], 1);
     assert_eq!((&value["moves"], &value["unplaced"][0]["instance"]), (&json!([]), &json!("k")));
 }
 

@@ -106,9 +106,9 @@ fn free_capacity_is_shown_only_where_capacity_is_known() {
         let output =
             hactl(&server, &[&compress[..], &["-o", "json"]].concat()).expect_stdout_parts(0, &[]).stdout;
         let value: Value = serde_json::from_str(&output).expect("JSON");
-        let found =
+        let actual_free =
             [&value["groups"][0]["free"], &value["groups"][0]["freeElsewhere"], &value["total"]["free"]];
-        assert_eq!(found, free.each_ref(), "{output}");
+        assert_eq!(actual_free, free.each_ref(), "{output}");
     };
     let all = json!({"cpu": "4", "memory": "16Gi", "disk": "100Gi"});
     let no_disk = json!({"cpu": "4", "memory": "16Gi"});

@@ -138,7 +138,7 @@ fn a_merge_patch_changes_fields() {
         .filter(|request| request.method == "PATCH")
         .map(|request| request.content_type)
         .collect();
-    assert!(types.iter().all(|one| one == "application/merge-patch+json"), "{types:?}");
+    assert!(types.iter().all(|content_type| content_type == "application/merge-patch+json"), "{types:?}");
 }
 
 #[test]

@@ -37,8 +37,8 @@ exec:web  True   Started  Started  node1  Running  <unknown>
     hactl(&server, &["get", "resource", "wep"]).expect_stderr(1, "did you mean web?");
     hactl(&server, &["get", "har", "-o", "wide"]).expect_stdout_parts(0, &["MESSAGE", "runs as wanted"]);
     hactl(&server, &["get", "pods"]).expect_stderr(2, "not a valid kind");
-    let one = hactl(&server, &["get", "resource/web", "-o", "json"]).expect_stdout_parts(0, &[]);
-    assert_eq!(serde_json::from_str::<Value>(&one.stdout).expect("JSON")["kind"], "Resource");
+    let web = hactl(&server, &["get", "resource/web", "-o", "json"]).expect_stdout_parts(0, &[]);
+    assert_eq!(serde_json::from_str::<Value>(&web.stdout).expect("JSON")["kind"], "Resource");
     let all = hactl(&server, &["get", "har", "-o", "json"]).expect_stdout_parts(0, &[]);
     assert_eq!(
         serde_json::from_str::<Value>(&all.stdout).expect("JSON")["items"].as_array().map(Vec::len),
@@ -215,10 +215,10 @@ fn a_support_dump_has_everything_but_secrets() {
     hactl(&server, &["support", "dump", &versions]).expect_stderr(2, "not a readable directory");
     hactl(&server, &["support", "dump", "-o", "yaml"])
         .expect_stderr(2, "output format yaml is not supported");
-    let here = directory.path().join("here");
-    std::fs::create_dir(&here).expect("a temporary directory");
+    let copied = directory.path().join("here");
+    std::fs::create_dir(&copied).expect("a temporary directory");
     // Without a controller, no directory must be left.
-    run(command(&["--server", "http://127.0.0.1:1", "support", "dump"]).current_dir(&here))
+    run(command(&["--server", "http://127.0.0.1:1", "support", "dump"]).current_dir(&copied))
         .expect_stderr(3, "cannot reach any controller");
-    assert_eq!(std::fs::read_dir(&here).expect("a temporary directory").count(), 0);
+    assert_eq!(std::fs::read_dir(&copied).expect("a temporary directory").count(), 0);
 }

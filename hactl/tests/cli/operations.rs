@@ -103,11 +103,11 @@ fn an_operation_continues_after_the_timeout() {
 
 #[test]
 fn lost_response_does_not_duplicate_operation() {
-    let lost = AtomicUsize::new(0);
+    let lost_connections = AtomicUsize::new(0);
     let server = Server::start_with(
         move |request| {
             let is_create = request.method == "POST" && request.path.ends_with("/operations");
-            match (is_create, lost.fetch_add(usize::from(is_create), Ordering::SeqCst)) {
+            match (is_create, lost_connections.fetch_add(usize::from(is_create), Ordering::SeqCst)) {
                 (true, 0) => Some(ScriptedResponse::HangUp),
                 // The first request was executed, although its answer was lost.
                 (true, 1) => Some(ScriptedResponse::Answer(
@@ -194,9 +194,9 @@ fn services_that_delay_a_drain_are_reported_without_a_terminal() {
     server.put("resources", service("Started", "node2", "False", "its move to node1 failed"));
     assert_eq!(next().as_deref(), Some("go: Started on node2: its move to node1 failed"));
     // Another change of the object, with the same message.
-    let mut same = service("Started", "node2", "False", "its move to node1 failed");
-    same["metadata"]["labels"] = json!({"a": "b"});
-    server.put("resources", same);
+    let mut unchanged = service("Started", "node2", "False", "its move to node1 failed");
+    unchanged["metadata"]["labels"] = json!({"a": "b"});
+    server.put("resources", unchanged);
     server.put("resources", service("Started", "node1", "False", "Running on node1"));
     assert_eq!(next(), None, "no other line is printed");
     assert!(child.wait().expect("hactl exits").success());

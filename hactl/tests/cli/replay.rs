@@ -37,8 +37,11 @@ fn simulation_continues_and_explains_a_dump() {
     assert_eq!((&summary["why"]["before"], &summary["why"]["after"]["node"]), (&before, &json!("node2")));
 
     let result = run(&mut command(&["simulate", "--from-dump", &dump, "--why", "web"]));
-    let (found, expected) = (&result.stdout, "At the time of the dump:\nsim:web  Fence on node1");
-    assert!(found.contains(expected) && found.contains("At the end:\nsim:web  Started on node2"), "{found}");
+    let (output, expected) = (&result.stdout, "At the time of the dump:\nsim:web  Fence on node1");
+    assert!(
+        output.contains(expected) && output.contains("At the end:\nsim:web  Started on node2"),
+        "{output}"
+    );
 
     let steps = directory.path().join("steps.yaml");
     let simulate_steps = |text: &str| {

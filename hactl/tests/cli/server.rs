@@ -142,7 +142,12 @@ impl Server {
     /// Returns all objects of a kind.
     pub(crate) fn objects(&self, plural: &str) -> Vec<Value> {
         let state = self.shared.state.lock().expect("the state");
-        state.objects.iter().filter(|((of, _), _)| of == plural).map(|(_, object)| object.clone()).collect()
+        state
+            .objects
+            .iter()
+            .filter(|((object_plural, _), _)| object_plural == plural)
+            .map(|(_, object)| object.clone())
+            .collect()
     }
 
     pub(crate) fn requests(&self) -> Vec<Request> {
@@ -331,7 +336,7 @@ fn list(state: &State, plural: &str, request: &Request) -> Value {
     let items: Vec<Value> = state
         .objects
         .iter()
-        .filter(|((of, _), object)| of == plural && matches(request, object))
+        .filter(|((object_plural, _), object)| object_plural == plural && matches(request, object))
         .map(|(_, object)| object.clone())
         .collect();
     let metadata = json!({"resourceVersion": state.revision.to_string()});
@@ -348,7 +353,9 @@ fn matches(request: &Request, object: &Value) -> bool {
     let fields = request.value("fieldSelector").unwrap_or_default();
     let field = fields.split(',').filter(|part| !part.is_empty()).all(|part| {
         let (path, value) = part.split_once('=').expect("a selector");
-        object.pointer(&format!("/{}", path.replace('.', "/"))).is_some_and(|found| found == value)
+        object
+            .pointer(&format!("/{}", path.replace('.', "/")))
+            .is_some_and(|current_value| current_value == value)
     });
     label && field
 }
@@ -392,7 +399,9 @@ fn watch(shared: &Shared, writer: &mut TcpStream, request: &Request) -> std::io:
         let newer: Vec<(u64, &'static str, Value)> = state
             .changes
             .iter()
-            .filter(|(revision, of, _, object)| *revision > from && *of == plural && matches(request, object))
+            .filter(|(revision, object_plural, _, object)| {
+                *revision > from && *object_plural == plural && matches(request, object)
+            })
             .map(|(revision, _, event_type, object)| (*revision, *event_type, object.clone()))
             .collect();
         if newer.is_empty() {

@@ -33,7 +33,7 @@ fn timing_profile_is_computed_without_cluster() {
         .as_array()
         .expect("a list")
         .iter()
-        .map(|one| &one["fencingDelaySeconds"])
+        .map(|failover| &failover["fencingDelaySeconds"])
         .collect();
     assert_eq!(waits, [&json!(7.1), &json!(9.1), &json!(11.7)]);
     assert_eq!(value["settings"]["clockRateErrorPercent"], json!(0.1));
@@ -100,9 +100,10 @@ fn nodes_with_equal_timing_are_grouped() {
         &["profile Default", "node1, node2  Software Watchdog, sliding", "node3  ", "13.2 s", "18.3 s"],
     );
     hactl(&server, &["timing"]).expect_stdout_parts(0, &["node1, node2\ndetect ", "\n\nnode3\ndetect "]);
-    let lost = hactl(&server, &["timing", "node3", "--lost", "1", "--commit", "10ms", "-o", "json"])
-        .expect_stdout_parts(0, &[]);
-    assert_eq!(json_of(&lost.stdout)["failovers"][0]["node"]["totalSeconds"], 18.3 + 0.04 + 3.0);
+    let with_lost_request =
+        hactl(&server, &["timing", "node3", "--lost", "1", "--commit", "10ms", "-o", "json"])
+            .expect_stdout_parts(0, &[]);
+    assert_eq!(json_of(&with_lost_request.stdout)["failovers"][0]["node"]["totalSeconds"], 18.3 + 0.04 + 3.0);
 }
 
 #[test]

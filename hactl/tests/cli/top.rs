@@ -56,8 +56,8 @@ vm:vm1    node2  -     -            -       -               -       -
 
 "]],
     );
-    let one = hactl(&server, &["top", "har", "exec:web"]).expect_stdout_parts(0, &["900m"]);
-    assert!(!one.stdout.contains("exec:db"), "{}", one.stdout);
+    let row = hactl(&server, &["top", "har", "exec:web"]).expect_stdout_parts(0, &["900m"]);
+    assert!(!row.stdout.contains("exec:db"), "{}", row.stdout);
     hactl(&server, &["top", "har", "wep"]).expect_stderr(1, "did you mean web?");
     hactl(&server, &["top", "groups"]).expect_stderr(2, "specify nodes or resources");
 }

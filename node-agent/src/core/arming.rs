@@ -208,9 +208,9 @@ impl Watchdog {
     }
 
     pub(super) fn due_at(&self, last: MonotonicTime) -> Option<MonotonicTime> {
-        let gone = self.gone_at().filter(|_| self.problem_reason != Some(Reason::WatchdogMissing));
-        let returned = self.recovered_at().filter(|at| *at > last);
-        [self.retry_at, gone, returned].into_iter().flatten().min()
+        let gone_at = self.gone_at().filter(|_| self.problem_reason != Some(Reason::WatchdogMissing));
+        let recovered_at = self.recovered_at().filter(|at| *at > last);
+        [self.retry_at, gone_at, recovered_at].into_iter().flatten().min()
     }
 }
 

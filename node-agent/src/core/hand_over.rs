@@ -20,8 +20,8 @@ impl AgentCore {
         assignment: &Stored<Assignment>,
     ) -> Option<GuardedTarget> {
         let target = AgentCore::migration_target(assignment.value.as_ref()?)?;
-        let report = self.view.peer_reports.get(&peer(&target, name))?.modified;
-        let fence = self.view.fences.get(&target)?.modified;
+        let report = self.view.peer_reports.get(&peer(&target, name))?.mod_revision;
+        let fence = self.view.fences.get(&target)?.mod_revision;
         Some(GuardedTarget { report, fence })
     }
 

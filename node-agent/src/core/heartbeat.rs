@@ -158,7 +158,7 @@ impl AgentCore {
         }
         let committed = self.node_report();
         if now.monotonic_raw < registered.next_heartbeat_at {
-            if registered.created.is_none() || self.heartbeats_failing_since.is_some() {
+            if registered.create_revision.is_none() || self.heartbeats_failing_since.is_some() {
                 return;
             }
             let (mode, armed) = self.desired_mode();
@@ -187,13 +187,13 @@ impl AgentCore {
         // Observers count a change of `alive` as a working node. Without answers, D passes and no service can run here.
         // Heartbeats that are applied nevertheless must not continue to hide that (FENCING R3.31).
         let confirmed = registered.confirmed.filter(|_| self.proven_deadline(now).is_none());
-        let guard = match (registered.created, self.view.alive.get(&node)) {
-            (Some(created), _) => confirmed.map_or(Guard::Created(created), Guard::Unchanged),
+        let guard = match (registered.create_revision, self.view.alive.get(&node)) {
+            (Some(create_revision), _) => confirmed.map_or(Guard::Created(create_revision), Guard::Unchanged),
             (None, None) => Guard::Absent,
             (None, Some(stored)) => {
                 // An old key is deleted one transaction earlier.
                 let transaction = Transaction::new()
-                    .delete(alive_key, Guard::Unchanged(stored.modified))
+                    .delete(alive_key, Guard::Unchanged(stored.mod_revision))
                     .guard(keys.fence(&node), self.fence_guard());
                 let id = self.commit(transaction, CommitUrgency::Ordinary, Purpose::DeleteAlive);
                 if let Some(registered) = self.registered_mut() {
@@ -289,8 +289,8 @@ impl AgentCore {
         registered.heartbeat = None;
         match outcome {
             Outcome::Applied(revision) => {
-                if registered.created.is_none() {
-                    registered.created = Some(*revision);
+                if registered.create_revision.is_none() {
+                    registered.create_revision = Some(*revision);
                 }
                 registered.confirmed = Some(*revision);
                 registered.has_created_alive = true;
@@ -321,7 +321,7 @@ impl AgentCore {
                 // an unknown outcome immediately. After D, the next one may conflict, and then the keys are read. A
                 // heartbeat that changes the report or creates `alive` changes such a key: the next heartbeat must
                 // guard the stored values, so the keys are read first.
-                registered.needs_reread = heartbeat.report.is_some() || registered.created.is_none();
+                registered.needs_reread = heartbeat.report.is_some() || registered.create_revision.is_none();
                 self.unconfirmed_report |=
                     heartbeat.report.is_some() && matches!(outcome, Outcome::Unknown(_));
                 let Some(registered) = self.registered_mut() else { return };

@@ -277,7 +277,7 @@ impl AgentCore {
         let Ok(value) = serde_json::to_vec(&report) else { return };
         let keys = &self.config.keys;
         let transaction = Transaction::new()
-            .delete(keys.alive(&node), Guard::Unchanged(alive.modified))
+            .delete(keys.alive(&node), Guard::Unchanged(alive.mod_revision))
             .put(keys.node_report(&node), self.view.node_reports.guard(&node), value)
             .guard(keys.fence(&node), self.fence_guard());
         self.leave_commit =

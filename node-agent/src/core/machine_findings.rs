@@ -67,7 +67,7 @@ impl AgentCore {
     /// yet.
     pub(super) fn advance_machine_findings(&mut self, now: &Now) {
         self.store_fencing_proof();
-        let Some((_, created)) = self.active_registration() else { return };
+        let Some((_, create_revision)) = self.active_registration() else { return };
         self.report_previous_boot(now);
         if self.commits.values().any(|purpose| matches!(purpose, Purpose::Doctor { .. })) {
             return;
@@ -97,7 +97,7 @@ impl AgentCore {
         let keys = &self.config.keys;
         let transaction = Transaction::new()
             .put(keys.doctor_report(node), self.view.doctor_reports.guard(node), value)
-            .guard(keys.alive(node), Guard::Created(created))
+            .guard(keys.alive(node), Guard::Created(create_revision))
             .guard(keys.fence(node), self.fence_guard());
         self.commit(transaction, CommitUrgency::Ordinary, Purpose::Doctor { report: new_report });
     }

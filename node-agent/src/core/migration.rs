@@ -314,7 +314,7 @@ impl AgentCore {
 
     /// Returns `true` if the report of a lost node was read after the proof that closed its epoch.
     fn has_read_last_report(&self, node: &NodeName, name: &ResourceName) -> bool {
-        let gone_at = self.view.fences.get(node).map_or(Revision::default(), |stored| stored.modified);
+        let gone_at = self.view.fences.get(node).map_or(Revision::default(), |stored| stored.mod_revision);
         self.view.peer_reports.as_of(&peer(node, name)) >= gone_at
     }
 

@@ -43,7 +43,8 @@ impl AgentCore {
             self.shutdown_revision = self.view.node_reports.get(&self.config.node).and_then(|stored| {
                 let report = stored.value.as_ref()?;
                 let is_of_this_instance = report.instance == self.config.instance;
-                (is_of_this_instance && matches!(report.mode, Mode::Shutdown(_))).then_some(stored.modified)
+                (is_of_this_instance && matches!(report.mode, Mode::Shutdown(_)))
+                    .then_some(stored.mod_revision)
             });
         }
         self.update_awaiting_moves();
@@ -98,7 +99,7 @@ impl AgentCore {
     fn is_continue_ordered(&self) -> bool {
         let Some(shutdown_revision) = self.shutdown_revision else { return false };
         let later_operations =
-            self.view.operations.iter().filter(|(_, stored)| stored.created > shutdown_revision);
+            self.view.operations.iter().filter(|(_, stored)| stored.create_revision > shutdown_revision);
         later_operations.filter_map(|(_, stored)| stored.value.as_ref()).any(|operation| {
             let spec = &operation.spec;
             spec.action == OperationAction::ShutdownContinue

@@ -160,7 +160,7 @@ impl AgentCore {
             return;
         }
         let name = service.name().to_owned();
-        let Some((epoch, created)) = self.active_registration() else { return };
+        let Some((epoch, create_revision)) = self.active_registration() else { return };
         let role = self.role(&name);
         let committed = self.view.reports.value(&name);
         let granted = committed.is_some_and(|report| {
@@ -236,7 +236,7 @@ impl AgentCore {
         };
         let report = ServiceReport { exclusive: definition.exclusive, uid: definition.uid.clone(), ..report };
         let Some(transaction) =
-            self.permit_transaction(&name, &report, &assignment, created, definition.exclusive)
+            self.permit_transaction(&name, &report, &assignment, create_revision, definition.exclusive)
         else {
             return;
         };
@@ -255,7 +255,7 @@ impl AgentCore {
         name: &ResourceName,
         report: &ServiceReport,
         assignment: &Stored<ha_api_types::record::Assignment>,
-        created: Revision,
+        create_revision: Revision,
         exclusive: bool,
     ) -> Option<Transaction> {
         let keys = &self.config.keys;
@@ -266,9 +266,9 @@ impl AgentCore {
                 self.view.reports.guard(name),
                 serde_json::to_vec(report).ok()?,
             )
-            .guard(keys.alive(node), Guard::Created(created))
+            .guard(keys.alive(node), Guard::Created(create_revision))
             .guard(keys.fence(node), self.fence_guard())
-            .guard(keys.assignment(name), Guard::Unchanged(assignment.modified));
+            .guard(keys.assignment(name), Guard::Unchanged(assignment.mod_revision));
         if exclusive {
             transaction = transaction.guard(keys.node_report(node), self.view.node_reports.guard(node));
         }

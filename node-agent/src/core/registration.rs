@@ -157,7 +157,7 @@ impl AgentCore {
         let node = self.config.node.clone();
         if let Some(request) = requesting.request {
             let is_stored =
-                self.view.node_reports.get(&node).is_some_and(|stored| stored.modified == request);
+                self.view.node_reports.get(&node).is_some_and(|stored| stored.mod_revision == request);
             let opened = self.fence().filter(|fence| {
                 fence.state == FenceState::Open
                     && fence.request == Some(request)
@@ -263,11 +263,12 @@ impl AgentCore {
     fn stored_request(&self) -> Option<Revision> {
         let stored = self.view.node_reports.get(&self.config.node)?;
         let report = stored.value.as_ref()?;
-        let lapsed = self
-            .fence()
-            .is_some_and(|fence| fence.state != FenceState::Open && fence.request == Some(stored.modified));
+        let lapsed = self.fence().is_some_and(|fence| {
+            fence.state != FenceState::Open && fence.request == Some(stored.mod_revision)
+        });
         let is_of_this_instance = report.instance == self.config.instance && report.mode == Mode::Registering;
-        (is_of_this_instance && report.not_stopped == self.not_stopped && !lapsed).then_some(stored.modified)
+        (is_of_this_instance && report.not_stopped == self.not_stopped && !lapsed)
+            .then_some(stored.mod_revision)
     }
 
     /// Adopts a stored request of this process whose outcome was unknown.

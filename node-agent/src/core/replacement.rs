@@ -177,11 +177,11 @@ impl AgentCore {
             self.changed = true;
             return;
         }
-        let Some((_, created)) = self.active_registration() else { return };
+        let Some((_, create_revision)) = self.active_registration() else { return };
         let text = format!("Replacing the secondary with {}", requested.node);
         let begin_answer = answer(&requested.uid, ReplacementPhase::Begun, Reason::ReplacingSecondary, &text);
         let report = ServiceReport { replacement: Some(begin_answer), at: now.timestamp(), ..report };
-        let transaction = self.permit_transaction(&name, &report, &assignment, created, exclusive);
+        let transaction = self.permit_transaction(&name, &report, &assignment, create_revision, exclusive);
         if let Some(transaction) = transaction {
             service.pending_write =
                 Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::Service { name, report }));

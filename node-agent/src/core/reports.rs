@@ -69,7 +69,7 @@ impl AgentCore {
         {
             return;
         }
-        let Some((epoch, created)) = self.active_registration() else { return };
+        let Some((epoch, create_revision)) = self.active_registration() else { return };
         let name = service.name().to_owned();
         if self.view.reports.value(&name) == Some(desired) {
             service.desired = None;
@@ -89,7 +89,7 @@ impl AgentCore {
         let keys = &self.config.keys;
         let transaction = Transaction::new()
             .put(keys.service_report(node, &name), self.view.reports.guard(&name), value)
-            .guard(keys.alive(node), Guard::Created(created))
+            .guard(keys.alive(node), Guard::Created(create_revision))
             .guard(keys.fence(node), self.fence_guard());
         let report = desired.clone();
         service.pending_write =
@@ -111,14 +111,14 @@ impl AgentCore {
         if service.write_not_before.is_some_and(|at| now.monotonic_raw < at) {
             return;
         }
-        let Some((_, created)) = self.active_registration() else { return };
+        let Some((_, create_revision)) = self.active_registration() else { return };
         let name = service.name().to_owned();
         if self.view.reports.get(&name).is_some() {
             let node = &self.config.node;
             let keys = &self.config.keys;
             let transaction = Transaction::new()
                 .delete(keys.service_report(node, &name), self.view.reports.guard(&name))
-                .guard(keys.alive(node), Guard::Created(created))
+                .guard(keys.alive(node), Guard::Created(create_revision))
                 .guard(keys.fence(node), self.fence_guard());
             service.desired = None;
             service.pending_write =

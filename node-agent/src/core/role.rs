@@ -25,7 +25,7 @@ pub(super) enum Role {
     /// The assignment names another node.
     Elsewhere {
         /// The modification revision of the assignment.
-        modified: Revision,
+        mod_revision: Revision,
     },
     /// The assignment was written by a newer version and cannot be read. This node leaves the service unchanged.
     Unreadable,
@@ -50,11 +50,11 @@ impl AgentCore {
                 match own_epoch_match(target, *target_epoch, target_boot_id) {
                     Some(true) => Role::Target { assignment: stored.clone() },
                     Some(false) => Role::Outdated,
-                    None => Role::Elsewhere { modified: stored.modified },
+                    None => Role::Elsewhere { mod_revision: stored.mod_revision },
                 }
             }
             Action::Start | Action::Stop { .. } | Action::Restart | Action::Leave => {
-                Role::Elsewhere { modified: stored.modified }
+                Role::Elsewhere { mod_revision: stored.mod_revision }
             }
         }
     }

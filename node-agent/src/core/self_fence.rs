@@ -120,7 +120,9 @@ impl AgentCore {
     /// active.
     pub(super) fn may_release_inherited(&self) -> bool {
         match &self.session {
-            Session::Registered(registered) => registered.created.is_some() || self.leave_commit.is_some(),
+            Session::Registered(registered) => {
+                registered.create_revision.is_some() || self.leave_commit.is_some()
+            }
             Session::Requesting(requesting) => requesting.request.is_some(),
             Session::Waiting | Session::Clearing => {
                 self.watchdog.followed_deadline().is_none() && self.watchdog.was_opened_to_identify()
@@ -134,7 +136,7 @@ impl AgentCore {
     /// those services until their deadline.
     pub(super) fn may_identify_device(&self) -> bool {
         match &self.session {
-            Session::Registered(registered) => registered.created.is_some(),
+            Session::Registered(registered) => registered.create_revision.is_some(),
             Session::Requesting(_) => self.is_cleared(),
             Session::Waiting | Session::Clearing | Session::Ended => false,
         }

@@ -184,13 +184,13 @@ impl AgentCore {
     /// this node's assignment is of an earlier epoch, under which no exclusive service may continue.
     fn must_not_run_here(&self, service: &Service, role: &Role) -> bool {
         match role {
-            Role::Elsewhere { modified } => {
+            Role::Elsewhere { mod_revision } => {
                 // The leader evaluates a newer answer to a probe. A service that ran by an action of this node has
                 // ended. A service that may run twice was not cleared before registering, so its report is always newer
                 // than the assignment.
                 !service.definition.exclusive
                     || self.view.reports.get(service.name()).is_none_or(|stored| {
-                        stored.modified < *modified
+                        stored.mod_revision < *mod_revision
                             || stored.value.as_ref().is_none_or(|report| report.action_uid.is_some())
                     })
             }

@@ -41,7 +41,7 @@ pub(super) struct Registered {
     pub(super) epoch: Epoch,
     pub(super) request: Revision,
     /// The create revision of this process's `alive`; `None` while there is none.
-    pub(super) created: Option<Revision>,
+    pub(super) create_revision: Option<Revision>,
     /// The revision of `alive` in the last answer that this process received: of a heartbeat, or of a read.
     pub(super) confirmed: Option<Revision>,
     /// `true` if this process has created an `alive`. Another instance in the key then means that another process has
@@ -97,7 +97,7 @@ impl AgentCore {
     /// without such an order.
     pub(super) fn verify_order(&self) -> Revision {
         let fence = self.view.fences.get(&self.config.node);
-        fence.filter(|_| self.is_to_verify()).map_or(Revision(0), |fence| fence.modified)
+        fence.filter(|_| self.is_to_verify()).map_or(Revision(0), |fence| fence.mod_revision)
     }
 
     pub(super) fn registration(&self) -> Option<&Registered> {
@@ -121,7 +121,7 @@ impl AgentCore {
         if !self.is_own_fence(registered) {
             return None;
         }
-        Some((registered.epoch, registered.created?))
+        Some((registered.epoch, registered.create_revision?))
     }
 
     /// Returns `true` if the fence is open for this registration: epoch, boot id, machine id and request are equal
@@ -235,12 +235,12 @@ impl AgentCore {
         match alive {
             Some(stored) if stored.value.as_ref().is_some_and(|alive| alive.instance == instance) => {
                 // A creation with an unknown outcome was applied.
-                registered.created = Some(stored.created);
-                registered.confirmed = Some(stored.modified);
+                registered.create_revision = Some(stored.create_revision);
+                registered.confirmed = Some(stored.mod_revision);
                 registered.has_created_alive = true;
             }
             Some(_) if registered.has_created_alive => return self.exit_superseded(),
-            Some(_) | None => registered.created = None,
+            Some(_) | None => registered.create_revision = None,
         }
         if let Some(registered) = self.registration()
             && !self.is_own_fence(registered)
@@ -393,7 +393,7 @@ impl AgentCore {
         self.session = Session::Registered(Registered {
             epoch,
             request,
-            created: None,
+            create_revision: None,
             confirmed: None,
             has_created_alive: false,
             sequence: 0,

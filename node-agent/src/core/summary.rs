@@ -73,7 +73,7 @@ impl AgentCore {
             Session::Requesting(_) => {
                 (AgentState::WaitForLock, "waiting for the leader to register this node".to_owned())
             }
-            Session::Registered(registered) if registered.created.is_some() => {
+            Session::Registered(registered) if registered.create_revision.is_some() => {
                 let exit_progress = self.exit_progress_message();
                 (
                     AgentState::Active,

@@ -110,7 +110,7 @@ pub(super) struct World {
     pub(super) held_reads: Vec<(ReadId, Vec<String>)>,
     pub(super) daemon: daemon::Core,
     number: u64,
-    asked: BTreeMap<u64, WatchdogRequestId>,
+    pending_requests: BTreeMap<u64, WatchdogRequestId>,
     pub(super) daemon_up: bool,
     pub(super) refuse_arm: bool,
     /// Time at which the device resets the machine.
@@ -172,7 +172,7 @@ impl World {
             held_reads: Vec::new(),
             daemon: daemon::Core::new(protocol::Privileges::default()),
             number: 0,
-            asked: BTreeMap::new(),
+            pending_requests: BTreeMap::new(),
             daemon_up: true,
             refuse_arm: false,
             fires_at_ms: None,
@@ -360,8 +360,8 @@ impl World {
             // A driver may take any time to end a canceled command.
             Effect::Cancel(_) if self.hold_cancels => {}
             Effect::Cancel(id) => {
-                if let Some(at) = self.held_commands.iter().position(|(held, _, _)| *held == id) {
-                    self.held_commands.remove(at);
+                if let Some(index) = self.held_commands.iter().position(|(held, _, _)| *held == id) {
+                    self.held_commands.remove(index);
                     self.input(Input::Ended { id, result: CommandResult::Canceled });
                 }
             }
@@ -371,11 +371,11 @@ impl World {
                 }
                 self.requests.push(request);
                 self.number += 1;
-                self.asked.insert(self.number, id);
+                self.pending_requests.insert(self.number, id);
                 if self.refuse_arm && matches!(request, protocol::Request::Arm(_)) {
                     // The daemon counts the number as used.
                     let status = self.daemon.status();
-                    self.asked.clear();
+                    self.pending_requests.clear();
                     self.daemon_input(daemon::Input::Message {
                         number: self.number,
                         request: protocol::Request::Query,

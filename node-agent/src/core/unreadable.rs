@@ -22,7 +22,7 @@ impl AgentCore {
     /// Deletes unreadable reports that concern no service of this node, because no other process writes them. An
     /// unreadable report of a service is overwritten by the service's next report.
     pub(super) fn clear_unreadable_reports(&mut self) {
-        let Some((_, created)) = self.active_registration() else { return };
+        let Some((_, create_revision)) = self.active_registration() else { return };
         let is_orphaned = |name: &ResourceName| {
             let is_deletion_in_progress = |purpose: &Purpose| {
                 let Purpose::DeleteReport { name: deleted } = purpose else { return false };
@@ -38,7 +38,7 @@ impl AgentCore {
             let keys = &self.config.keys;
             let transaction = Transaction::new()
                 .delete(keys.service_report(&node, &name), self.view.reports.guard(&name))
-                .guard(keys.alive(&node), Guard::Created(created))
+                .guard(keys.alive(&node), Guard::Created(create_revision))
                 .guard(keys.fence(&node), self.fence_guard());
             let message =
                 format!("cannot read the report of {name}, written by another version: deleting it");

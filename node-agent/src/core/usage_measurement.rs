@@ -91,7 +91,7 @@ impl AgentCore {
     /// Requests the next reading when it is due, and writes significant changes. This step has no deadline of its own:
     /// an active node runs every step at each heartbeat.
     pub(super) fn advance_usage_measurement(&mut self, now: &Now) {
-        let Some((_, created)) = self.active_registration() else { return };
+        let Some((_, create_revision)) = self.active_registration() else { return };
         if self
             .usage_measurement
             .requested_at
@@ -106,7 +106,7 @@ impl AgentCore {
         let (keys, node) = (&self.config.keys, &self.config.node);
         let transaction = Transaction::new()
             .put(keys.usage_report(node), self.view.usage_reports.guard(node), value)
-            .guard(keys.alive(node), Guard::Created(created))
+            .guard(keys.alive(node), Guard::Created(create_revision))
             .guard(keys.fence(node), self.fence_guard());
         self.usage_measurement.written_at = Some(now.monotonic_raw);
         self.usage_measurement.pending_write =

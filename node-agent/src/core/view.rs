@@ -25,8 +25,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Stored<T> {
     pub(super) value: Option<T>,
-    pub(super) created: Revision,
-    pub(super) modified: Revision,
+    pub(super) create_revision: Revision,
+    pub(super) mod_revision: Revision,
 }
 
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ impl<K: Ord, T: DeserializeOwned> Table<K, T> {
     where
         K: Borrow<Q>,
     {
-        self.get(name).map_or(Guard::Absent, |stored| Guard::Unchanged(stored.modified))
+        self.get(name).map_or(Guard::Absent, |stored| Guard::Unchanged(stored.mod_revision))
     }
 
     /// Returns the newest revision at which the state of the key is known; 0 if never.
@@ -91,13 +91,13 @@ impl<K: Ord, T: DeserializeOwned> Table<K, T> {
         let as_of = as_of.max(entry.mod_revision);
         let stored = || Stored {
             value: read(&entry.value),
-            created: entry.create_revision,
-            modified: entry.mod_revision,
+            create_revision: entry.create_revision,
+            mod_revision: entry.mod_revision,
         };
         match self.cells.get_mut(&name) {
             // The value is unchanged; the read confirms it at a later revision.
             Some(cell)
-                if cell.stored.as_ref().is_some_and(|stored| stored.modified == entry.mod_revision) =>
+                if cell.stored.as_ref().is_some_and(|stored| stored.mod_revision == entry.mod_revision) =>
             {
                 cell.as_of = cell.as_of.max(as_of);
             }
@@ -122,8 +122,8 @@ impl<K: Ord, T: DeserializeOwned> Table<K, T> {
         if self.cells.get(&name).is_some_and(|cell| cell.as_of >= revision) {
             return;
         }
-        let created = self.get(&name).map_or(revision, |stored| stored.created);
-        let stored = Stored { value: Some(value), created, modified: revision };
+        let create_revision = self.get(&name).map_or(revision, |stored| stored.create_revision);
+        let stored = Stored { value: Some(value), create_revision, mod_revision: revision };
         self.cells.insert(name, Cell { stored: Some(stored), as_of: revision });
     }
 
@@ -311,7 +311,9 @@ impl View {
     /// Returns `true` if these changes only rewrite the keys of known candidates.
     pub(super) fn only_refreshes_candidates(&self, changes: &[Change]) -> bool {
         let is_known = |name: &str, entry: &Entry| {
-            self.candidates.get(name).is_some_and(|known| known.created == entry.create_revision)
+            self.candidates
+                .get(name)
+                .is_some_and(|candidate| candidate.create_revision == entry.create_revision)
         };
         let refreshes = |change: &Change| match change {
             Change::Put(entry) => matches!(
@@ -437,9 +439,9 @@ impl View {
 
     fn put_candidate(&mut self, name: &str, entry: &Entry, as_of: Revision) {
         let candidate =
-            self.candidates.get(name).map(|candidate| (candidate.created, candidate.value.clone()));
+            self.candidates.get(name).map(|candidate| (candidate.create_revision, candidate.value.clone()));
         let url = match candidate {
-            Some((created, url)) if created == entry.create_revision => url,
+            Some((create_revision, url)) if create_revision == entry.create_revision => url,
             Some(_) => {
                 self.on_candidate_departed(entry.create_revision);
                 url_of(entry)
@@ -469,7 +471,7 @@ impl View {
 
     /// Returns the create revision of the newest candidate.
     pub(super) fn candidate_generation(&self) -> Revision {
-        self.candidates.iter().map(|(_, stored)| stored.created).max().unwrap_or(Revision(0))
+        self.candidates.iter().map(|(_, stored)| stored.create_revision).max().unwrap_or(Revision(0))
     }
 }
 

@@ -449,7 +449,7 @@ impl AgentCore {
 
 fn to_observed(result: CommandResult) -> Observed {
     match result {
-        CommandResult::Observed(seen) => seen,
+        CommandResult::Observed(observed) => observed,
         CommandResult::Done => Observed::Unknown("the probe returned no result".to_owned()),
         CommandResult::Failed(failure) => Observed::Unknown(failure.message),
         CommandResult::Canceled => Observed::Unknown("probe canceled".to_owned()),

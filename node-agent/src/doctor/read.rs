@@ -133,7 +133,7 @@ fn time_daemons(root: &Path, processes: &[Process]) -> Vec<TimeDaemon> {
         _ => None,
     };
     let mut daemons: Vec<TimeDaemon> = processes.iter().filter_map(daemon_of).collect();
-    daemons.dedup_by(|one, other| one.name == other.name);
+    daemons.dedup_by(|left, right| left.name == right.name);
     daemons
 }
 
@@ -207,16 +207,16 @@ mod tests {
 
     fn tree(files: &[(&str, &str)], links: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
-        let made = |path: &str| {
+        let with_parent = |path: &str| {
             let path = root.path().join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             path
         };
         for (path, text) in files {
-            std::fs::write(made(path), text).unwrap();
+            std::fs::write(with_parent(path), text).unwrap();
         }
         for (path, target) in links {
-            symlink(target, made(path)).unwrap();
+            symlink(target, with_parent(path)).unwrap();
         }
         root
     }

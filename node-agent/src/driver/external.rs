@@ -105,15 +105,15 @@ impl Driver for ExternalDriver {
             for name in names {
                 match self.context.description(&name).await {
                     Ok(_) => usable.push(format!("{}:{name}", DriverKind::External)),
-                    Err(why) => drop(unusable.insert(name, why)),
+                    Err(cause) => drop(unusable.insert(name, cause)),
                 }
             }
             if usable.is_empty() {
-                let each = unusable.iter().map(|(name, why)| format!("{name}: {why}"));
-                return Err(each.collect::<Vec<_>>().join("; "));
+                let descriptions = unusable.iter().map(|(name, cause)| format!("{name}: {cause}"));
+                return Err(descriptions.collect::<Vec<_>>().join("; "));
             }
-            for (name, why) in self.context.unusable.update(unusable) {
-                tracing::info!(driver = name, why, "driver is not available on this node");
+            for (name, cause) in self.context.unusable.update(unusable) {
+                tracing::info!(driver = name, why = cause, "driver is not available on this node");
             }
             Ok(usable)
         })

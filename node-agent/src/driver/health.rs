@@ -46,18 +46,18 @@ struct Streak {
 impl Streak {
     /// Records a result at a time after the start. Returns the reason once enough checks in a row have failed.
     fn record(&mut self, health: Health, check: &HealthCheck, since_start: Duration) -> Option<String> {
-        let why = match health {
+        let cause = match health {
             Health::Healthy => {
                 self.failures = 0;
                 return None;
             }
             Health::Unknown(_) | Health::Undefined => return None,
             Health::Unhealthy(_) if since_start < seconds(check.start_period_seconds) => return None,
-            Health::Unhealthy(why) => why,
+            Health::Unhealthy(cause) => cause,
         };
         self.failures += 1;
         (self.failures >= check.retries.max(1)).then(|| {
-            format!("container is unhealthy: health check failed {} times in a row: {why}", self.failures)
+            format!("container is unhealthy: health check failed {} times in a row: {cause}", self.failures)
         })
     }
 }

@@ -57,7 +57,7 @@ impl TailBuffer {
     pub(in crate::driver) fn tail(&self, lines: u32) -> LogTail {
         let text = String::from_utf8_lossy(&self.bytes);
         let over = text.len().saturating_sub(LOG_BYTES_MAX);
-        let start = (over..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+        let start = (over..=text.len()).find(|index| text.is_char_boundary(*index)).unwrap_or(text.len());
         let (available, is_truncated) = (&text[start..], self.is_truncated || start > 0);
         let lines = usize::try_from(lines).unwrap_or(usize::MAX);
         if let Some(from) = start_of_last_lines(available, lines) {
@@ -81,7 +81,7 @@ fn start_of_last_lines(text: &str, lines: usize) -> Option<usize> {
     if lines == 0 {
         return Some(text.len());
     }
-    body.rmatch_indices('\n').nth(lines - 1).map(|(at, _)| at + 1)
+    body.rmatch_indices('\n').nth(lines - 1).map(|(index, _)| index + 1)
 }
 
 /// Returns the last lines of the output of a service's programs in its directory.
@@ -253,7 +253,7 @@ mod tests {
         }
         let tail = log_end.tail(10_000);
         assert!(tail.truncated && tail.text.len() <= LOG_BYTES_MAX, "{}", tail.text.len());
-        assert!(tail.text.lines().all(|found| found.len() == 999));
+        assert!(tail.text.lines().all(|line| line.len() == 999));
         assert_eq!(log_end.tail(2), LogTail { text: line.repeat(2), truncated: false });
         // A single line that is too long is cut, not omitted. Invalid bytes count with the length of their replacement.
         let long = vec![0xff; 3 * LOG_BYTES_MAX];

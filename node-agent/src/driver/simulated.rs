@@ -196,10 +196,10 @@ impl SimulatedDriver {
         failures.replacements = if fails { failures.replacements + 1 } else { 0 };
         write(&failures_file, &failures).map_err(unreadable)?;
         if fails {
-            let (at, failure_limit) = (failures.replacements, spec.replace_failures);
+            let (replacement_count, failure_limit) = (failures.replacements, spec.replace_failures);
             return Err(failed(
                 Reason::ReplaceFailed,
-                format!("simulated failure of replacement {at} of {failure_limit}"),
+                format!("simulated failure of replacement {replacement_count} of {failure_limit}"),
             ));
         }
         Ok(())

@@ -260,9 +260,9 @@ impl Context {
             Err(error) => Some(format!("cannot determine whether {unit} is started at boot: {error}")),
         };
         if self.boot_starts.record(&service.name, problem.clone())
-            && let Some(why) = problem
+            && let Some(cause) = problem
         {
-            tracing::warn!(resource = service.name.as_str(), why, "cannot run the unit as a service");
+            tracing::warn!(resource = service.name.as_str(), why = cause, "cannot run the unit as a service");
         }
     }
 

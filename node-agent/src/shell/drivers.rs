@@ -117,13 +117,13 @@ impl Drivers {
         for (name, driver) in &self.by_name {
             match driver.published_capabilities().await {
                 Ok(served) => names.extend(served),
-                Err(why) => {
-                    unusable.insert(*name, why);
+                Err(cause) => {
+                    unusable.insert(*name, cause);
                 }
             }
         }
-        for (driver, why) in self.unusable.update(unusable) {
-            tracing::info!(driver, why, "driver is not available on this node");
+        for (driver, cause) in self.unusable.update(unusable) {
+            tracing::info!(driver, why = cause, "driver is not available on this node");
         }
         names
     }
@@ -238,8 +238,8 @@ impl Drivers {
 
 /// Replaces another name of root, which is a user with id 0, by `root`.
 fn name_root(user: &mut Option<String>) {
-    let found = user.as_deref().and_then(|name| nix::unistd::User::from_name(name).ok().flatten());
-    if found.is_some_and(|found| found.uid.is_root()) {
+    let account = user.as_deref().and_then(|name| nix::unistd::User::from_name(name).ok().flatten());
+    if account.is_some_and(|account| account.uid.is_root()) {
         *user = Some("root".to_owned());
     }
 }

@@ -110,7 +110,7 @@ impl Clients {
         let read = Pem::read(&self.files).await;
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         match (read, &*newest) {
-            (Ok(pem), Some((known, client))) if pem == *known => Ok(client.clone()),
+            (Ok(pem), Some((newest_pem, client))) if pem == *newest_pem => Ok(client.clone()),
             (Ok(pem), _) => {
                 let client = pem.client()?;
                 *newest = Some((pem, client.clone()));

@@ -11,11 +11,11 @@ pub(super) fn is_available() -> bool {
 
 /// Takes an inhibitor lock in a child process. The child reads a pipe whose other end the agent holds, so it ends with
 /// the agent even after a crash. The child writes a line once the lock is granted, and exits if it is not granted.
-pub(super) fn acquire(operations: &str, mode: &str, why: &str) -> std::io::Result<Child> {
+pub(super) fn acquire(operations: &str, mode: &str, reason: &str) -> std::io::Result<Child> {
     Command::new("systemd-inhibit")
         .arg(format!("--what={operations}"))
         .arg(format!("--mode={mode}"))
-        .args(["--who=ha-node-agent", &format!("--why={why}"), "sh", "-c", "echo held; exec cat"])
+        .args(["--who=ha-node-agent", &format!("--why={reason}"), "sh", "-c", "echo held; exec cat"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

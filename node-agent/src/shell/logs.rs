@@ -58,10 +58,10 @@ pub(super) fn spawn(store: EtcdStore, keys: Keys, node: &NodeName, drivers: Driv
                 Item::Changes { changes, revision: _ } => {
                     seen_requests.on_changed(changes).into_iter().for_each(|entry| reader.begin(entry));
                 }
-                Item::Unavailable(StoreError::Refused(why)) => {
+                Item::Unavailable(StoreError::Refused(cause)) => {
                     if !is_refused {
                         tracing::warn!(
-                            why,
+                            why = cause,
                             "cannot read requests for logs: grant the etcd user of this node access to log and log-answer"
                         );
                     }
@@ -140,9 +140,9 @@ impl Reader {
             LogAnswer { failure: Some(LogFailure::Unreadable(message)), ..LogAnswer::default() }
         });
         let key = self.keys.log_answer(&node, id);
-        if let Err(why) = self.write(entry, &key, &answer).await {
+        if let Err(cause) = self.write(entry, &key, &answer).await {
             tracing::debug!(
-                why,
+                why = cause,
                 resource = request.definition.name.as_str(),
                 "cannot answer a request for a log"
             );
@@ -176,7 +176,7 @@ impl Reader {
             match self.store.commit(transaction).await {
                 Outcome::Applied(_) | Outcome::Conflict(_) => return Ok(()),
                 Outcome::LeaseNotFound => self.lease.forget(lease).await,
-                Outcome::Refused(why) | Outcome::Unknown(why) => return Err(why),
+                Outcome::Refused(cause) | Outcome::Unknown(cause) => return Err(cause),
             }
         }
         Err("lease expired repeatedly before the response was written".to_owned())
@@ -213,8 +213,8 @@ mod tests {
         assert_eq!(keys_of(&seen_requests.on_changed(vec![Change::Put(entry("b", Revision(2)))])), ["b"]);
         assert!(seen_requests.on_synced(&[entry("a", Revision(1)), entry("b", Revision(2))]).is_empty());
         assert!(seen_requests.on_changed(vec![Change::Put(entry("b", Revision(2)))]).is_empty());
-        let gone = Change::Delete { key: "c".to_owned(), revision: Revision(4) };
-        assert!(seen_requests.on_changed(vec![Change::Put(entry("c", Revision(3))), gone]).is_empty());
+        let deletion = Change::Delete { key: "c".to_owned(), revision: Revision(4) };
+        assert!(seen_requests.on_changed(vec![Change::Put(entry("c", Revision(3))), deletion]).is_empty());
         assert_eq!(keys_of(&seen_requests.on_changed(vec![Change::Put(entry("c", Revision(5)))])), ["c"]);
         assert_eq!(seen_requests.requests.len(), 3);
         assert!(seen_requests.on_synced(&[]).is_empty() && seen_requests.requests.is_empty());

@@ -34,7 +34,7 @@ struct Evidence {
 /// Waits for the request to exit and passes its cause to the core.
 pub(super) fn spawn(shutdown: Shutdown, inputs: Inputs) {
     tokio::spawn(async move {
-        shutdown.requested().await;
+        shutdown.wait_for_request().await;
         let evidence = Evidence {
             jobs: ask(&["list-jobs", "--plain", "--no-legend", "--no-pager"]).await,
             manager: ask(&["is-system-running"]).await,
@@ -155,7 +155,8 @@ mod tests {
 
     #[test]
     fn systemd_jobs_determine_the_shutdown_cause() {
-        let (reboot, off) = (ShutdownRequest::Leave(Leave::Reboot), ShutdownRequest::Leave(Leave::Poweroff));
+        let (reboot, poweroff) =
+            (ShutdownRequest::Leave(Leave::Reboot), ShutdownRequest::Leave(Leave::Poweroff));
         let running = Some("running\n");
         check(Some(""), running, "/sbin/init\0", ShutdownRequest::Restart);
         check(
@@ -173,8 +174,8 @@ mod tests {
         check(Some("12 a.service stop running\n13 reboot.target start waiting\n"), running, "", reboot);
         check(Some("13 kexec.target start waiting\n"), running, "", reboot);
         check(Some("13 soft-reboot.target start waiting\n"), running, "", reboot);
-        check(Some("13 poweroff.target start waiting\n"), running, "", off);
-        check(Some("13 halt.target start waiting\n"), running, "", off);
+        check(Some("13 poweroff.target start waiting\n"), running, "", poweroff);
+        check(Some("13 halt.target start waiting\n"), running, "", poweroff);
         // Neither a job that stops a shutdown target nor a job of another target ends the machine.
         check(Some("13 reboot.target stop waiting\n"), running, "", ShutdownRequest::Restart);
         check(Some("13 rescue.target start waiting\n"), running, "", ShutdownRequest::Restart);
@@ -195,11 +196,12 @@ mod tests {
 
     #[test]
     fn init_process_reveals_shutdown_without_jobs() {
-        let (reboot, off) = (ShutdownRequest::Leave(Leave::Reboot), ShutdownRequest::Leave(Leave::Poweroff));
+        let (reboot, poweroff) =
+            (ShutdownRequest::Leave(Leave::Reboot), ShutdownRequest::Leave(Leave::Poweroff));
         check(None, None, "/usr/lib/systemd/systemd-shutdown\0reboot\0--log-level\x006\0", reboot);
-        check(None, None, "/usr/lib/systemd/systemd-shutdown\0poweroff\0", off);
+        check(None, None, "/usr/lib/systemd/systemd-shutdown\0poweroff\0", poweroff);
         check(None, None, "/usr/bin/reboot-watcher\0reboot\0", ShutdownRequest::Restart);
-        check(None, Some("stopping\n"), "/sbin/init\0", off);
+        check(None, Some("stopping\n"), "/sbin/init\0", poweroff);
         check(Some("13 reboot.target start running\n"), Some("stopping\n"), "/sbin/init\0", reboot);
         // Without any service manager, such as in a container, only the agent exits.
         check(None, None, "/sbin/tini\0", ShutdownRequest::Restart);

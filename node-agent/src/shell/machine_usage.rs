@@ -31,8 +31,11 @@ fn busy_us(stat: &str) -> Option<u64> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     // The fields are user nice system idle iowait irq softirq steal; user already includes guest time.
-    let at = |index: usize| ticks.get(index).copied().unwrap_or(0);
-    (ticks.len() >= 4).then(|| (at(0) + at(1) + at(2) + at(5) + at(6) + at(7)) * TICK_US)
+    let tick_count = |index: usize| ticks.get(index).copied().unwrap_or(0);
+    (ticks.len() >= 4).then(|| {
+        (tick_count(0) + tick_count(1) + tick_count(2) + tick_count(5) + tick_count(6) + tick_count(7))
+            * TICK_US
+    })
 }
 
 /// Returns the memory that is not available to a new process, bytes.

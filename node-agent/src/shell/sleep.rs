@@ -56,10 +56,10 @@ async fn watch(inputs: Inputs, mut held_inhibitor: Option<HeldInhibitor>, mut re
             () = ended => {}
             () = tokio::time::sleep(CHECK_INTERVAL) => {}
         }
-        let lost = held_inhibitor
+        let is_lost = held_inhibitor
             .as_mut()
             .is_some_and(|held_inhibitor| !matches!(held_inhibitor.child.try_wait(), Ok(None)));
-        if lost {
+        if is_lost {
             held_inhibitor = None;
             if reported == SleepProtection::Inhibitor && !is_masked() {
                 // The loss is reported before another inhibitor is requested, because the machine may have slept in the

@@ -44,9 +44,9 @@ pub(super) fn spawn(
                                 .is_ok()
                         })
                     }
-                    Err(why) => {
-                        tracing::error!(why, "rejected the data in etcd");
-                        ready.set("store", Err(why));
+                    Err(cause) => {
+                        tracing::error!(why = cause, "rejected the data in etcd");
+                        ready.set("store", Err(cause));
                         true
                     }
                 },
@@ -84,9 +84,9 @@ async fn follow(store: &EtcdStore, followed: &FollowedData, inputs: &Inputs) -> 
         Ok(reading) => reading,
         // etcd permissions of a release without incarnations do not allow this read. The node then follows the data as
         // that release did.
-        Err(StoreError::Refused(why)) if followed.refused().is_none() => {
+        Err(StoreError::Refused(cause)) if followed.refused().is_none() => {
             tracing::warn!(
-                why,
+                why = cause,
                 key = followed.key(),
                 "cannot read the incarnation of etcd: grant the etcd user of this node read access to this key"
             );
@@ -99,7 +99,7 @@ async fn follow(store: &EtcdStore, followed: &FollowedData, inputs: &Inputs) -> 
         Verdict::Follows(None) => return Ok(()),
         Verdict::Follows(Some(incarnation)) => (incarnation, false),
         Verdict::AllowedByOperator(incarnation) => (incarnation, true),
-        Verdict::Refused(why) => return Err(why),
+        Verdict::Refused(cause) => return Err(cause),
     };
     // Sending fails only once the loop has ended.
     let _ = inputs.send(Input::FollowsIncarnation { incarnation, ordered_by_operator });

@@ -198,8 +198,8 @@ impl Connection {
     fn take(&mut self, reply: Reply) -> Result<(), ClientError> {
         let status = reply.status;
         if reply.answers != 0 {
-            if let Some(at) = self.waiting.iter().position(|(number, _)| *number == reply.answers)
-                && let Some((_, answer)) = self.waiting.remove(at)
+            if let Some(index) = self.waiting.iter().position(|(number, _)| *number == reply.answers)
+                && let Some((_, answer)) = self.waiting.remove(index)
             {
                 let _ = answer.send(Ok(reply));
             }

@@ -88,9 +88,9 @@ mod tests {
     #[test]
     fn deadline_passes_on_the_earlier_clock() {
         let deadline = Moment { monotonic_raw_ns: 100, boottime_ns: 150 };
-        let check = |raw, boot, left| {
+        let check = |raw, boot, left_ms| {
             let now = Moment { monotonic_raw_ns: raw, boottime_ns: boot };
-            assert_eq!(now.remaining_ns(deadline), left, "at {raw}/{boot}");
+            assert_eq!(now.remaining_ns(deadline), left_ms, "at {raw}/{boot}");
         };
         check(90, 90, Some(10));
         check(50, 149, Some(1));

@@ -37,10 +37,16 @@ async fn programs_that_cannot_run_explain_why() {
         check_refused(&node, &exec, never, Reason::BadConfiguration, directory).await;
     }
     let long = "x".repeat(4 * 1024 * 1024);
-    let wrong = FailureClass::ConfigurationWrong;
-    check_refused(&node, &json!({"command": ["sleep", long]}), wrong, Reason::BadConfiguration, "sleep")
-        .await;
-    check_refused(&node, &json!({}), wrong, Reason::BadConfiguration, "command").await;
+    let configuration_wrong = FailureClass::ConfigurationWrong;
+    check_refused(
+        &node,
+        &json!({"command": ["sleep", long]}),
+        configuration_wrong,
+        Reason::BadConfiguration,
+        "sleep",
+    )
+    .await;
+    check_refused(&node, &json!({}), configuration_wrong, Reason::BadConfiguration, "command").await;
 }
 
 /// Starts the service and returns the value of a line of its /proc/PID/status.
@@ -98,14 +104,17 @@ async fn program_sees_only_its_own_environment() {
     }));
     node.driver.start(&service).await.unwrap();
     wait_until("the service has written its file", || node.path("seen").exists()).await;
-    let seen = node.read("seen");
-    let mut names: Vec<&str> = seen.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    let environment = node.read("seen");
+    let mut names: Vec<&str> = environment.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
     names.sort_unstable();
     // The shell itself sets PWD, OLDPWD, SHLVL and _.
     names.retain(|name| !["PWD", "OLDPWD", "SHLVL", "_"].contains(name));
     assert_eq!(names, ["COLOUR", "HA_NODE", "HA_RESOURCE", "HA_RESOURCE_UID", "HA_SERVICE_FOLDER", "PATH"]);
     for line in ["COLOUR=blue green", "HA_NODE=node1", "HA_RESOURCE=web", "HA_RESOURCE_UID=uid-1"] {
-        assert!(seen.lines().any(|found| found == line), "{line} in {seen}");
+        assert!(
+            environment.lines().any(|environment_line| environment_line == line),
+            "{line} in {environment}"
+        );
     }
     assert_eq!(node.read("where").trim(), node.directory.path().to_str().unwrap());
     node.driver.kill(&service).await.unwrap();

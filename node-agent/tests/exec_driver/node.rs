@@ -155,7 +155,7 @@ fn driver(settings: &ExecSettings) -> (ExecDriver, UnboundedReceiver<DriverEvent
 
 /// Returns the living processes whose file of this name in /proc matches.
 fn living(file: &str, is_counted: impl Fn(&str) -> bool) -> Vec<i32> {
-    let mut found = Vec::new();
+    let mut pids = Vec::new();
     for entry in fs::read_dir("/proc").unwrap() {
         let Some(pid) = entry.unwrap().file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
@@ -164,10 +164,10 @@ fn living(file: &str, is_counted: impl Fn(&str) -> bool) -> Vec<i32> {
         let command = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
         let command = String::from_utf8_lossy(&command).replace('\0', " ");
         if !command.is_empty() && is_counted(&command) {
-            found.push(pid);
+            pids.push(pid);
         }
     }
-    found
+    pids
 }
 
 pub(crate) fn is_alive(pid: i32) -> bool {

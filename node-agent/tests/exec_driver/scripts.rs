@@ -51,12 +51,12 @@ async fn monitor_exit_status_determines_state() {
         let mut service =
             node.service(&json!({"start": ["true"], "stop": ["true"], "monitor": ["/bin/sh", "-c", script]}));
         service.timeouts.monitor_seconds = if expected.contains("timed out") { 0.1 } else { 20.0 };
-        let seen = match node.driver.probe(&service).await {
+        let outcome = match node.driver.probe(&service).await {
             Observed::Running => "running".to_owned(),
             Observed::NotRunning => "not running".to_owned(),
             Observed::Remnant(message) | Observed::Unknown(message) => message,
         };
-        assert_eq!(seen, expected, "{script}");
+        assert_eq!(outcome, expected, "{script}");
     }
 }
 

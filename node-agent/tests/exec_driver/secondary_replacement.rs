@@ -64,9 +64,9 @@ async fn failed_replacement_command_explains_why() {
         node.driver.replace_secondary(&endless, Some(&"node2".into()), &"node3".into()).await.unwrap_err();
     assert_eq!(failure.reason, Reason::TimedOut);
     wait_until("all processes have ended", || node.processes().is_empty()).await;
-    let none = node.shell("exec tail -f $1/token");
+    let no_script = node.shell("exec tail -f $1/token");
     let failure =
-        node.driver.replace_secondary(&none, Some(&"node2".into()), &"node3".into()).await.unwrap_err();
+        node.driver.replace_secondary(&no_script, Some(&"node2".into()), &"node3".into()).await.unwrap_err();
     assert_eq!(failure.message, "spec.driver.exec has no replaceSecondary command");
 }
 

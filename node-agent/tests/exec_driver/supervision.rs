@@ -132,8 +132,8 @@ async fn daemons_without_supervisor_are_found() {
         wait_until("all three run", || node.processes().len() == 3).await;
         signal(node.supervisor().unwrap(), "KILL");
         wait_until("the main process died with it", || node.processes().len() == 2).await;
-        let seen = node.driver.probe(&service).await;
-        assert!(matches!(seen, Observed::Unknown(_)), "{seen:?} {:?}", node.processes());
+        let observed = node.driver.probe(&service).await;
+        assert!(matches!(observed, Observed::Unknown(_)), "{observed:?} {:?}", node.processes());
         node.driver.stop(&service, 20_000).await.unwrap();
         node.assert_nothing_left(&service).await;
     }

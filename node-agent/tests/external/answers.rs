@@ -98,8 +98,8 @@ async fn missing_driver_means_stopped_unless_started() {
     std::fs::remove_file(node.path("second/test")).unwrap();
     assert!(matches!(node.driver.probe(&installed_service).await, Observed::Unknown(_)));
     assert_eq!(node.driver.stop(&installed_service, 20_000).await.unwrap_err().reason, Reason::StopFailed);
-    let why = node.driver.check_usable().await.unwrap_err();
-    assert!(why.starts_with("no external drivers in "), "{why}");
+    let cause = node.driver.check_usable().await.unwrap_err();
+    assert!(cause.starts_with("no external drivers in "), "{cause}");
 }
 
 #[tokio::test]
@@ -141,31 +141,31 @@ async fn a_stop_that_fails_is_followed_by_a_kill() {
 
 #[tokio::test]
 async fn live_migration_sends_the_expected_requests() {
-    let (one, two) = (Node::with_driver(TEST_SCRIPT), Node::with_driver(TEST_SCRIPT));
+    let (node1, node2) = (Node::with_driver(TEST_SCRIPT), Node::with_driver(TEST_SCRIPT));
     let service = test_service();
-    one.driver.start(&service).await.unwrap();
-    two.driver.receive(&service).await.unwrap();
-    one.driver.migrate(&service, &"node2".into()).await.unwrap();
-    assert_eq!(one.driver.probe(&service).await, Observed::NotRunning);
-    two.driver.arrive(&service, &"node1".into()).await.unwrap();
-    assert_eq!(two.driver.probe(&service).await, Observed::Running);
+    node1.driver.start(&service).await.unwrap();
+    node2.driver.receive(&service).await.unwrap();
+    node1.driver.migrate(&service, &"node2".into()).await.unwrap();
+    assert_eq!(node1.driver.probe(&service).await, Observed::NotRunning);
+    node2.driver.arrive(&service, &"node1".into()).await.unwrap();
+    assert_eq!(node2.driver.probe(&service).await, Observed::Running);
     let request = |node: &Node, action: &str| -> serde_json::Value {
         let requests = node.read("asked");
         let line = requests.lines().rfind(|line| line.contains(&format!("\"action\":\"{action}\""))).unwrap();
         serde_json::from_str(line).unwrap()
     };
     assert_eq!(
-        request(&one, "migrate"),
+        request(&node1, "migrate"),
         json!({"protocol": 1, "action": "migrate", "node": "node1", "resource": "web", "uid": "uid-1", "settings": {},
             "target": "node2", "timeoutMilliseconds": 600_000})
     );
-    assert_eq!(request(&two, "arrive")["source"], "node1");
-    let sample = two.driver.measure(&service, MonotonicTime(5)).await.unwrap();
+    assert_eq!(request(&node2, "arrive")["source"], "node1");
+    let sample = node2.driver.measure(&service, MonotonicTime(5)).await.unwrap();
     assert_eq!((sample.cpu, sample.memory), (Some(Meter::Total(2_500_000)), Some(1024)));
 
     let mut staying = test_service();
     staying.driver.external.as_mut().unwrap().allow_migrate = false;
-    assert_eq!(two.driver.migrate(&staying, &"node1".into()).await.unwrap_err().reason, Reason::MoveFailed);
+    assert_eq!(node2.driver.migrate(&staying, &"node1".into()).await.unwrap_err().reason, Reason::MoveFailed);
 }
 
 #[tokio::test]

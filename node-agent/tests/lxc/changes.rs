@@ -62,9 +62,9 @@ async fn container_reboot_from_inside_is_no_crash() {
     let service = node.service();
     node.driver.start(&service).await.unwrap();
     let (process, monitor) = (node.process(), node.monitor());
-    let again = node.path("rootfs/tmp/again");
-    fs::write(&again, "").unwrap();
-    wait_until("the container has begun to restart", || !again.exists()).await;
+    let marker = node.path("rootfs/tmp/again");
+    fs::write(&marker, "").unwrap();
+    wait_until("the container has begun to restart", || !marker.exists()).await;
     wait_until("the container has another first process", || {
         node.state() == "RUNNING"
             && !is_alive(process)
@@ -161,14 +161,14 @@ async fn process_title_in_container_is_no_monitor() {
     let mut other = std::process::Command::new("unshare");
     other.args(["--pid", "--fork", "--kill-child", "bash", "-c", "exec -a \"$0\" sleep 1000", &title]);
     let mut other = other.spawn().unwrap();
-    let found = || {
+    let title_is_set = || {
         let mut pids = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
         pids.any(|pid| fs::read(pid.join("cmdline")).is_ok_and(|line| line.starts_with(title.as_bytes())))
     };
-    wait_until("the title is set", found).await;
+    wait_until("the title is set", title_is_set).await;
     assert_eq!(node.driver.probe(&node.service()).await, Observed::NotRunning);
     node.driver.kill(&node.service()).await.unwrap();
-    assert!(found(), "a process of another container was killed");
+    assert!(title_is_set(), "a process of another container was killed");
     other.kill().unwrap();
     other.wait().unwrap();
 }

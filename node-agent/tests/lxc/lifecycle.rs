@@ -145,10 +145,10 @@ async fn container_limits_are_set_and_usage_measured() {
     let group = groups.lines().next().unwrap().rsplit_once(':').unwrap().1.to_owned();
     let read = |files: [&str; 2]| {
         let directories = ["", "memory", "pids", "cpu"].map(|kind| format!("/sys/fs/cgroup/{kind}{group}"));
-        let found = directories.iter().find_map(|directory| {
+        let content = directories.iter().find_map(|directory| {
             files.iter().find_map(|file| fs::read_to_string(format!("{directory}/{file}")).ok())
         });
-        found.unwrap_or_default().trim().to_owned()
+        content.unwrap_or_default().trim().to_owned()
     };
     assert_eq!(read(["memory.max", "memory.limit_in_bytes"]), "67108864");
     assert_eq!(read(["pids.max", "pids.max"]), "20");

@@ -31,31 +31,31 @@ async fn resource_agent_service_is_started_adopted_stopped() {
 
 #[tokio::test]
 async fn nodes_on_one_machine_have_separate_services() {
-    let (one, two) = (Node::new("node1", true), Node::new("node2", true));
+    let (node1, node2) = (Node::new("node1", true), Node::new("node2", true));
     let service = of_agent("heartbeat:Dummy", &json!({}));
-    one.driver.start(&service).await.unwrap();
-    assert_eq!(two.driver.probe(&service).await, Observed::NotRunning);
+    node1.driver.start(&service).await.unwrap();
+    assert_eq!(node2.driver.probe(&service).await, Observed::NotRunning);
 }
 
 #[tokio::test]
 async fn resource_agent_migrates_in_two_steps() {
-    let (one, two) = (Node::new("node1", true), Node::new("node2", true));
+    let (node1, node2) = (Node::new("node1", true), Node::new("node2", true));
     let moving = service(&json!({"agent": "heartbeat:Dummy", "allowMigrate": true}));
-    one.driver.start(&moving).await.unwrap();
-    two.driver.receive(&moving).await.unwrap();
-    one.driver.migrate(&moving, &"node2".into()).await.unwrap();
-    assert_eq!(one.driver.probe(&moving).await, Observed::NotRunning);
-    assert_eq!(two.driver.probe(&moving).await, Observed::NotRunning);
-    two.driver.arrive(&moving, &"node1".into()).await.unwrap();
-    assert_eq!(two.driver.probe(&moving).await, Observed::Running);
-    assert!(one.log("web").contains("Migrating web to node2"), "{}", one.log("web"));
-    two.driver.stop(&moving, 20_000).await.unwrap();
+    node1.driver.start(&moving).await.unwrap();
+    node2.driver.receive(&moving).await.unwrap();
+    node1.driver.migrate(&moving, &"node2".into()).await.unwrap();
+    assert_eq!(node1.driver.probe(&moving).await, Observed::NotRunning);
+    assert_eq!(node2.driver.probe(&moving).await, Observed::NotRunning);
+    node2.driver.arrive(&moving, &"node1".into()).await.unwrap();
+    assert_eq!(node2.driver.probe(&moving).await, Observed::Running);
+    assert!(node1.log("web").contains("Migrating web to node2"), "{}", node1.log("web"));
+    node2.driver.stop(&moving, 20_000).await.unwrap();
 
     // A service for which migration is not allowed, and an agent that cannot migrate.
     let staying = service(&json!({"agent": "heartbeat:Dummy"}));
-    assert_eq!(one.driver.migrate(&staying, &"node2".into()).await.unwrap_err().reason, Reason::MoveFailed);
+    assert_eq!(node1.driver.migrate(&staying, &"node2".into()).await.unwrap_err().reason, Reason::MoveFailed);
     let unable = service(&json!({"agent": "heartbeat:IPaddr2", "allowMigrate": true}));
-    let failure = two.driver.receive(&unable).await.unwrap_err();
+    let failure = node2.driver.receive(&unable).await.unwrap_err();
     assert_eq!(
         failure.message,
         "ocf:heartbeat:IPaddr2 cannot live-migrate because it has no action migrate_from"
@@ -98,9 +98,9 @@ async fn a_killed_process_is_noticed() {
 fn has_group() -> bool {
     ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].iter().any(|mount| {
         let group = std::path::Path::new(mount).join(format!("ha-ocf-test-{}", std::process::id()));
-        let made = std::fs::create_dir(&group).is_ok() && group.join("cgroup.kill").exists();
+        let can_kill_groups = std::fs::create_dir(&group).is_ok() && group.join("cgroup.kill").exists();
         let _ = std::fs::remove_dir(&group);
-        made
+        can_kill_groups
     })
 }
 

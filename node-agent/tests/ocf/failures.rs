@@ -198,8 +198,8 @@ async fn removed_resource_agent_makes_service_unknown() {
     assert!(matches!(node.driver.probe(&service).await, Observed::Unknown(_)));
     assert_eq!(node.driver.stop(&service, 500).await.unwrap_err().reason, Reason::StopFailed);
     std::fs::remove_dir_all(node.path("ocf/resource.d/test")).unwrap();
-    let why = node.driver.check_usable().await.unwrap_err();
-    assert!(why.ends_with("install the package resource-agents"), "{why}");
+    let cause = node.driver.check_usable().await.unwrap_err();
+    assert!(cause.ends_with("install the package resource-agents"), "{cause}");
 }
 
 #[tokio::test]

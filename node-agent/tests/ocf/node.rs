@@ -159,17 +159,17 @@ fn driver(settings: &OcfSettings) -> (OcfDriver, UnboundedReceiver<DriverEvent>)
 
 fn living(file: &str, directory: &Path) -> Vec<i32> {
     let directory = directory.display().to_string();
-    let mut found = Vec::new();
+    let mut pids = Vec::new();
     for entry in fs::read_dir("/proc").unwrap() {
         let Some(pid) = entry.unwrap().file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
         let text = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
         if String::from_utf8_lossy(&text).contains(&directory) && pid != std::process::id().cast_signed() {
-            found.push(pid);
+            pids.push(pid);
         }
     }
-    found
+    pids
 }
 
 /// Kills a process, as an operator does with `kill -9`.

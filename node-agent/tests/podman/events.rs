@@ -68,10 +68,10 @@ async fn changes_during_podman_outage_are_detected() {
     let process = node.podman.process(CONTAINER_NAME);
     node.podman.end_service();
     assert!(is_alive(process), "the container keeps running");
-    let seen = node.driver.probe(&service).await;
-    assert!(matches!(&seen, Observed::Unknown(why) if why.contains("podman.sock")), "{seen:?}");
-    let why = node.driver.check_usable().await.unwrap_err();
-    assert!(why.contains("podman.socket"), "{why}");
+    let observed = node.driver.probe(&service).await;
+    assert!(matches!(&observed, Observed::Unknown(cause) if cause.contains("podman.sock")), "{observed:?}");
+    let cause = node.driver.check_usable().await.unwrap_err();
+    assert!(cause.contains("podman.socket"), "{cause}");
     kill(process);
     node.podman.start_service().await;
     assert!(node.exit().await.0.contains("signal 9"));

@@ -8,7 +8,7 @@ use ha_node_agent::driver::Driver;
 use serde_json::json;
 
 /// Creates a container `db` by hand, and returns a service that uses it.
-pub(crate) fn manually_created_service(node: &Node, more: &[&str]) -> ServiceDefinition {
+pub(crate) fn manually_created_service(node: &Node, options: &[&str]) -> ServiceDefinition {
     let mut arguments = vec![
         "create",
         "--name=db",
@@ -16,7 +16,7 @@ pub(crate) fn manually_created_service(node: &Node, more: &[&str]) -> ServiceDef
         "--ulimit=nofile=1024:1024",
         "--ulimit=nproc=1024:1024",
     ];
-    arguments.extend(more);
+    arguments.extend(options);
     arguments.extend([IMAGE, "/bin/sh", "-c", RUN_SCRIPT]);
     node.podman.run(&arguments);
     service(&json!({"container": "db"}))

@@ -57,7 +57,10 @@ async fn container_receives_its_configured_settings() {
     let read_file = |name: &str| fs::read_to_string(data.join(name)).unwrap();
     let environment = read_file("env");
     for line in ["HA_RESOURCE=web", "HA_RESOURCE_UID=uid-1", "HA_NODE=node1", "GREETING=hello"] {
-        assert!(environment.lines().any(|seen| seen == line), "{line} in {environment}");
+        assert!(
+            environment.lines().any(|environment_line| environment_line == line),
+            "{line} in {environment}"
+        );
     }
     assert_eq!(
         (read_file("pwd").as_str(), read_file("user").as_str(), read_file("files").as_str()),

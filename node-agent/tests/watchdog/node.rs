@@ -176,16 +176,16 @@ fn watchdogd_command(directory: &Path, service_manager: bool) -> Command {
 
 /// Returns the pid of process 1 of a new namespace, in the namespace of the test.
 fn wait_for_first_child(parent: &mut Child) -> u32 {
-    let mut found = None;
+    let mut first_child = None;
     wait_until("the namespace has a process 1", || {
         assert_eq!(parent.try_wait().unwrap(), None, "unshare has failed");
         let path = format!("/proc/{0}/task/{0}/children", parent.id());
-        found = std::fs::read_to_string(path)
+        first_child = std::fs::read_to_string(path)
             .ok()
             .and_then(|text| text.split_whitespace().next().and_then(|pid| pid.parse().ok()));
-        found.is_some()
+        first_child.is_some()
     });
-    found.unwrap()
+    first_child.unwrap()
 }
 
 /// Returns the state letter of a process, if it exists.

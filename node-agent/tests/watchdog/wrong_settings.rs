@@ -76,10 +76,10 @@ async fn missing_watchdog_device_is_named() {
 #[tokio::test]
 async fn busy_watchdog_device_is_named_with_owner() {
     // No watchdog may be opened here. The daemon detects only after opening /dev/null that it is not a watchdog.
-    let held = std::fs::File::open("/dev/null").unwrap();
+    let open_device = std::fs::File::open("/dev/null").unwrap();
     let expected = ["cannot arm the watchdog refusal=the watchdog device is held by process"];
     Daemon::start("/dev/null", None).refuses(&expected, Refusal::DeviceFailed { errno: 25 }).await;
-    drop(held);
+    drop(open_device);
 }
 
 #[tokio::test]
@@ -90,9 +90,9 @@ async fn service_manager_using_the_watchdog_is_named() {
              printf '[Manager]\\n{settings}' > /run/systemd/system.conf.d/99-test.conf"
         )
     };
-    let both = "RuntimeWatchdogSec=30\\nRebootWatchdogSec=10min\\n";
+    let both_settings = "RuntimeWatchdogSec=30\\nRebootWatchdogSec=10min\\n";
     let expected = ["RuntimeWatchdogSec=30", "set RebootWatchdogSec=0", "/etc/systemd/system.conf.d/"];
-    Daemon::start("/dev/null", Some(&manager(both)))
+    Daemon::start("/dev/null", Some(&manager(both_settings)))
         .refuses(&expected, Refusal::SharedWithManager { runtime: true, reboot: true })
         .await;
     let reboot = "RuntimeWatchdogSec=0\\nRebootWatchdogSec=10min\\n";
@@ -100,6 +100,8 @@ async fn service_manager_using_the_watchdog_is_named() {
         .refuses(&["10min at reboot"], Refusal::SharedWithManager { runtime: false, reboot: true })
         .await;
     // Both settings are off, so the daemon tries the device, which is not a watchdog.
-    let off = "RuntimeWatchdogSec=off\\nRebootWatchdogSec=0\\n";
-    Daemon::start("/dev/null", Some(&manager(off))).refuses(&[], Refusal::DeviceFailed { errno: 25 }).await;
+    let disabled_settings = "RuntimeWatchdogSec=off\\nRebootWatchdogSec=0\\n";
+    Daemon::start("/dev/null", Some(&manager(disabled_settings)))
+        .refuses(&[], Refusal::DeviceFailed { errno: 25 })
+        .await;
 }

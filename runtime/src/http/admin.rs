@@ -47,7 +47,7 @@ impl Checks {
             // Writing to a string does not fail.
             let _ = match result {
                 Ok(()) => writeln!(text, "[+]{name} ok"),
-                Err(why) => writeln!(text, "[-]{name} failed: {why}"),
+                Err(cause) => writeln!(text, "[-]{name} failed: {cause}"),
             };
         }
         let healthy = results.iter().all(|(_, result)| result.is_ok());
@@ -61,8 +61,8 @@ impl Checks {
     fn answer_one(&self, name: &str) -> Response {
         match self.results().into_iter().find(|(check, _)| *check == name) {
             Some((_, Ok(()))) => "ok\n".into_response(),
-            Some((_, Err(why))) => {
-                (StatusCode::SERVICE_UNAVAILABLE, format!("{name} check failed: {why}\n")).into_response()
+            Some((_, Err(cause))) => {
+                (StatusCode::SERVICE_UNAVAILABLE, format!("{name} check failed: {cause}\n")).into_response()
             }
             None => StatusCode::NOT_FOUND.into_response(),
         }

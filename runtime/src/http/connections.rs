@@ -242,12 +242,12 @@ mod tests {
     #[test]
     fn identified_client_is_never_displaced() {
         let connections = limited(1, 9, 9);
-        let known = open(&connections, 1);
-        known.handle().identify("ada", &[]).unwrap();
+        let identified = open(&connections, 1);
+        identified.handle().identify("ada", &[]).unwrap();
         let first = open(&connections, 1);
         let _second = open(&connections, 1);
         assert!(is_displaced(&first));
-        assert!(!is_displaced(&known));
+        assert!(!is_displaced(&identified));
     }
 
     #[test]

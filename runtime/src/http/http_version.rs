@@ -57,8 +57,8 @@ mod tests {
             }
             drop(client);
         };
-        let (seen, ()) = tokio::join!(read(server), speak);
-        match seen {
+        let (result, ()) = tokio::join!(read(server), speak);
+        match result {
             Ok((version, mut stream)) => {
                 assert_eq!(Some(version), expected, "{output:?}");
                 let mut all = Vec::new();

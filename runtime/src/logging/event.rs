@@ -9,14 +9,14 @@ use ha_api_types::kind::Kind;
 pub fn event(event: &Event) {
     macro_rules! line {
         ($level:ident) => {{
-            let of = |kind| (event.kind == kind).then_some(event.name.as_str());
-            let other = !matches!(event.kind, Kind::Resource | Kind::Node);
+            let name_if = |kind| (event.kind == kind).then_some(event.name.as_str());
+            let is_other = !matches!(event.kind, Kind::Resource | Kind::Node);
             tracing::$level!(
                 target: "hactl::event",
-                kind = other.then(|| event.kind.singular()),
-                object = other.then_some(event.name.as_str()),
-                resource = of(Kind::Resource),
-                node = event.node.as_deref().or(of(Kind::Node)),
+                kind = is_other.then(|| event.kind.singular()),
+                object = is_other.then_some(event.name.as_str()),
+                resource = name_if(Kind::Resource),
+                node = event.node.as_deref().or(name_if(Kind::Node)),
                 action = event.action_uid.as_ref().map(ActionUid::as_str),
                 operation = event.operation.as_deref(),
                 epoch = event.epoch.map(|epoch| epoch.0),

@@ -57,8 +57,8 @@ fn text(tag: u8, value: &[u8]) -> Result<String, String> {
 
 fn expect<'a>(input: &mut &'a [u8], tag: u8) -> Result<&'a [u8], String> {
     match element(input)? {
-        (found, content) if found == tag => Ok(content),
-        (found, _) => Err(format!("the subject has {found:#04x} instead of {tag:#04x}")),
+        (found_tag, content) if found_tag == tag => Ok(content),
+        (found_tag, _) => Err(format!("the subject has {found_tag:#04x} instead of {tag:#04x}")),
     }
 }
 

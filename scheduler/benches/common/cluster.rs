@@ -18,18 +18,18 @@ impl Numbers {
 pub(crate) fn cluster(nodes: u64, services: u64, memory: &str) -> View {
     let mut numbers = Numbers(1);
     let mut view = View::default();
-    let name = |at: u64| NodeName::from(format!("node{at:04}"));
-    for at in 0..nodes {
+    let name = |index: u64| NodeName::from(format!("node{index:04}"));
+    for index in 0..nodes {
         let mut node = NodeFacts::default();
         node.capacity.memory = memory.parse().ok();
         node.capacity.cpu = "128".parse().ok();
-        view.nodes.insert(name(at), node);
+        view.nodes.insert(name(index), node);
     }
-    for at in 0..services {
-        let node = name(at % nodes);
+    for index in 0..services {
+        let node = name(index % nodes);
         let mut service = ServiceFacts {
             node: Some(node.clone()),
-            uses: BTreeSet::from([node]),
+            used_nodes: BTreeSet::from([node]),
             driver: Some("exec".to_owned()),
             is_desired: true,
             movable: true,
@@ -44,7 +44,7 @@ pub(crate) fn cluster(nodes: u64, services: u64, memory: &str) -> View {
             service.storage_nodes =
                 service.node.iter().cloned().chain([other]).collect::<BTreeSet<_>>().into();
         }
-        view.services.insert(format!("s{at:06}").into(), service);
+        view.services.insert(format!("s{index:06}").into(), service);
     }
     view
 }

@@ -49,10 +49,10 @@ fn used(instance: &Instance, machine_of: &[usize], counts_twice: impl Fn(usize) 
 /// Returns the first fault of an assignment.
 pub(crate) fn first_violation(instance: &Instance, machine_of: &[usize]) -> Option<String> {
     let used = used(instance, machine_of, |resource| instance.resources[resource].transient);
-    for (at, (machine, used)) in instance.machines.iter().zip(&used).enumerate() {
+    for (index, (machine, used)) in instance.machines.iter().zip(&used).enumerate() {
         if let Some(resource) = (0..used.len()).find(|resource| used[*resource] > machine.capacity[*resource])
         {
-            return Some(format!("machine {at} has too little of resource {resource}"));
+            return Some(format!("machine {index} has too little of resource {resource}"));
         }
     }
     let mut machines_of_service = vec![Vec::new(); instance.services.len()];
@@ -65,19 +65,19 @@ pub(crate) fn first_violation(instance: &Instance, machine_of: &[usize]) -> Opti
             .map(|machine: &usize| instance.machines[*machine].neighborhood)
             .collect()
     };
-    for (at, service) in instance.services.iter().enumerate() {
-        let machines: BTreeSet<usize> = machines_of_service[at].iter().copied().collect();
-        if machines.len() < machines_of_service[at].len() {
-            return Some(format!("two processes of service {at} share a machine"));
+    for (index, service) in instance.services.iter().enumerate() {
+        let machines: BTreeSet<usize> = machines_of_service[index].iter().copied().collect();
+        if machines.len() < machines_of_service[index].len() {
+            return Some(format!("two processes of service {index} share a machine"));
         }
         let locations: BTreeSet<usize> =
             machines.iter().map(|machine| instance.machines[*machine].location).collect();
         if locations.len() < service.spread {
-            return Some(format!("service {at} is in too few locations"));
+            return Some(format!("service {index} is in too few locations"));
         }
         for other in &service.depends_on {
-            if !neighborhoods(at).is_subset(&neighborhoods(*other)) {
-                return Some(format!("service {at} has no service {other} near"));
+            if !neighborhoods(index).is_subset(&neighborhoods(*other)) {
+                return Some(format!("service {index} has no service {other} near"));
             }
         }
     }

@@ -220,13 +220,13 @@ impl Instance {
             // Consecutive processes are on neighboring machines, so that a service is spread, and its dependencies are
             // near.
             let machine = (process_index + index(random_below(2)) * per_service * 2) % machines;
-            let taken = |machine: usize, instance: &Instance| {
+            let has_process = |machine: usize, instance: &Instance| {
                 let first = process_index / per_service * per_service;
                 instance.initial_machines[first..process_index].contains(&machine)
             };
             let machine = (0..machines)
                 .map(|offset| (machine + offset) % machines)
-                .find(|machine| !taken(*machine, &instance));
+                .find(|machine| !has_process(*machine, &instance));
             let machine = machine.unwrap_or(0);
             instance.initial_machines.push(machine);
             for (used, need) in used[machine].iter_mut().zip(&process.needs) {

@@ -251,18 +251,19 @@ impl<'a> Assignment<'a> {
     fn propose(&mut self, random: &mut Random) {
         self.changes.clear();
         let (processes, machines) = (self.machine_of.len(), self.processes_on.len());
-        let one = random.draw_below(processes);
+        let first = random.draw_below(processes);
         match random.draw_below(8) {
-            0 => self.changes.push((one, self.instance.initial_machines[one])),
+            0 => self.changes.push((first, self.instance.initial_machines[first])),
             1..4 => {
-                let other = random.draw_below(processes);
-                self.changes.extend([(one, self.machine_of[other]), (other, self.machine_of[one])]);
+                let second = random.draw_below(processes);
+                self.changes.extend([(first, self.machine_of[second]), (second, self.machine_of[first])]);
             }
             4 => {
-                let other = random.draw_below(processes);
-                self.changes.extend([(one, self.machine_of[other]), (other, random.draw_below(machines))]);
+                let second = random.draw_below(processes);
+                self.changes
+                    .extend([(first, self.machine_of[second]), (second, random.draw_below(machines))]);
             }
-            _ => self.changes.push((one, random.draw_below(machines))),
+            _ => self.changes.push((first, random.draw_below(machines))),
         }
         let is_unchanged = self.changes.iter().any(|(process, to)| self.machine_of[*process] == *to);
         let twice = self.changes.len() == 2 && self.changes[0].0 == self.changes[1].0;

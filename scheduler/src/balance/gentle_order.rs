@@ -75,7 +75,7 @@ pub(super) fn gentle_services(start: &State<'_>, targets: &[Placement]) -> Optio
                 extended.push((ending.defects.before(score, start_score), service, ending));
             }
         }
-        extended.sort_by(|one, other| one.0.compare(&other.0));
+        extended.sort_by(|left, right| left.0.compare(&right.0));
         let mut seen_remaining = BTreeSet::new();
         let mut next = Vec::new();
         for (defects, service, ending) in extended {

@@ -26,7 +26,7 @@ pub fn steepest(state: &mut State<'_>, max_steps: usize, time: &TimeLimit<'_>) -
         let mut improving = improving_steps(state, &probe);
         // Scores that differ by rounding only are equal, so that the first step is made, as in hbal.
         let rounded = |score: f64| (score / MIN_GAIN).round();
-        improving.sort_by(|one, other| rounded(one.0).total_cmp(&rounded(other.0)));
+        improving.sort_by(|left, right| rounded(left.0).total_cmp(&rounded(right.0)));
         // In the order of final scores, the first step whose operations are all possible is made.
         let Some(made_step) =
             improving.into_iter().find_map(|(_, service, to)| make_step(state, service, to))
@@ -131,7 +131,7 @@ pub fn approximate_steepest(
                 round_robin_position
             } else {
                 let by_gain =
-                    |one: &usize, other: &usize| best_moves[*one].0.total_cmp(&best_moves[*other].0);
+                    |left: &usize, right: &usize| best_moves[*left].0.total_cmp(&best_moves[*right].0);
                 let Some(position) = (0..services.len()).max_by(by_gain) else { return steps };
                 if evaluated_at[position] == steps.len() {
                     break position;

@@ -82,11 +82,12 @@ pub fn ungrouped_name<'a>(mut group_names: impl Iterator<Item = &'a str>) -> &'s
 
 /// Returns the groups of all nodes, and the position of each node's group. Nodes without a group form a group of their own.
 fn groups(view: &View) -> (Vec<Group>, BTreeMap<&str, usize>) {
-    let named: BTreeSet<&str> = view.nodes.values().filter_map(|node| node.node_group.as_deref()).collect();
-    let ungrouped = ungrouped_name(named.iter().copied());
+    let used_groups: BTreeSet<&str> =
+        view.nodes.values().filter_map(|node| node.node_group.as_deref()).collect();
+    let ungrouped = ungrouped_name(used_groups.iter().copied());
     let has_ungrouped = view.nodes.values().any(|node| node.node_group.is_none());
-    let names: Vec<&str> = named.into_iter().chain(has_ungrouped.then_some(ungrouped)).collect();
-    let position = |name: &str| names.iter().position(|known| *known == name).unwrap_or_default();
+    let names: Vec<&str> = used_groups.into_iter().chain(has_ungrouped.then_some(ungrouped)).collect();
+    let position = |name: &str| names.iter().position(|other| *other == name).unwrap_or_default();
     let group_of = view
         .nodes
         .iter()
@@ -150,7 +151,7 @@ fn subtract_usage(
     instance: &Instance,
     positions: &BTreeMap<&NodeName, usize>,
 ) {
-    for used in facts.uses.iter().filter_map(|node| positions.get(node)) {
+    for used in facts.used_nodes.iter().filter_map(|node| positions.get(node)) {
         let node = &mut nodes[*used];
         node.memory_free -= instance.memory;
         node.disk_free -= instance.disk;
@@ -159,11 +160,11 @@ fn subtract_usage(
             node.cpus_own += instance.vcpus;
         }
     }
-    if facts.uses.is_empty() && instance.template.uses_node_disk() {
+    if facts.used_nodes.is_empty() && instance.template.uses_node_disk() {
         nodes[instance.primary].disk_free -= instance.disk;
     }
     if let Some(secondary) =
-        instance.secondary.filter(|node| !facts.uses.contains(nodes[*node].name.as_str()))
+        instance.secondary.filter(|node| !facts.used_nodes.contains(nodes[*node].name.as_str()))
     {
         nodes[secondary].disk_free -= instance.disk;
     }
@@ -183,7 +184,7 @@ fn instance(
         (None, _, Some(_)) => Template::External,
         (None, _, None) => Template::Diskless,
     };
-    let status = match (facts.uses.is_empty(), facts.stopped, facts.is_desired) {
+    let status = match (facts.used_nodes.is_empty(), facts.stopped, facts.is_desired) {
         (false, _, _) => Status::Running,
         (true, true, _) => Status::AdminDown,
         (true, false, true) => Status::ErrorDown,

@@ -62,9 +62,10 @@ impl Problem {
         let mut merged = vec![false; self.services.len()];
         for members in units.values() {
             let [first, others @ ..] = members.as_slice() else { continue };
-            let placement_and_reach = |at: usize| (self.start_placements[at], self.services[at].reach);
-            let can_move_as_one = members.iter().all(|&at| {
-                self.services[at].is_movable && placement_and_reach(at) == placement_and_reach(*first)
+            let placement_and_reach =
+                |index: usize| (self.start_placements[index], self.services[index].reach);
+            let can_move_as_one = members.iter().all(|&index| {
+                self.services[index].is_movable && placement_and_reach(index) == placement_and_reach(*first)
             });
             if !can_move_as_one {
                 for &member in members {
@@ -112,8 +113,12 @@ impl ProblemService {
         self.exclusion.dedup();
         self.desired.extend(&other.desired);
         self.can_copy_disk &= other.can_copy_disk;
-        if let (Some(own), Some(others)) = (&mut self.eligible_nodes, &other.eligible_nodes) {
-            own.iter_mut().zip(others).for_each(|(is_eligible, other)| *is_eligible &= other);
+        if let (Some(eligible_here), Some(eligible_there)) = (&mut self.eligible_nodes, &other.eligible_nodes)
+        {
+            eligible_here
+                .iter_mut()
+                .zip(eligible_there)
+                .for_each(|(is_eligible, other)| *is_eligible &= other);
         }
         self.partners.push(other.instance);
         self.partners.extend(&other.partners);

@@ -143,12 +143,12 @@ pub fn destinations(
     service: usize,
     from: Placement,
     via: &[usize],
-    found: &mut Vec<Placement>,
+    destinations: &mut Vec<Placement>,
 ) {
-    found.clear();
+    destinations.clear();
     let mut add_if_possible = |to: Placement| {
         if StepKind::between(problem, service, from, to).is_some() {
-            found.push(to);
+            destinations.push(to);
         }
     };
     let new_nodes =
@@ -178,18 +178,18 @@ pub(super) fn intermediate_placements(
         return Vec::new();
     }
     let is_step = |from, to| StepKind::between(problem, service, from, to).is_some();
-    let mut found = Vec::new();
+    let mut destinations = Vec::new();
     for unchanged_node in from.nodes() {
         for new_node in to.nodes().filter(|&new_node| !from.contains(new_node)) {
             for (primary, secondary) in [(unchanged_node, new_node), (new_node, unchanged_node)] {
                 let middle = Placement { primary, secondary: Some(secondary) };
                 if is_step(from, middle) && is_step(middle, to) {
-                    found.push(middle);
+                    destinations.push(middle);
                 }
             }
         }
     }
-    found
+    destinations
 }
 
 /// Executes a step on a placement, each operation within the hard limits. Returns `None` and leaves the placement unchanged

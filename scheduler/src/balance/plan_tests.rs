@@ -204,8 +204,8 @@ proptest! {
             let mut instances = BTreeSet::new();
             for step in set {
                 prop_assert!(instances.insert(step.service));
-                let own: BTreeSet<usize> = step.from.nodes().chain(step.to.nodes()).collect();
-                prop_assert!(own.iter().all(|node| nodes.insert(*node)));
+                let step_nodes: BTreeSet<usize> = step.from.nodes().chain(step.to.nodes()).collect();
+                prop_assert!(step_nodes.iter().all(|node| nodes.insert(*node)));
             }
         }
     }
@@ -221,8 +221,8 @@ const SEEDS_PER_KIND: u64 = 4;
 
 /// Returns the problem after some steps.
 fn after(problem: &Problem, steps: &[Step]) -> Problem {
-    let done = Plan { start_score: 0.0, steps: steps.to_vec() };
-    Problem { start_placements: done.placements(problem), ..problem.clone() }
+    let applied_plan = Plan { start_score: 0.0, steps: steps.to_vec() };
+    Problem { start_placements: applied_plan.placements(problem), ..problem.clone() }
 }
 
 #[test]
@@ -261,18 +261,28 @@ fn few_steps_raise_the_score() {
 fn an_interrupted_plan_is_continued() {
     let (mut count, mut above) = (0, Vec::new());
     for (kind, seed, problem) in problems() {
-        let whole = plan(&problem, &quick());
-        for done in (1..whole.steps.len()).step_by(5) {
-            let rest = plan(&after(&problem, &whole.steps[..done]), &quick());
+        let full_plan = plan(&problem, &quick());
+        for applied_count in (1..full_plan.steps.len()).step_by(5) {
+            let rest = plan(&after(&problem, &full_plan.steps[..applied_count]), &quick());
             count += 1;
-            if rest.end_score() > whole.end_score() * 1.02 {
-                above.push((kind, seed, done, whole.steps.len(), rest.end_score() / whole.end_score()));
+            if rest.end_score() > full_plan.end_score() * 1.02 {
+                above.push((
+                    kind,
+                    seed,
+                    applied_count,
+                    full_plan.steps.len(),
+                    rest.end_score() / full_plan.end_score(),
+                ));
             }
             for step in &rest.steps {
-                let left = whole.steps[..done].iter().filter(|earlier| earlier.service == step.service);
-                let mut left = left.flat_map(|earlier| earlier.from.nodes());
+                let left_nodes =
+                    full_plan.steps[..applied_count].iter().filter(|earlier| earlier.service == step.service);
+                let mut left_nodes = left_nodes.flat_map(|earlier| earlier.from.nodes());
                 let mut entered = step.to.nodes().filter(|node| !step.from.contains(*node));
-                assert!(!entered.any(|node| left.any(|other| other == node)), "{kind:?} {seed}: moved back");
+                assert!(
+                    !entered.any(|node| left_nodes.any(|other| other == node)),
+                    "{kind:?} {seed}: moved back"
+                );
             }
         }
     }

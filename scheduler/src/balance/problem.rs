@@ -171,8 +171,8 @@ impl ProblemNode {
     }
 
     /// Returns `true` if this number of uses exceeds the policy's ratio of shared spindles.
-    pub fn lacks_spindles(&self, uses: i64) -> bool {
-        !self.has_exclusive_spindles && uses as f64 > self.spindles
+    pub fn lacks_spindles(&self, used_spindles: i64) -> bool {
+        !self.has_exclusive_spindles && used_spindles as f64 > self.spindles
     }
 }
 
@@ -345,7 +345,8 @@ impl Problem {
 
     /// Returns the name of an instance, followed after plus signs by the names of the instances that move with it.
     pub fn instance_name(&self, cluster: &Cluster, service: usize) -> String {
-        let names = self.services[service].instances().map(|at| cluster.instances[at].name.as_str());
+        let names =
+            self.services[service].instances().map(|instance| cluster.instances[instance].name.as_str());
         names.collect::<Vec<_>>().join("+")
     }
 
@@ -440,12 +441,12 @@ fn build_node(
 }
 
 /// Returns the migration tags that a node with these tags accepts.
-fn accepted_migrations(cluster: &Cluster, own: &BTreeSet<String>) -> BTreeSet<String> {
+fn accepted_migrations(cluster: &Cluster, node_tags: &BTreeSet<String>) -> BTreeSet<String> {
     let allowed = cluster.tags.iter().filter_map(|tag| {
         let (from, to) = tag.strip_prefix("htools:allowmigration:")?.split_once("::")?;
-        own.contains(to).then(|| from.to_owned())
+        node_tags.contains(to).then(|| from.to_owned())
     });
-    own.iter().cloned().chain(allowed).collect()
+    node_tags.iter().cloned().chain(allowed).collect()
 }
 
 fn build_service(instance: &Instance, index: usize, settings: &Settings) -> ProblemService {

@@ -122,7 +122,7 @@ pub(super) fn sample_of_kind(kind: Kind, seed: u64) -> Cluster {
 /// placements.
 fn bind(cluster: &mut Cluster, random: &mut Random) {
     let count = cluster.nodes.len();
-    for (at, instance) in cluster.instances.iter().enumerate() {
+    for (index, instance) in cluster.instances.iter().enumerate() {
         let avoided = random.draw_below(count);
         let unit = instance.primary * count + instance.secondary.unwrap_or(instance.primary);
         let constraints = LiveConstraints {
@@ -132,7 +132,7 @@ fn bind(cluster: &mut Cluster, random: &mut Random) {
             can_copy_disk: random.draw_below(3) > 0,
             ..LiveConstraints::default()
         };
-        cluster.live_constraints.insert(at, constraints);
+        cluster.live_constraints.insert(index, constraints);
     }
 }
 

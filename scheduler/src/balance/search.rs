@@ -138,7 +138,7 @@ fn search_once(problem: &Problem, goal: &Goal, time: &TimeLimit<'_>) -> Plan {
 fn leaves_other_instances(problem: &Problem, plan: &Plan, other: &Plan) -> bool {
     let is_left = |placement: Placement| placement.nodes().any(|node| problem.nodes[node].is_offline);
     let mut placements = plan.placements(problem).into_iter().zip(other.placements(problem));
-    placements.any(|(one, other)| is_left(one) && !is_left(other))
+    placements.any(|(from, to)| is_left(from) && !is_left(to))
 }
 
 /// Returns the default number of evaluations for this number of instances.
@@ -214,16 +214,16 @@ impl FinalPlacementSearch<'_> {
     /// Returns the better plan of searches in two threads. The result does not depend on the number of cores.
     fn search_in_two_threads(self, random: &mut Random, time: &TimeLimit<'_>) -> Plan {
         let mut other_random = Random::new(random.draw_bits());
-        let (one, other) = run_in_parallel(
+        let (plan, other_plan) = run_in_parallel(
             || self.search_repeatedly(random, time),
             || self.search_repeatedly(&mut other_random, time),
         );
-        self.cheaper_plan(one, other)
+        self.cheaper_plan(plan, other_plan)
     }
 
     /// Returns the plan with the lower cost; the first of equal ones.
-    fn cheaper_plan(self, one: Plan, other: Plan) -> Plan {
-        if self.limits.cost(&other) < self.limits.cost(&one) { other } else { one }
+    fn cheaper_plan(self, plan: Plan, other_plan: Plan) -> Plan {
+        if self.limits.cost(&other_plan) < self.limits.cost(&plan) { other_plan } else { plan }
     }
 }
 
@@ -322,9 +322,14 @@ mod tests {
     #[test]
     fn plan_ends_before_a_score_that_is_exceeded_later() {
         let length = |scores: &[f64]| {
-            let at = |primary| Placement { primary, secondary: None };
-            let step =
-                |&score: &f64| Step { service: 0, from: at(0), to: at(1), kind: StepKind::MoveTo, score };
+            let placement_on = |primary| Placement { primary, secondary: None };
+            let step = |&score: &f64| Step {
+                service: 0,
+                from: placement_on(0),
+                to: placement_on(1),
+                kind: StepKind::MoveTo,
+                score,
+            };
             truncate_before_rise(Plan { start_score: 10.0, steps: scores.iter().map(step).collect() })
                 .steps
                 .len()

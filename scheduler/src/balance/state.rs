@@ -253,9 +253,10 @@ impl<'a> State<'a> {
             // As in hbal, a node that already failed N+1 must at least have room for each new secondary alone.
             let mut each = changes.iter().zip(before).zip(forced);
             let lacks_room = each.any(|((&(service, placement), old), forced)| {
-                let needed = state.problem.services[service].memory_reserved;
-                let is_full = |node| !old.contains(node) && state.node_states[node].memory_free <= needed;
-                !forced && needed > 0 && placement.secondary.is_some_and(is_full)
+                let needed_memory = state.problem.services[service].memory_reserved;
+                let is_full =
+                    |node| !old.contains(node) && state.node_states[node].memory_free <= needed_memory;
+                !forced && needed_memory > 0 && placement.secondary.is_some_and(is_full)
             });
             let fails =
                 lacks_room || used_nodes().any(|node| state.fails_n1(node) && !may_fail_n1.contains(&node));
@@ -289,7 +290,7 @@ impl<'a> State<'a> {
     /// Returns `true` if a node already has an instance with an exclusion tag of this one.
     fn would_clash(&self, service: usize, node: usize) -> bool {
         let tags = &self.node_states[node].tags;
-        self.problem.services[service].exclusion.iter().any(|tag| tags.iter().any(|(known, _)| known == tag))
+        self.problem.services[service].exclusion.iter().any(|tag| tags.iter().any(|(other, _)| other == tag))
     }
 
     /// Returns the shortage on the nodes to which an instance has moved.
@@ -472,7 +473,7 @@ impl NodeState {
         if memory == 0 {
             return;
         }
-        let sent = match self.peers.iter().position(|(known, _)| *known == peer) {
+        let sent = match self.peers.iter().position(|(other, _)| *other == peer) {
             None => {
                 self.peers.push((peer, memory));
                 memory
@@ -498,7 +499,7 @@ impl NodeState {
 
     /// Adds or removes one use of a tag, and returns the change in the number of clashes.
     fn update_tag_count(&mut self, tag: usize, sign: i64) -> i64 {
-        match self.tags.iter().position(|(known, _)| *known == tag) {
+        match self.tags.iter().position(|(other, _)| *other == tag) {
             None => {
                 self.tags.push((tag, 1));
                 0

@@ -46,7 +46,7 @@ proptest! {
                     changes.push((other, random_placement(&problem, other, &mut random)));
                 }
                 let probed = (probe.score_after(&state, &changes), probe.score_after(&state, &changes));
-                let done = state.change(&changes);
+                let actual = state.change(&changes);
                 let mut expected_score = before.clone();
                 for &(service, placement) in &changes {
                     expected_score[service] = placement;
@@ -54,7 +54,7 @@ proptest! {
                 let expected_score = score(&problem, &expected_score);
                 prop_assert!((probed.0 - expected_score).abs() < 1e-6, "probed {} instead of {expected_score}", probed.0);
                 prop_assert!((probed.1 - probed.0).abs() < 1e-12);
-                prop_assert!(done || state.placements() == before.as_slice());
+                prop_assert!(actual || state.placements() == before.as_slice());
             }
             let full = score(&problem, state.placements());
             prop_assert!((state.score() - full).abs() < 1e-9, "{} instead of {}", state.score(), full);
@@ -106,8 +106,8 @@ fn score_values_match_a_manual_calculation() {
     let expected = [
         0.1, 0.0, 0.0, 0.1, 0.0, 0.0, 0.25, 0.5, 0.5, 0.0, 0.5, 0.0, 0.0, 0.1, 0.0, 0.25, 0.0, 0.0, 0.0, 0.2,
     ];
-    for ((value, expected), known) in values.iter().zip(expected).zip(super::score::VALUES) {
-        assert!((value - expected).abs() < 1e-12, "{} is {value}", known.name);
+    for ((value, expected), metric) in values.iter().zip(expected).zip(super::score::VALUES) {
+        assert!((value - expected).abs() < 1e-12, "{} is {value}", metric.name);
     }
     let moved = [Placement { primary: 1, secondary: Some(0) }];
     assert!((score(&problem, &moved) - score(&problem, &problem.start_placements)).abs() < 1e-12);

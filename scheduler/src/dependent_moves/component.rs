@@ -28,15 +28,15 @@ pub(super) fn components(
     let mut sets: Vec<BTreeSet<&ResourceName>> = Vec::new();
     for partners in view.rules.strict_anti_affinity_rules() {
         let is_relevant = |name: &&ResourceName| {
-            view.services.get(*name).is_some_and(|facts| facts.is_desired || !facts.uses.is_empty())
+            view.services.get(*name).is_some_and(|facts| facts.is_desired || !facts.used_nodes.is_empty())
         };
         join(&mut sets, partners.resources.iter().filter(is_relevant).collect());
     }
     let moving: BTreeMap<&ResourceName, &BTreeSet<NodeName>> = view
         .services
         .iter()
-        .filter(|(_, facts)| facts.uses.len() > 1)
-        .map(|(name, facts)| (name, &facts.uses))
+        .filter(|(_, facts)| facts.used_nodes.len() > 1)
+        .map(|(name, facts)| (name, &facts.used_nodes))
         .collect();
     for (name, preferences) in misplaced {
         let Some(unit) = units.get(*name) else { continue };
@@ -52,9 +52,10 @@ pub(super) fn components(
                 join(&mut sets, BTreeSet::from([*name, *other]));
             }
         }
-        for (other, uses) in &moving {
-            let is_affected =
-                uses.iter().any(|node| preferred_nodes.contains(node) || unit.node.as_ref() == Some(node));
+        for (other, other_nodes) in &moving {
+            let is_affected = other_nodes
+                .iter()
+                .any(|node| preferred_nodes.contains(node) || unit.node.as_ref() == Some(node));
             if is_affected {
                 join(&mut sets, BTreeSet::from([*name, *other]));
             }
@@ -104,7 +105,7 @@ impl Component {
         let mut component_view = view.clone();
         for name in members() {
             if let Some(mut facts) = component_view.services.get_mut(name) {
-                facts.uses.clear();
+                facts.used_nodes.clear();
             }
         }
         let preferences: Vec<NodePreferences> = order
@@ -199,10 +200,10 @@ fn build_problem(
         })
         .collect();
     let mut exclusive_pairs = BTreeSet::new();
-    for one in 0..order.len() {
-        for other in one + 1..order.len() {
-            if separating_rule(component_view, order[one].1, order[other].1).is_some() {
-                exclusive_pairs.insert((one, other));
+    for first in 0..order.len() {
+        for second in first + 1..order.len() {
+            if separating_rule(component_view, order[first].1, order[second].1).is_some() {
+                exclusive_pairs.insert((first, second));
             }
         }
     }
@@ -214,12 +215,12 @@ fn build_problem(
 }
 
 /// Returns the name of the strict rule that keeps two units apart.
-fn separating_rule<'v>(view: &'v View, one: &'v MoveUnit, other: &MoveUnit) -> Option<&'v str> {
-    one.members.iter().find_map(|name| {
+fn separating_rule<'v>(view: &'v View, left: &'v MoveUnit, right: &MoveUnit) -> Option<&'v str> {
+    left.members.iter().find_map(|name| {
         view.rules
             .anti_affinity_rules_of(name)
             .filter(|partners| partners.strict)
-            .find(|partners| other.members.iter().any(|member| partners.resources.contains(member)))
+            .find(|partners| right.members.iter().any(|member| partners.resources.contains(member)))
             .map(|partners| partners.name.as_str())
     })
 }
@@ -258,13 +259,13 @@ fn explain_blocked(
     goal: &[Option<usize>],
 ) -> BTreeMap<ResourceName, MoveStep> {
     let mut dependent_moves = BTreeMap::new();
-    let goal_node = |at: usize| goal.get(at).copied().flatten().and_then(|to| nodes.get(to));
-    for (at, (_, unit)) in order.iter().enumerate() {
-        let Some(to) = goal_node(at).filter(|to| Some(*to) != unit.node.as_ref()) else { continue };
+    let goal_node = |index: usize| goal.get(index).copied().flatten().and_then(|to| nodes.get(to));
+    for (index, (_, unit)) in order.iter().enumerate() {
+        let Some(to) = goal_node(index).filter(|to| Some(*to) != unit.node.as_ref()) else { continue };
         let in_the_way: Vec<String> = order
             .iter()
             .enumerate()
-            .filter(|(other, (_, blocking_unit))| *other != at && blocking_unit.node.as_ref() == Some(to))
+            .filter(|(other, (_, blocking_unit))| *other != index && blocking_unit.node.as_ref() == Some(to))
             .map(|(other, (_, blocking_unit))| {
                 let rule_text = separating_rule(view, unit, blocking_unit)
                     .map_or_else(|| "not enough capacity".to_owned(), |rule| format!("rule {rule}"));

@@ -23,7 +23,7 @@ fn cluster(nodes: usize, services: &[&str], rules: &[(Affinity, &[&str])]) -> Vi
         let node = NodeName::from(format!("node{place}"));
         let mut facts = ServiceFacts {
             node: Some(node.clone()),
-            uses: BTreeSet::from([node]),
+            used_nodes: BTreeSet::from([node]),
             driver: Some("simulated".to_owned()),
             failback,
             is_desired: true,
@@ -37,11 +37,11 @@ fn cluster(nodes: usize, services: &[&str], rules: &[(Affinity, &[&str])]) -> Vi
         }
         view.services.insert(name.into(), facts);
     }
-    for (at, (affinity, resources)) in rules.iter().enumerate() {
+    for (index, (affinity, resources)) in rules.iter().enumerate() {
         let resources = resources.iter().map(|name| (*name).to_owned()).collect();
         let rule = ResourceAffinity { resources, affinity: *affinity, strict: true };
         let spec = AffinityRuleSpec { resource_affinity: Some(rule), ..AffinityRuleSpec::default() };
-        declared.rules.insert(format!("rule{at}"), spec);
+        declared.rules.insert(format!("rule{index}"), spec);
     }
     let (rules, conflicts) = Rules::compile(&declared);
     assert_eq!(conflicts, []);
@@ -54,7 +54,7 @@ fn check(view: &View, expected: &str) {
     let dependent_moves = dependent_moves(view);
     let goes: Vec<String> = dependent_moves
         .iter()
-        .filter_map(|(name, turn)| match turn {
+        .filter_map(|(name, order_number)| match order_number {
             MoveStep::Move { to, .. } => Some(format!("{name}>{}", to.trim_start_matches("node"))),
             MoveStep::Wait { .. } => None,
             MoveStep::Blocked { .. } => Some(format!("{name} blocked")),
@@ -95,7 +95,7 @@ fn other_services_wait_during_a_move() {
     let anti_affinity = [(Affinity::Negative, ["a", "b"].as_slice())];
     let mut view = cluster(3, &["a@1>2", "b@2>1"], &anti_affinity);
     let mut a = view.services.get_mut(&"a".into()).unwrap();
-    a.uses.insert("node3".into());
+    a.used_nodes.insert("node3".into());
     a.movable = false;
     drop(a);
     let dependent_moves = dependent_moves(&view);

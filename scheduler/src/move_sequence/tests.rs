@@ -135,7 +135,7 @@ fn any_problem() -> impl Strategy<Value = MoveProblem> {
             proptest::option::weighted(0.3, 1..6_i128),
         );
         let pairs: Vec<(usize, usize)> =
-            (0..count).flat_map(|one| (one + 1..count).map(move |other| (one, other))).collect();
+            (0..count).flat_map(|first| (first + 1..count).map(move |second| (first, second))).collect();
         let max_pairs = pairs.len();
         (
             proptest::collection::vec(item, count),
@@ -173,7 +173,7 @@ proptest! {
             .collect();
         let mut state: State = problem.items.iter().map(|item| item.node).collect();
         let count_violations = |state: &State| {
-            problem.exclusive_pairs.iter().filter(|(one, other)| state[*one].is_some() && state[*one] == state[*other]).count()
+            problem.exclusive_pairs.iter().filter(|(first, second)| state[*first].is_some() && state[*first] == state[*second]).count()
         };
         for (item, to) in &moves {
             let violations_before = count_violations(&state);

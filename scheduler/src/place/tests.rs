@@ -10,7 +10,7 @@ use proptest::prelude::*;
 fn service(node: Option<&str>, group: Option<&str>) -> ServiceFacts {
     ServiceFacts {
         node: node.map(Into::into),
-        uses: node.map(Into::into).into_iter().collect(),
+        used_nodes: node.map(Into::into).into_iter().collect(),
         driver: Some("exec".to_owned()),
         group: group.map(str::to_owned),
         failback: true,
@@ -84,8 +84,8 @@ fn a_node_whose_policy_forbids_the_service_is_refused() {
     let Verdict::Refused(refusals) = &place(&view, &"web".into(), &service).verdicts["node1"] else {
         panic!("node1 is allowed");
     };
-    let found: Vec<_> = refusals.iter().map(|refusal| (refusal.reason, refusal.message.as_str())).collect();
-    assert_eq!(found, [(Reason::NodePolicy, "node does not run exec as root")]);
+    let actual: Vec<_> = refusals.iter().map(|refusal| (refusal.reason, refusal.message.as_str())).collect();
+    assert_eq!(actual, [(Reason::NodePolicy, "node does not run exec as root")]);
     service.forbidding_policies.insert(NodePolicyId(1), "node does not run driver exec".to_owned());
     check(&view, &service, Some("node4"), Reason::Scheduled);
 }
@@ -248,7 +248,7 @@ proptest! {
             let mut view = view.clone();
             view.settings.mode = mode;
             for (name, facts) in &view.services {
-                let unplaced = ServiceFacts { uses: BTreeSet::new(), ..facts.clone() };
+                let unplaced = ServiceFacts { used_nodes: BTreeSet::new(), ..facts.clone() };
                 for facts in [facts, &unplaced] {
                     let placement = place(&view, name, facts);
                     let (node, reason) = choose(&view, name, facts);

@@ -18,7 +18,7 @@ fn service(priority: i32, takes: i128, node: Option<&str>) -> ServiceFacts {
     ServiceFacts {
         priority,
         node: node.map(Into::into),
-        uses: node.map(Into::into).into_iter().collect(),
+        used_nodes: node.map(Into::into).into_iter().collect(),
         driver: Some("simulated".to_owned()),
         requests: memory(takes),
         ..ServiceFacts::default()
@@ -39,16 +39,19 @@ fn cluster(
     let rules: BTreeMap<String, AffinityRuleSpec> = rules
         .iter()
         .enumerate()
-        .map(|(at, (affinity, names))| {
+        .map(|(index, (affinity, names))| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            (format!("rule{at}"), rule(*affinity, &names))
+            (format!("rule{index}"), rule(*affinity, &names))
         })
         .collect();
     let nodes: BTreeMap<NodeName, NodeFacts> = nodes
         .iter()
         .enumerate()
-        .map(|(at, has)| {
-            (format!("node{}", at + 1).into(), NodeFacts { capacity: memory(*has), ..NodeFacts::default() })
+        .map(|(index, has)| {
+            (
+                format!("node{}", index + 1).into(),
+                NodeFacts { capacity: memory(*has), ..NodeFacts::default() },
+            )
         })
         .collect();
     let names = nodes.keys().cloned().collect();
@@ -60,16 +63,21 @@ fn cluster(
     View { nodes, services, rules: crate::Rules::compile(&declared).0, ..View::default() }
 }
 
-fn preempt_for(view: &View, name: &ResourceName, with: &[&str], leaving: &[&str]) -> Option<Preemption> {
+fn preempt_for(
+    view: &View,
+    name: &ResourceName,
+    companions: &[&str],
+    leaving: &[&str],
+) -> Option<Preemption> {
     let facts = view.services.get(name).cloned().unwrap_or_default();
     let set = |names: &[&str]| names.iter().copied().map(ResourceName::from).collect::<BTreeSet<_>>();
-    let (with, leaving) = (set(with), set(leaving));
+    let (companions, leaving) = (set(companions), set(leaving));
     let preemptible = view.services.keys().filter(|name| !leaving.contains(*name)).cloned().collect();
     let placement = place(view, name, &facts);
     let request = PreemptionRequest {
         name,
         service: &facts,
-        with: &with,
+        companions: &companions,
         preemptible: &preemptible,
         leaving: &leaving,
     };
@@ -77,11 +85,11 @@ fn preempt_for(view: &View, name: &ResourceName, with: &[&str], leaving: &[&str]
 }
 
 fn check(view: &View, name: &str, expected: Option<(&str, &[&str])>) {
-    let found = preempt_for(view, &name.into(), &[], &[]);
-    let found = found.as_ref().map(|preemption| {
+    let preemption = preempt_for(view, &name.into(), &[], &[]);
+    let preemption = preemption.as_ref().map(|preemption| {
         (preemption.node.as_str(), preemption.victims.iter().map(ResourceName::as_str).collect::<Vec<_>>())
     });
-    assert_eq!(found, expected.map(|(node, victims)| (node, victims.to_vec())));
+    assert_eq!(preemption, expected.map(|(node, victims)| (node, victims.to_vec())));
 }
 
 #[test]
@@ -109,11 +117,11 @@ fn preemption_respects_rules() {
     let new = ("new", 10, 4, None);
     // The service of lower priority with anti-affinity to the new one leaves.
     let anti_affinity: &[(Affinity, &[&str])] = &[(Affinity::Negative, &["new", "b"])];
-    let both = [new, ("a", 1, 2, on), ("b", 2, 2, on)];
-    check(&cluster(&[8, 1], &both, anti_affinity), "new", Some(("node1", &["b"])));
+    let two_users = [new, ("a", 1, 2, on), ("b", 2, 2, on)];
+    check(&cluster(&[8, 1], &two_users, anti_affinity), "new", Some(("node1", &["b"])));
     // Services with affinity leave together, or not at all if one of them has the priority of the new service.
     let affinity: &[(Affinity, &[&str])] = &[(Affinity::Positive, &["a", "b"])];
-    check(&cluster(&[6], &both, affinity), "new", Some(("node1", &["a", "b"])));
+    check(&cluster(&[6], &two_users, affinity), "new", Some(("node1", &["a", "b"])));
     let important = [new, ("a", 1, 2, on), ("b", 10, 2, on)];
     check(&cluster(&[6], &important, affinity), "new", None);
 }
@@ -125,8 +133,8 @@ fn services_that_start_together_fit_together() {
         [("new", 10, 4, None), ("other", 9, 4, None), ("a", 1, 6, Some("node1")), ("b", 2, 8, Some("node2"))];
     // node1 has the service of lower priority, but not enough capacity for both new services.
     let view = cluster(&[7, 8], &services, set);
-    let found = preempt_for(&view, &"new".into(), &["other"], &[]).unwrap();
-    assert_eq!((found.node.as_str(), found.victims.len()), ("node2", 1));
+    let preemption = preempt_for(&view, &"new".into(), &["other"], &[]).unwrap();
+    assert_eq!((preemption.node.as_str(), preemption.victims.len()), ("node2", 1));
 }
 
 #[test]
@@ -137,21 +145,24 @@ fn affinity_set_is_placed_where_all_fit() {
     let facts = &view.services["new"];
     let placement = place(&view, &"new".into(), facts);
     assert_eq!(placement.node.as_deref(), Some("node1"));
-    let with = BTreeSet::from(["other".into()]);
+    let companions = BTreeSet::from(["other".into()]);
     assert_eq!(
-        crate::best_common_node(&view, &placement, &"new".into(), facts, &with).as_deref(),
+        crate::best_common_node(&view, &placement, &"new".into(), facts, &companions).as_deref(),
         Some("node3")
     );
     let view = cluster(&[4, 7, 8], &services, set);
-    assert_eq!(crate::best_common_node(&view, &placement, &"new".into(), &view.services["new"], &with), None);
+    assert_eq!(
+        crate::best_common_node(&view, &placement, &"new".into(), &view.services["new"], &companions),
+        None
+    );
 }
 
 #[test]
 fn preemption_waits_for_departing_services() {
     let services = [("new", 10, 4, None), ("a", 1, 4, Some("node1")), ("b", 2, 4, Some("node2"))];
     let view = cluster(&[4, 4], &services, &[]);
-    let found = preempt_for(&view, &"new".into(), &[], &["b"]).unwrap();
-    assert_eq!((found.node.as_str(), found.victims.len()), ("node2", 0));
+    let preemption = preempt_for(&view, &"new".into(), &[], &["b"]).unwrap();
+    assert_eq!((preemption.node.as_str(), preemption.victims.len()), ("node2", 0));
 }
 
 /// Tries every set of services on every node, and returns the lowest cost.
@@ -162,35 +173,35 @@ fn lowest_cost_by_brute_force(view: &View, name: &ResourceName) -> Option<Vec<i3
         let users: Vec<&ResourceName> = view
             .services
             .iter()
-            .filter(|(_, facts)| facts.uses.contains(node))
+            .filter(|(_, facts)| facts.used_nodes.contains(node))
             .map(|(name, _)| name)
             .collect();
         for mask in 0..(1_u32 << users.len()) {
-            let gone: BTreeSet<&ResourceName> = users
+            let preempted: BTreeSet<&ResourceName> = users
                 .iter()
                 .enumerate()
-                .filter(|(at, _)| mask & (1 << at) != 0)
+                .filter(|(index, _)| mask & (1 << index) != 0)
                 .map(|(_, name)| *name)
                 .collect();
-            let own = view.rules.strict_affinity_partners(name);
-            let lower = gone
+            let partners = view.rules.strict_affinity_partners(name);
+            let lower = preempted
                 .iter()
-                .all(|name| view.services[*name].priority < service.priority && !own.contains(*name));
-            let leaves_with_partners = gone.iter().all(|name| {
+                .all(|name| view.services[*name].priority < service.priority && !partners.contains(*name));
+            let leaves_with_partners = preempted.iter().all(|name| {
                 view.rules
                     .strict_affinity_partners(name)
                     .iter()
-                    .all(|other| other != "new" && (!users.contains(&other) || gone.contains(other)))
+                    .all(|other| other != "new" && (!users.contains(&other) || preempted.contains(other)))
             });
             let mut trial = view.clone();
-            trial.services.retain(|name, _| !gone.contains(name));
+            trial.services.retain(|name, _| !preempted.contains(name));
             if lower
                 && leaves_with_partners
                 && refusals(&trial, &crate::Unit::alone(name, service), node, facts).is_empty()
             {
-                let mut cost: Vec<i32> = gone.iter().map(|name| view.services[*name].priority).collect();
+                let mut cost: Vec<i32> = preempted.iter().map(|name| view.services[*name].priority).collect();
                 cost.sort_unstable_by_key(|priority| Reverse(*priority));
-                if best.as_ref().is_none_or(|known| cost < *known) {
+                if best.as_ref().is_none_or(|best_cost| cost < *best_cost) {
                     best = Some(cost);
                 }
             }
@@ -207,11 +218,11 @@ proptest! {
         wants in 1_i128..12,
         rules in prop::collection::vec((any::<bool>(), 0_usize..9, 0_usize..9), 0..4),
     ) {
-        let name = |at: usize| if at == 0 { "new".to_owned() } else { format!("s{at}") };
+        let name = |index: usize| if index == 0 { "new".to_owned() } else { format!("s{index}") };
         let mut listed = vec![("new".to_owned(), 3, wants, None)];
-        for (at, (priority, takes, node)) in services.iter().enumerate() {
+        for (index, (priority, takes, node)) in services.iter().enumerate() {
             let node = (*node < nodes.len()).then(|| format!("node{}", node + 1));
-            listed.push((name(at + 1), *priority, *takes, node));
+            listed.push((name(index + 1), *priority, *takes, node));
         }
         let listed: Vec<(&str, i32, i128, Option<&str>)> =
             listed.iter().map(|(name, p, t, node)| (name.as_str(), *p, *t, node.as_deref())).collect();
@@ -228,19 +239,19 @@ proptest! {
         let pairs: Vec<(Affinity, &[&str])> =
             pairs.iter().map(|(affinity, names)| (*affinity, names.as_slice())).collect();
         let view = cluster(&nodes, &listed, &pairs);
-        let found = preempt_for(&view, &"new".into(), &[], &[]);
+        let preemption = preempt_for(&view, &"new".into(), &[], &[]);
         let fits_somewhere = place(&view, &"new".into(), &view.services["new"]).node.is_some();
         if fits_somewhere {
             return Ok(());
         }
-        let cost = found.as_ref().map(|preemption| {
+        let cost = preemption.as_ref().map(|preemption| {
             let mut cost: Vec<i32> =
                 preemption.victims.iter().map(|name| view.services[name].priority).collect();
             cost.sort_unstable_by_key(|priority| Reverse(*priority));
             cost
         });
         prop_assert_eq!(&cost, &lowest_cost_by_brute_force(&view, &"new".into()));
-        if let Some(preemption) = found {
+        if let Some(preemption) = preemption {
             let mut after = view.clone();
             after.services.retain(|name, _| !preemption.victims.contains(name));
             let node = &after.nodes[&preemption.node];

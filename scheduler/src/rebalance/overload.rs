@@ -21,7 +21,7 @@ impl<'a> Counts<'a> {
     /// Counts the services of all nodes that count for the balance.
     pub fn of(view: &'a View) -> Counts<'a> {
         let counted_nodes = view.nodes.iter().filter(|(_, node)| counts_for_balance(node));
-        let count = |node: &NodeName| view.services.on(node).map_or(0, crate::services::NodeUse::count);
+        let count = |node: &NodeName| view.services.node_use(node).map_or(0, crate::services::NodeUse::count);
         let nodes: Vec<(&NodeName, usize)> = counted_nodes.map(|(name, _)| (name, count(name))).collect();
         let total = nodes.iter().map(|(_, count)| count).sum();
         let percent = usize::try_from(view.reservation.over_utilization).unwrap_or(usize::MAX);
@@ -40,8 +40,8 @@ impl<'a> Counts<'a> {
 
     /// Returns the number of services on a node; `None` if the node does not count for the balance.
     pub fn count(&self, node: &NodeName) -> Option<usize> {
-        let at = self.nodes.binary_search_by(|(name, _)| (*name).cmp(node)).ok()?;
-        Some(self.nodes[at].1)
+        let index = self.nodes.binary_search_by(|(name, _)| (*name).cmp(node)).ok()?;
+        Some(self.nodes[index].1)
     }
 
     /// Returns `true` if a number exceeds `overUtilization` percent of the even share. With an even share of 2 and 200 %,
@@ -102,7 +102,7 @@ pub fn relieve(
             })
             .map(|(name, facts)| (share(&capacity, &facts.load(view.settings.mode)).unwrap_or(0.0), name))
             .collect();
-        users.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(other.1)));
+        users.sort_by(|left, right| left.0.total_cmp(&right.0).then(left.1.cmp(right.1)));
         let possible_targets =
             targets.iter().filter(|(_, count)| count + 1 < source_count && !counts.is_too_many(count + 1));
         for (to, _) in possible_targets {
@@ -114,7 +114,7 @@ pub fn relieve(
                 };
                 let planned = Move {
                     service: (*name).to_owned(),
-                    with: Vec::new(),
+                    companions: Vec::new(),
                     from: from.to_owned(),
                     to: (*to).to_owned(),
                     before,

@@ -18,7 +18,7 @@ pub(super) fn amounts(cpu: i128, memory: i128) -> Amounts {
 fn service(node: &str, cpu: i128, memory: i128) -> ServiceFacts {
     ServiceFacts {
         node: Some(node.into()),
-        uses: BTreeSet::from([node.into()]),
+        used_nodes: BTreeSet::from([node.into()]),
         driver: Some("exec".to_owned()),
         requests: amounts(cpu, memory),
         moves_live: true,
@@ -48,16 +48,16 @@ fn next(view: &View) -> Option<Move> {
 }
 
 fn check(view: &View, expected: Option<(&str, &str)>) {
-    let found = next(view);
-    let names = found.as_ref().map(|found| (found.service.as_str(), found.to.as_str()));
-    assert_eq!(names, expected, "{found:?} {:?}", Loads::of(view));
+    let next_move = next(view);
+    let names = next_move.as_ref().map(|next_move| (next_move.service.as_str(), next_move.to.as_str()));
+    assert_eq!(names, expected, "{next_move:?} {:?}", Loads::of(view));
 }
 
 #[test]
 fn imbalance_is_the_coefficient_of_variation() {
     let check = |services: &[(&str, &str, i128, i128)], expected: f64| {
-        let found = Loads::of(&cluster(&["n1", "n2"], services)).imbalance();
-        assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+        let imbalance = Loads::of(&cluster(&["n1", "n2"], services)).imbalance();
+        assert!((imbalance - expected).abs() < 1e-9, "{imbalance} {expected}");
     };
     check(&[], 0.0);
     check(&[("a", "n1", 4, 16)], 1.0);
@@ -116,7 +116,7 @@ fn services_with_affinity_move_together() {
     let view = view_with_affinity(&set, |_| {});
     check(&view, Some(("a", "n2")));
     let planned = next(&view).expect("a move");
-    assert_eq!(planned.with, ["b"]);
+    assert_eq!(planned.companions, ["b"]);
     // Both move: n1 and n2 then use 5 and 4 cores, with a coefficient of variation of 1/9.
     assert!((planned.after - 1.0 / 9.0).abs() < 1e-9, "{planned:?}");
     // Neither `a` nor `b` moves alone.
@@ -134,15 +134,19 @@ fn services_with_affinity_move_together() {
     let alone: BTreeSet<&ResourceName> = [&a].into();
     assert_eq!(best_move(&view, &alone, |_, _| true), None);
     // A partner that waits for its start is scheduled first.
-    let waits = |view: &mut View| view.services.get_mut(&"b".into()).expect("there").uses = BTreeSet::new();
+    let waits =
+        |view: &mut View| view.services.get_mut(&"b".into()).expect("there").used_nodes = BTreeSet::new();
     check(&view_with_affinity(&set, waits), Some(("c", "n2")));
     // A partner that is stopped on request does not move with the service.
     let stopped = |view: &mut View| {
         let mut facts = view.services.get_mut(&"b".into()).expect("there");
-        (facts.uses, facts.is_desired, facts.movable) = (BTreeSet::new(), false, false);
+        (facts.used_nodes, facts.is_desired, facts.movable) = (BTreeSet::new(), false, false);
     };
     let view = view_with_affinity(&[("a", "n1", 2, 8), ("b", "n1", 2, 8), ("c", "n1", 3, 12)], stopped);
-    assert_eq!(next(&view).map(|planned| (planned.service, planned.with)), Some(("a".into(), Vec::new())));
+    assert_eq!(
+        next(&view).map(|planned| (planned.service, planned.companions)),
+        Some(("a".into(), Vec::new()))
+    );
 }
 
 #[test]
@@ -220,7 +224,7 @@ proptest! {
         placed in proptest::collection::vec((0..4_usize, 0..8_i128, 0..24_i128), 0..14),
         topsis in any::<bool>(),
     ) {
-        let names: Vec<String> = (0..placed.len()).map(|at| format!("s{at}")).collect();
+        let names: Vec<String> = (0..placed.len()).map(|index| format!("s{index}")).collect();
         let nodes = ["n1", "n2", "n3", "n4"];
         let services: Vec<(&str, &str, i128, i128)> = placed
             .iter()
@@ -240,7 +244,7 @@ proptest! {
             prop_assert!(matches!(verdict, Some(Verdict::Allowed(_))), "{planned:?} {verdict:?}");
             let mut moved = view.services.get_mut(&planned.service).expect("there");
             moved.node = Some(planned.to.clone());
-            moved.uses = BTreeSet::from([planned.to.clone()]);
+            moved.used_nodes = BTreeSet::from([planned.to.clone()]);
             drop(moved);
             // The incremental result for one move must equal a full computation after the move.
             let after = Loads::of(&view).imbalance();

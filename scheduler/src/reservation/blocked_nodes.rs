@@ -18,13 +18,13 @@ pub(super) fn explain_unit(
     unit: &Unit,
     failed: &[u32],
 ) -> Vec<Unplaced> {
-    let others = (0..).take(model.nodes.len()).filter(|node| !failed.contains(node));
-    let mut found: Vec<(bool, BlockedNode)> =
-        others.filter_map(|node| explain_node(model, trial, unit, node)).collect();
-    found.sort_by_key(|(is_excluded, _)| *is_excluded);
-    let more = found.len().saturating_sub(MAX_BLOCKED_NODES);
+    let remaining_nodes = (0..).take(model.nodes.len()).filter(|node| !failed.contains(node));
+    let mut ordered_nodes: Vec<(bool, BlockedNode)> =
+        remaining_nodes.filter_map(|node| explain_node(model, trial, unit, node)).collect();
+    ordered_nodes.sort_by_key(|(is_excluded, _)| *is_excluded);
+    let omitted = ordered_nodes.len().saturating_sub(MAX_BLOCKED_NODES);
     let blocked_nodes: Vec<BlockedNode> =
-        found.into_iter().take(MAX_BLOCKED_NODES).map(|(_, blocked)| blocked).collect();
+        ordered_nodes.into_iter().take(MAX_BLOCKED_NODES).map(|(_, blocked)| blocked).collect();
     let was_affected = |member: &&u32| {
         let current_node = model.service(**member).current_node;
         current_node
@@ -39,7 +39,7 @@ pub(super) fn explain_unit(
                 .current_node
                 .map(|current_node| model.node(current_node).name.clone())
                 .unwrap_or_default();
-            Unplaced { service: service.name.clone(), node, blocked_nodes: blocked_nodes.clone(), more }
+            Unplaced { service: service.name.clone(), node, blocked_nodes: blocked_nodes.clone(), omitted }
         })
         .collect()
 }

@@ -49,7 +49,8 @@ pub(super) fn capacity_certificate(
     let mut node_sets: BTreeSet<Bits> = BTreeSet::new();
     if preemption {
         // A preempted service also needs a node, possibly one that no other service may use.
-        node_sets.insert(Bits::of(model.nodes.len(), |at| !failed.iter().any(|node| *node as usize == at)));
+        node_sets
+            .insert(Bits::of(model.nodes.len(), |index| !failed.iter().any(|node| *node as usize == index)));
     } else {
         let mut all = Bits::of(model.nodes.len(), |_| false);
         for unit in units {

@@ -12,11 +12,11 @@ use std::collections::BTreeSet;
 pub fn counted_facts<'a>(view: &View, name: &ResourceName, facts: &'a ServiceFacts) -> Cow<'a, ServiceFacts> {
     let mut counted = Cow::Borrowed(facts);
     if facts.stopped && view.reservation.count_stopped {
-        if !facts.uses.is_empty() {
+        if !facts.used_nodes.is_empty() {
             counted.to_mut().is_desired = true;
         } else if let Some(assumed_node) = node_of_stopped(view, name, facts) {
             let counted = counted.to_mut();
-            counted.uses = BTreeSet::from([assumed_node.to_owned()]);
+            counted.used_nodes = BTreeSet::from([assumed_node.to_owned()]);
             counted.node = Some(assumed_node.to_owned());
             (counted.is_desired, counted.movable) = (true, true);
         }

@@ -47,15 +47,15 @@ impl EligibilityKey {
 /// Computes the nodes for all services that are similar to this service.
 pub(super) fn eligible_nodes(view: &View, name: &ResourceName, service: &ServiceFacts) -> EligibleNodes {
     let nodes: Vec<(&NodeName, &NodeFacts)> = view.nodes.iter().collect();
-    let is_refused = |at: usize, only_evicting: bool| {
-        let (node_name, node) = nodes[at];
+    let is_refused = |index: usize, only_evicting: bool| {
+        let (node_name, node) = nodes[index];
         blocking_reason(view, name, service, node_name, node)
             .is_some_and(|reason| !only_evicting || crate::filter::evicts_from(node, reason))
     };
     // `blocking_reason` returns reasons that make a service leave first, so the first reason decides both.
     EligibleNodes {
-        move_targets: Bits::of(nodes.len(), |at| !is_refused(at, false)),
-        stay_nodes: Bits::of(nodes.len(), |at| !is_refused(at, true)),
+        move_targets: Bits::of(nodes.len(), |index| !is_refused(index, false)),
+        stay_nodes: Bits::of(nodes.len(), |index| !is_refused(index, true)),
     }
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn blocking_reason(
 /// Returns the nodes to which services of one node group may move.
 pub(super) fn reachable_nodes(view: &View, current: Option<&NodeFacts>) -> Bits {
     let nodes: Vec<&NodeFacts> = view.nodes.values().collect();
-    Bits::of(nodes.len(), |at| node_group_reason(view, current, nodes[at]).is_none())
+    Bits::of(nodes.len(), |index| node_group_reason(view, current, nodes[index]).is_none())
 }
 
 /// Returns the reason why node groups block a node for a service that comes from another node.

@@ -47,22 +47,22 @@ impl Search<'_> {
     fn place_remaining(&mut self) -> Result<bool, OutOfSteps> {
         // The unit with the fewest eligible nodes is placed next, so that an impossible case is detected early.
         let mut next: Option<(usize, Vec<u32>)> = None;
-        for at in 0..self.attempt.units.len() {
-            if self.attempt.nodes[at].is_some() {
+        for index in 0..self.attempt.units.len() {
+            if self.attempt.nodes[index].is_some() {
                 continue;
             }
-            let nodes = fitting_nodes(&self.attempt.trial, &self.attempt.units[at]);
+            let nodes = fitting_nodes(&self.attempt.trial, &self.attempt.units[index]);
             if self.attempt.trial.steps() > self.limit {
                 return Err(OutOfSteps);
             }
-            if next.as_ref().is_none_or(|(_, known)| nodes.len() < known.len()) {
-                next = Some((at, nodes));
+            if next.as_ref().is_none_or(|(_, fewest)| nodes.len() < fewest.len()) {
+                next = Some((index, nodes));
             }
         }
         let Some((at, nodes)) = next else { return Ok(true) };
-        let mut tried = BTreeSet::new();
+        let mut tried_properties = BTreeSet::new();
         for node in nodes {
-            if !tried.insert(self.properties_of(node)) {
+            if !tried_properties.insert(self.properties_of(node)) {
                 continue;
             }
             self.attempt.trial.place(&self.attempt.units[at], node);
@@ -193,10 +193,10 @@ impl PreemptionSearch<'_, '_> {
         if !fits && !self.try_fit_without(unit, node, may_leave) {
             return Ok(false);
         }
-        for (at, other) in may_leave.iter().enumerate() {
+        for (index, other) in may_leave.iter().enumerate() {
             self.remove(other);
             pending.push(Rc::clone(other));
-            if self.try_preemptions(unit, node, &may_leave[at + 1..], pending)? {
+            if self.try_preemptions(unit, node, &may_leave[index + 1..], pending)? {
                 return Ok(true);
             }
             pending.pop();
@@ -207,12 +207,12 @@ impl PreemptionSearch<'_, '_> {
 
     /// Checks whether a unit fits on a node after all these units have left it, and restores them. If the unit does not
     /// fit, no part of them suffices.
-    fn try_fit_without(&mut self, unit: &Unit, node: u32, others: &[Rc<Unit>]) -> bool {
-        for other in others {
+    fn try_fit_without(&mut self, unit: &Unit, node: u32, leaving_units: &[Rc<Unit>]) -> bool {
+        for other in leaving_units {
             self.remove(other);
         }
         let fits = self.trial.fits(unit, node);
-        for other in others {
+        for other in leaving_units {
             self.undo_remove(other);
         }
         fits

@@ -55,7 +55,7 @@ pub(super) fn best_attempt<'m>(
     let by_size = by_size(model, units);
     let choices: Vec<usize> = units.iter().map(|unit| unit.candidates.count()).collect();
     let mut by_choice = by_size.clone();
-    by_choice.sort_by_key(|at| choices[*at]);
+    by_choice.sort_by_key(|index| choices[*index]);
     let mut best_attempt = first;
     let mut steps = 0;
     for (order, rule) in [
@@ -63,10 +63,10 @@ pub(super) fn best_attempt<'m>(
         (&by_size, NodeChoice::Tightest),
         (&by_choice, NodeChoice::Roomiest),
     ] {
-        let found = attempt(model, trial, units, order, rule);
-        steps += found.trial.steps();
-        if found.unplaced_units().count() < best_attempt.unplaced_units().count() {
-            best_attempt = found;
+        let attempt_result = attempt(model, trial, units, order, rule);
+        steps += attempt_result.trial.steps();
+        if attempt_result.unplaced_units().count() < best_attempt.unplaced_units().count() {
+            best_attempt = attempt_result;
         }
         if best_attempt.is_complete() {
             break;
@@ -106,19 +106,19 @@ fn attempt<'m>(
 
 fn place_in_order(model: &Model, attempt: &mut Attempt<'_>, order: &[usize], rule: NodeChoice) {
     let mut next = 0;
-    for at in order {
-        let unit = &attempt.units[*at];
+    for index in order {
+        let unit = &attempt.units[*index];
         let trial = &mut attempt.trial;
         let node = match rule {
             NodeChoice::Next => {
                 let count = model.nodes_by_free_capacity.len();
-                let found = (0..count).map(|step| (next + step) % count).find(|place| {
-                    let node = model.nodes_by_free_capacity[*place];
+                let free_position = (0..count).map(|step| (next + step) % count).find(|position| {
+                    let node = model.nodes_by_free_capacity[*position];
                     trial.fits(unit, node)
                 });
-                found.map(|place| {
-                    next = place + 1;
-                    model.nodes_by_free_capacity[place]
+                free_position.map(|position| {
+                    next = position + 1;
+                    model.nodes_by_free_capacity[position]
                 })
             }
             NodeChoice::Tightest => fitting_nodes(trial, unit)
@@ -130,7 +130,7 @@ fn place_in_order(model: &Model, attempt: &mut Attempt<'_>, order: &[usize], rul
         };
         if let Some(node) = node {
             trial.place(unit, node);
-            attempt.nodes[*at] = Some(node);
+            attempt.nodes[*index] = Some(node);
         }
     }
 }
@@ -142,7 +142,7 @@ pub(super) fn fitting_nodes(trial: &PlacementTrial<'_>, unit: &Unit) -> Vec<u32>
 
 /// Returns the candidate nodes of a unit by number.
 pub(super) fn nodes_of(unit: &Unit) -> impl Iterator<Item = u32> + '_ {
-    unit.candidates.iter().filter_map(|at| u32::try_from(at).ok())
+    unit.candidates.iter().filter_map(|index| u32::try_from(index).ok())
 }
 
 /// Returns the share of a node's capacity that remains after placing the unit, in millionths, for the scarcest of the
@@ -151,24 +151,24 @@ fn remaining_share(trial: &PlacementTrial<'_>, unit: &Unit, node: u32) -> i128 {
     let shares = (0..3).filter_map(|kind| {
         let requests = unit.requests[kind]?;
         let free = trial.free(node, kind)?;
-        let whole = free + trial.used(node)[kind];
-        (whole > 0).then(|| (free - requests).saturating_mul(1_000_000) / whole)
+        let total = free + trial.used(node)[kind];
+        (total > 0).then(|| (free - requests).saturating_mul(1_000_000) / total)
     });
     shares.min().unwrap_or(1_000_000)
 }
 
 /// Places remaining units where a placed unit can move to another node.
 fn repair(attempt: &mut Attempt<'_>) {
-    for at in 0..attempt.units.len() {
-        if attempt.nodes[at].is_none() {
-            let _ = swap_in(attempt, at);
+    for index in 0..attempt.units.len() {
+        if attempt.nodes[index].is_none() {
+            let _ = swap_in(attempt, index);
         }
     }
 }
 
-fn swap_in(attempt: &mut Attempt<'_>, at: usize) -> Option<()> {
+fn swap_in(attempt: &mut Attempt<'_>, index: usize) -> Option<()> {
     let Attempt { trial, units, nodes } = attempt;
-    let unit = &units[at];
+    let unit = &units[index];
     for other in 0..units.len() {
         let Some(node) = nodes[other] else { continue };
         if !unit.candidates.contains(node as usize) {
@@ -181,7 +181,7 @@ fn swap_in(attempt: &mut Attempt<'_>, at: usize) -> Option<()> {
             if let Some(elsewhere) = elsewhere {
                 trial.place(&units[other], elsewhere);
                 nodes[other] = Some(elsewhere);
-                nodes[at] = Some(node);
+                nodes[index] = Some(node);
                 return Some(());
             }
             trial.unplace(unit, node);
@@ -207,7 +207,7 @@ pub(super) fn place_with_preemption<'m>(
         let free_node = fitting_nodes(trial, &unit)
             .into_iter()
             .min_by_key(|node| (remaining_share(trial, &unit, *node), *node));
-        let found = match free_node {
+        let placement = match free_node {
             Some(node) => Some((node, Vec::new())),
             None => nodes_of(&unit)
                 .filter_map(|node| {
@@ -216,10 +216,10 @@ pub(super) fn place_with_preemption<'m>(
                     let cost: Vec<i32> = leaving_units.iter().map(|unit| unit.highest_priority).collect();
                     Some((cost, node, leaving_units))
                 })
-                .min_by(|one, other| (&one.0, one.1).cmp(&(&other.0, other.1)))
+                .min_by(|left, right| (&left.0, left.1).cmp(&(&right.0, right.1)))
                 .map(|(_, node, leaving_units)| (node, leaving_units)),
         };
-        let node = found.map(|(node, leaving_units)| {
+        let node = placement.map(|(node, leaving_units)| {
             for other in leaving_units {
                 for member in &other.members {
                     trial.remove(*member);
@@ -243,9 +243,9 @@ pub(super) fn remove_most_important<U: Borrow<Unit>>(pending: &mut Vec<U>) -> Op
         (Reverse(unit.lowest_priority), unit.candidates.count(), &unit.members)
     }
     let by_order =
-        |one: &usize, other: &usize| order(pending[*one].borrow()).cmp(&order(pending[*other].borrow()));
-    let at = (0..pending.len()).min_by(by_order)?;
-    Some(pending.swap_remove(at))
+        |left: &usize, right: &usize| order(pending[*left].borrow()).cmp(&order(pending[*right].borrow()));
+    let index = (0..pending.len()).min_by(by_order)?;
+    Some(pending.swap_remove(index))
 }
 
 /// Returns the units that have to leave so that a unit fits, highest priority first. The most important units are kept if
@@ -264,19 +264,19 @@ fn cheapest_preemption(
         trial.remove(*member);
     }
     let fits = trial.fits(unit, node);
-    let mut at = 0;
-    while fits && at < leaving_units.len() {
-        let members = leaving_units[at].members.clone();
+    let mut position = 0;
+    while fits && position < leaving_units.len() {
+        let members = leaving_units[position].members.clone();
         for member in &members {
             trial.undo_remove(*member);
         }
         if trial.fits(unit, node) {
-            leaving_units.remove(at);
+            leaving_units.remove(position);
         } else {
             for member in &members {
                 trial.remove(*member);
             }
-            at += 1;
+            position += 1;
         }
     }
     for member in leaving_units.iter().flat_map(|other| &other.members) {

@@ -34,7 +34,7 @@ pub fn place_jointly(view: &View, unplaced: &BTreeSet<ResourceName>) -> BTreeMap
     view.reservation.basis = ReservationBasis::Requests;
     view.services.change_all(|name, facts| {
         if unplaced.contains(name) {
-            facts.uses.clear();
+            facts.used_nodes.clear();
         }
     });
     let model = Model::of(view);

@@ -32,7 +32,7 @@ pub(super) struct Service {
     /// Current node; `None` if the service uses no node.
     pub(super) current_node: Option<u32>,
     /// All nodes that the service uses, including `current_node`.
-    pub(super) uses: Vec<u32>,
+    pub(super) used_nodes: Vec<u32>,
     /// `true` if the service needs another node when its node fails.
     pub(super) needs_failover: bool,
     /// `true` if the service can be moved now.
@@ -194,9 +194,9 @@ impl Model {
 
     fn index_service(&mut self, name: &ResourceName, facts: &ServiceFacts) -> Service {
         let number = |node: &NodeName| self.node_numbers.get(node).copied();
-        let uses: Vec<u32> = facts.uses.iter().filter_map(number).collect();
-        let node_in_use = facts.node.as_ref().filter(|node| facts.uses.contains(*node));
-        let current_node = node_in_use.or(facts.uses.first()).and_then(number);
+        let used_nodes: Vec<u32> = facts.used_nodes.iter().filter_map(number).collect();
+        let node_in_use = facts.node.as_ref().filter(|node| facts.used_nodes.contains(*node));
+        let current_node = node_in_use.or(facts.used_nodes.first()).and_then(number);
         let storage_nodes =
             facts.storage_nodes.as_ref().map(|nodes| nodes.iter().filter_map(number).collect());
         let incompatible_nodes = facts.incompatible_nodes.iter().filter_map(number).collect();
@@ -221,14 +221,14 @@ impl Model {
             anti_affinity_sets,
             affinity_set: self.affinity_of.get(name).copied(),
             priority: facts.priority,
-            uses,
+            used_nodes,
         }
     }
 
     /// Adds a service to the sums of its nodes (`sign` 1), or subtracts it (`sign` -1).
     fn add_to_sums(&mut self, number: u32, sign: i64) {
         let service = &self.services[number as usize];
-        for node in &service.uses {
+        for node in &service.used_nodes {
             let node = &mut self.nodes[*node as usize];
             for (used, requests) in node.used.iter_mut().zip(service.requests) {
                 *used += i128::from(sign) * requests.unwrap_or(0);
@@ -251,7 +251,7 @@ impl Model {
         }
         if let Some(set) = service.affinity_set {
             let members = &mut self.affinity_sets[set as usize];
-            if sign > 0 && !service.uses.is_empty() {
+            if sign > 0 && !service.used_nodes.is_empty() {
                 members.insert(number)
             } else {
                 members.remove(&number)
@@ -283,8 +283,8 @@ impl Model {
             None => bits.intersect(&reachable_nodes(&self.view, None)),
         }
         if let Some(storage_nodes) = &service.storage_nodes {
-            bits.intersect(&Bits::of(self.nodes.len(), |at| {
-                storage_nodes.iter().any(|node| *node as usize == at)
+            bits.intersect(&Bits::of(self.nodes.len(), |index| {
+                storage_nodes.iter().any(|node| *node as usize == index)
             }));
         }
         for node in service.incompatible_nodes.iter().chain(failed) {

@@ -67,7 +67,7 @@ impl<'m> PlacementTrial<'m> {
 
     fn add_to_own_nodes(&mut self, service: u32, sign: i64) {
         let model = self.model;
-        for node in &model.service(service).uses {
+        for node in &model.service(service).used_nodes {
             self.add_to_sums(service, *node, sign);
         }
     }

@@ -23,7 +23,7 @@ pub(crate) fn cluster(nodes: &[(&str, &str)], services: &[&str]) -> View {
         let words: Vec<&str> = text.split(' ').collect();
         let mut service = ServiceFacts {
             node: Some(words[1].into()),
-            uses: BTreeSet::from([words[1].into()]),
+            used_nodes: BTreeSet::from([words[1].into()]),
             driver: Some("exec".to_owned()),
             exclusive: true,
             is_desired: true,
@@ -43,12 +43,13 @@ pub(crate) fn rules(view: &mut View, sets: &[(Affinity, &[&str])]) {
         groups: view.groups.clone(),
         ..RuleInput::default()
     };
-    for (at, (affinity, resources)) in sets.iter().enumerate() {
+    for (index, (affinity, resources)) in sets.iter().enumerate() {
         let resources = resources.iter().map(|name| (*name).to_owned()).collect();
         let resource_affinity = Some(ResourceAffinity { resources, affinity: *affinity, strict: true });
-        declared
-            .rules
-            .insert(format!("r{at}"), AffinityRuleSpec { resource_affinity, ..AffinityRuleSpec::default() });
+        declared.rules.insert(
+            format!("r{index}"),
+            AffinityRuleSpec { resource_affinity, ..AffinityRuleSpec::default() },
+        );
     }
     let (compiled, conflicts) = Rules::compile(&declared);
     assert!(conflicts.is_empty(), "{conflicts:?}");
@@ -59,10 +60,10 @@ pub(crate) fn rules(view: &mut View, sets: &[(Affinity, &[&str])]) {
 fn describe(view: &View, failed: &[&str]) -> String {
     let failure = failed.iter().map(|node| (*node).into()).collect();
     let moves = |moves: &[Move]| -> Vec<String> {
-        moves.iter().map(|one| format!("{} {}", one.service, one.to)).collect()
+        moves.iter().map(|service_move| format!("{} {}", service_move.service, service_move.to)).collect()
     };
     let unplaced = |services: &[Unplaced]| -> Vec<String> {
-        services.iter().map(|one| one.service.to_string()).collect()
+        services.iter().map(|unplaced| unplaced.service.to_string()).collect()
     };
     match check(view, &failure) {
         Verdict::Survives(proof) if proof.preempted.is_empty() => {
@@ -76,13 +77,13 @@ fn describe(view: &View, failed: &[&str]) -> String {
             )
         }
         Verdict::Fails(failing) => {
-            let why = match failing.certificate {
+            let certificate_text = match failing.certificate {
                 Certificate::NoNode => "no node",
                 Certificate::Capacity { .. } => "capacity",
                 Certificate::AntiAffinity { .. } => "apart",
                 Certificate::Exhausted => "searched",
             };
-            format!("fails ({why}): {}", unplaced(&failing.services).join(", "))
+            format!("fails ({certificate_text}): {}", unplaced(&failing.services).join(", "))
         }
         Verdict::Unknown(services) => format!("unknown: {}", unplaced(&services).join(", ")),
     }
@@ -255,7 +256,7 @@ fn stopped_services_count_as_running() {
     let mut view = cluster(&nodes, &["a node1 3Gi", "b node2 3Gi"]);
     let mut b = view.services.get_mut(&"b".into()).expect("a service");
     (b.is_desired, b.movable, b.stopped) = (false, false, true);
-    b.uses.clear();
+    b.used_nodes.clear();
     drop(b);
     check_verdict(&view, &["node1"], "fails (no node): a");
     check_verdict(&view, &["node2"], "fails (no node): b");

@@ -28,16 +28,17 @@ pub(super) struct Unit {
 impl Unit {
     fn new(model: &Model, members: Vec<u32>, from: u32, failed: &[u32]) -> Unit {
         let candidates_of = |service: &Service| {
-            let mut own = model.candidates(service, model.view.nodes.get(&model.node(from).name), failed);
+            let mut own_candidates =
+                model.candidates(service, model.view.nodes.get(&model.node(from).name), failed);
             // A partner on another node may stay there, unless it must leave for some reason.
             if let Some(current_node) = service.current_node
                 && current_node != from
                 && !failed.contains(&current_node)
                 && model.eligibility_cache.get(service.eligibility).stay_nodes.contains(current_node as usize)
             {
-                own.insert(current_node as usize);
+                own_candidates.insert(current_node as usize);
             }
-            own
+            own_candidates
         };
         Unit { from: Some(from), ..Unit::of_members(model, members, candidates_of) }
     }
@@ -65,16 +66,16 @@ impl Unit {
         let (mut lowest_priority, mut highest_priority) = (i32::MAX, i32::MIN);
         for number in &members {
             let service = model.service(*number);
-            for (sum, own) in requests.iter_mut().zip(service.requests) {
-                *sum = match (*sum, own) {
-                    (Some(sum), Some(own)) => Some(sum + own),
-                    (one, other) => one.or(other),
+            for (sum, request) in requests.iter_mut().zip(service.requests) {
+                *sum = match (*sum, request) {
+                    (Some(sum), Some(request)) => Some(sum + request),
+                    (left, right) => left.or(right),
                 };
             }
-            let own = candidates_of(service);
+            let member_candidates = candidates_of(service);
             match &mut candidates {
-                Some(all) => all.intersect(&own),
-                None => candidates = Some(own),
+                Some(all) => all.intersect(&member_candidates),
+                None => candidates = Some(member_candidates),
             }
             lowest_priority = lowest_priority.min(service.priority);
             highest_priority = highest_priority.max(service.priority);
@@ -110,7 +111,10 @@ impl Unit {
     ) -> Vec<Unit> {
         let may_be_preempted = |number: &u32| {
             let service = model.service(*number);
-            service.needs_failover && service.movable && service.uses == [node] && service.priority < above
+            service.needs_failover
+                && service.movable
+                && service.used_nodes == [node]
+                && service.priority < above
         };
         let mut units = Vec::new();
         let mut examined = BTreeSet::new();
@@ -120,8 +124,8 @@ impl Unit {
             }
             let mut members = vec![*number];
             if let Some(set) = model.service(*number).affinity_set {
-                let others = model.affinity_sets[set as usize].iter().filter(|other| *other != number);
-                members.extend(others.copied());
+                let partners = model.affinity_sets[set as usize].iter().filter(|other| *other != number);
+                members.extend(partners.copied());
             }
             examined.extend(members.iter().copied());
             if members.iter().all(|member| may_be_preempted(member) && !trial.is_removed(*member)) {
@@ -154,7 +158,7 @@ pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (PlacementT
         }
     }
     for (set, mut members) in sets {
-        members.sort_by(|one, other| model.service(*one).name.cmp(&model.service(*other).name));
+        members.sort_by(|left, right| model.service(*left).name.cmp(&model.service(*right).name));
         let Some(from) = members.first().and_then(|first| model.service(*first).current_node) else {
             continue;
         };
@@ -186,7 +190,7 @@ pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (PlacementT
 /// the placement by the leader.
 fn restrict(required_nodes: &mut Option<Bits>, model: &Model, service: &Service, failed: &[u32]) {
     let remaining_nodes: Vec<u32> =
-        service.uses.iter().copied().filter(|node| !failed.contains(node)).collect();
+        service.used_nodes.iter().copied().filter(|node| !failed.contains(node)).collect();
     let target = remaining_nodes
         .iter()
         .find(|node| Some(**node) != service.current_node)
@@ -195,10 +199,10 @@ fn restrict(required_nodes: &mut Option<Bits>, model: &Model, service: &Service,
     let Some(node) = target else { return };
     let stays = !service.movable
         || model.eligibility_cache.get(service.eligibility).stay_nodes.contains(node as usize);
-    let allowed_nodes = Bits::of(model.nodes.len(), |at| stays && at == node as usize);
+    let allowed_nodes = Bits::of(model.nodes.len(), |index| stays && index == node as usize);
     match required_nodes {
         None => *required_nodes = Some(allowed_nodes),
-        Some(known) => known.intersect(&allowed_nodes),
+        Some(common) => common.intersect(&allowed_nodes),
     }
 }
 

@@ -61,11 +61,12 @@ impl Model {
                 .current_node
                 .map(|current_node| self.node(current_node).name.clone())
                 .unwrap_or_default();
-            let named = Move { service: service.name.clone(), from, to: self.node(placed.to).name.clone() };
-            if placed.is_preempted { &mut proof.preempted } else { &mut proof.moves }.push(named);
+            let service_move =
+                Move { service: service.name.clone(), from, to: self.node(placed.to).name.clone() };
+            if placed.is_preempted { &mut proof.preempted } else { &mut proof.moves }.push(service_move);
         }
         for moves in [&mut proof.moves, &mut proof.preempted] {
-            moves.sort_by(|one, other| one.service.cmp(&other.service));
+            moves.sort_by(|left, right| left.service.cmp(&right.service));
         }
         Verdict::Survives(proof)
     }
@@ -114,14 +115,14 @@ impl Model {
         if let Some(certificate) = certificate {
             return (fails(certificate, unplaced_units(&attempt)), steps);
         }
-        let found = if preemption {
+        let search_result = if preemption {
             search_with_preemption(self, &trial, &units, failed, effort)
         } else {
             search(self, &trial, &units, effort)
         };
         steps += effort;
-        let verdict = match found {
-            SearchResult::Placement(whole) => survives(&whole),
+        let verdict = match search_result {
+            SearchResult::Placement(placement) => survives(&placement),
             SearchResult::Nothing => fails(Certificate::Exhausted, unplaced_units(&attempt)),
             SearchResult::Undecided => CaseVerdict::Other(Verdict::Unknown(unplaced_units(&attempt))),
         };

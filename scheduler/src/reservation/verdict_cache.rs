@@ -45,18 +45,18 @@ impl VerdictCache {
     /// Updates the cache to a new view. If only services have changed, the affected proofs are checked. Otherwise all
     /// proofs are checked, and valid proofs are kept.
     pub fn update(&mut self, view: View) {
-        let known = &self.model.view;
-        let is_same_cluster = known.nodes == view.nodes
-            && known.groups == view.groups
-            && known.node_groups == view.node_groups
-            && known.rules == view.rules
-            && known.settings == view.settings
-            && known.reservation == view.reservation;
+        let current = &self.model.view;
+        let is_same_cluster = current.nodes == view.nodes
+            && current.groups == view.groups
+            && current.node_groups == view.node_groups
+            && current.rules == view.rules
+            && current.settings == view.settings
+            && current.reservation == view.reservation;
         if !is_same_cluster {
             self.rebuild(view);
             return;
         }
-        let changed = differing(&known.services, &view.services);
+        let changed = differing(&current.services, &view.services);
         self.model.view.services = view.services;
         self.recheck(&changed);
     }
@@ -197,7 +197,7 @@ impl VerdictCache {
 }
 
 fn nodes_of(service: &Service) -> impl Iterator<Item = u32> + '_ {
-    service.uses.iter().chain(&service.current_node).copied()
+    service.used_nodes.iter().chain(&service.current_node).copied()
 }
 
 /// Returns the names of services that differ, by a merge of both ordered maps.
@@ -208,11 +208,11 @@ fn differing(
     let mut differing = BTreeSet::new();
     let mut old = before.iter().peekable();
     for (name, facts) in after {
-        while let Some((removed_name, _)) = old.next_if(|(known, _)| *known < name) {
+        while let Some((removed_name, _)) = old.next_if(|(old_name, _)| *old_name < name) {
             differing.insert(removed_name.clone());
         }
-        let known = old.next_if(|(known, _)| *known == name);
-        if known.is_none_or(|(_, known)| known != facts) {
+        let old_entry = old.next_if(|(old_name, _)| *old_name == name);
+        if old_entry.is_none_or(|(_, old_facts)| old_facts != facts) {
             differing.insert(name.clone());
         }
     }

@@ -25,7 +25,7 @@ pub(super) fn compile(declared: &RuleInput) -> (Rules, Vec<RuleConflict>) {
             conflicts.push(RuleConflict {
                 rule: name.clone(),
                 message: "a resource rule needs at least two different resources".to_owned(),
-                with: BTreeSet::new(),
+                other_rules: BTreeSet::new(),
                 resources: partners.resources,
                 short_of_nodes: false,
             });
@@ -105,26 +105,26 @@ impl RuleCheck<'_> {
             return Ok(sets);
         }
         let mut merged = new.clone();
-        let mut with = BTreeSet::new();
+        let mut merged_rules = BTreeSet::new();
         while let Some(index) = sets.iter().position(|overlapping| {
             overlapping.strict && !overlapping.resources.is_disjoint(&merged.resources)
         }) {
             let overlapping = sets.remove(index);
             merged.name = format!("{}, {}", overlapping.name, merged.name);
             merged.resources.extend(overlapping.resources);
-            with.insert(overlapping.name);
+            merged_rules.insert(overlapping.name);
         }
-        let conflict = |message: String, with: BTreeSet<String>, short_of_nodes: bool| RuleConflict {
+        let conflict = |message: String, other_rules: BTreeSet<String>, short_of_nodes: bool| RuleConflict {
             rule: new.name.clone(),
             message,
-            with,
+            other_rules,
             resources: merged.resources.clone(),
             short_of_nodes,
         };
-        let joined_text = if with.is_empty() {
+        let joined_text = if merged_rules.is_empty() {
             String::new()
         } else {
-            format!(" (joined with rule {})", join_names(&with))
+            format!(" (joined with rule {})", join_names(&merged_rules))
         };
         let node_rules: BTreeMap<&String, _> = merged
             .resources
@@ -138,7 +138,7 @@ impl RuleCheck<'_> {
                 "Services of the rule{joined_text} have strict affinity, but are in several node-affinity rules: {}",
                 join_names(&names)
             );
-            return Err(conflict(message, &names | &with, false));
+            return Err(conflict(message, &names | &merged_rules, false));
         }
         let has_several =
             |priorities: &BTreeMap<NodeName, i64>| priorities.values().collect::<BTreeSet<_>>().len() > 1;
@@ -147,13 +147,13 @@ impl RuleCheck<'_> {
                 "Services of the rule{joined_text} have strict affinity, but node-affinity rule {} has several priorities",
                 rule.name
             );
-            return Err(conflict(message, &names | &with, false));
+            return Err(conflict(message, &names | &merged_rules, false));
         }
         if self.knows_node_count(&new.name) && self.common_allowed_nodes(&merged.resources).is_empty() {
             let message = format!(
                 "Services of the rule{joined_text} have strict affinity, but no node is eligible for all of them"
             );
-            return Err(conflict(message, &names | &with, true));
+            return Err(conflict(message, &names | &merged_rules, true));
         }
         sets.push(merged);
         Ok(sets)
@@ -191,7 +191,7 @@ impl RuleCheck<'_> {
             return Some(RuleConflict {
                 rule: rule.name.clone(),
                 message,
-                with: BTreeSet::new(),
+                other_rules: BTreeSet::new(),
                 resources: rule.resources.clone(),
                 short_of_nodes: true,
             });

@@ -20,11 +20,12 @@ pub(super) fn remove_contradictions(
     conflicts: &mut Vec<RuleConflict>,
 ) {
     let sets = merge_overlapping(affinity_rules);
-    let mut found: BTreeMap<String, RuleConflict> = BTreeMap::new();
+    let mut conflicts_by_rule: BTreeMap<String, RuleConflict> = BTreeMap::new();
     for rule in anti_affinity_rules.iter().filter(|rule| rule.strict) {
         for set in &sets {
-            let both: BTreeSet<ResourceName> = set.resources.intersection(&rule.resources).cloned().collect();
-            let [first, second, ..] = both.iter().collect::<Vec<_>>()[..] else { continue };
+            let shared_resources: BTreeSet<ResourceName> =
+                set.resources.intersection(&rule.resources).cloned().collect();
+            let [first, second, ..] = shared_resources.iter().collect::<Vec<_>>()[..] else { continue };
             let message = format!(
                 "Resources {first} and {second} have affinity by rule {} and anti-affinity by rule {}, none of which \
                  is applied",
@@ -34,37 +35,37 @@ pub(super) fn remove_contradictions(
             let mut all = set.rules.clone();
             all.insert(rule.name.clone());
             for name in &all {
-                let conflict = found.entry(name.clone()).or_insert_with(|| RuleConflict {
+                let conflict = conflicts_by_rule.entry(name.clone()).or_insert_with(|| RuleConflict {
                     rule: name.clone(),
                     message: message.clone(),
-                    with: BTreeSet::new(),
+                    other_rules: BTreeSet::new(),
                     resources: BTreeSet::new(),
                     short_of_nodes: false,
                 });
-                conflict.with.extend(all.iter().filter(|other| *other != name).cloned());
-                conflict.resources.extend(both.iter().cloned());
+                conflict.other_rules.extend(all.iter().filter(|other| *other != name).cloned());
+                conflict.resources.extend(shared_resources.iter().cloned());
             }
         }
     }
-    affinity_rules.retain(|rule| !found.contains_key(&rule.name));
-    anti_affinity_rules.retain(|rule| !found.contains_key(&rule.name));
-    conflicts.extend(found.into_values());
+    affinity_rules.retain(|rule| !conflicts_by_rule.contains_key(&rule.name));
+    anti_affinity_rules.retain(|rule| !conflicts_by_rule.contains_key(&rule.name));
+    conflicts.extend(conflicts_by_rule.into_values());
 }
 
 fn merge_overlapping(affinity_rules: &[ResourceRule]) -> Vec<MergedRules> {
     let mut sets: Vec<MergedRules> = Vec::new();
     for rule in affinity_rules.iter().filter(|rule| rule.strict) {
-        let mut one =
+        let mut merged =
             MergedRules { rules: BTreeSet::from([rule.name.clone()]), resources: rule.resources.clone() };
         // Known sets are disjoint, so one pass over them is enough.
         let (joined, rest): (Vec<MergedRules>, Vec<MergedRules>) =
-            sets.into_iter().partition(|set| !set.resources.is_disjoint(&one.resources));
+            sets.into_iter().partition(|set| !set.resources.is_disjoint(&merged.resources));
         for set in joined {
-            one.rules.extend(set.rules);
-            one.resources.extend(set.resources);
+            merged.rules.extend(set.rules);
+            merged.resources.extend(set.resources);
         }
         sets = rest;
-        sets.push(one);
+        sets.push(merged);
     }
     sets
 }

@@ -39,7 +39,7 @@ pub(super) fn add_node_rules(
             }
             continue;
         }
-        let with: BTreeSet<String> = shared
+        let other_rules: BTreeSet<String> = shared
             .iter()
             .filter_map(|resource| owners.get(resource))
             .flatten()
@@ -47,13 +47,14 @@ pub(super) fn add_node_rules(
             .map(|other| (*other).clone())
             .collect();
         let first = shared.first().cloned().unwrap_or_default();
-        let more = if shared.len() > 1 { format!(" (and {} more)", shared.len() - 1) } else { String::new() };
+        let suffix =
+            if shared.len() > 1 { format!(" (and {} more)", shared.len() - 1) } else { String::new() };
         let message = format!(
-            "Resource {first}{more} is in several node-affinity rules ({name} and {}), none of which is applied",
-            join_names(&with)
+            "Resource {first}{suffix} is in several node-affinity rules ({name} and {}), none of which is applied",
+            join_names(&other_rules)
         );
         let rule = name.clone();
-        conflicts.push(RuleConflict { rule, message, with, resources: shared, short_of_nodes: false });
+        conflicts.push(RuleConflict { rule, message, other_rules, resources: shared, short_of_nodes: false });
     }
 }
 

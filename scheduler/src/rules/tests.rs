@@ -49,19 +49,25 @@ fn declared(rules: &[(&str, AffinityRuleSpec)]) -> RuleInput {
     }
 }
 
-fn grouped(mut declared: RuleInput, group: &str, nodes: &[&str], restricted: bool, of: &[&str]) -> RuleInput {
+fn grouped(
+    mut declared: RuleInput,
+    group: &str,
+    nodes: &[&str],
+    restricted: bool,
+    resources: &[&str],
+) -> RuleInput {
     let spec = GroupSpec { nodes: priorities(nodes), restricted, ..GroupSpec::default() };
     declared.groups.insert(group.to_owned(), spec);
-    declared.group_of.extend(of.iter().map(|name| ((*name).into(), group.to_owned())));
+    declared.group_of.extend(resources.iter().map(|name| ((*name).into(), group.to_owned())));
     declared
 }
 
 /// Checks which rules are not applied, and a part of each message.
 fn check(declared: &RuleInput, expected: &[(&str, &str)]) {
     let (_, conflicts) = Rules::compile(declared);
-    let found: Vec<&str> = conflicts.iter().map(|conflict| conflict.rule.as_str()).collect();
+    let conflicting_rules: Vec<&str> = conflicts.iter().map(|conflict| conflict.rule.as_str()).collect();
     let rules: Vec<&str> = expected.iter().map(|(rule, _)| *rule).collect();
-    assert_eq!(found, rules, "{conflicts:?}");
+    assert_eq!(conflicting_rules, rules, "{conflicts:?}");
     for (conflict, (_, part)) in conflicts.iter().zip(expected) {
         assert!(conflict.message.contains(part), "{:?} lacks {part:?}", conflict.message);
     }
@@ -127,10 +133,11 @@ fn contradictions_are_found_after_merging_rules() {
     check(&declared(&rules), &[("a", conflicts), ("b", conflicts), ("c", conflicts)]);
     let (in_force, conflicts) = Rules::compile(&declared(&rules));
     assert_eq!(in_force, Rules::default(), "neither side is applied");
-    let named: Vec<_> = conflicts.iter().map(|conflict| conflict.with.iter().collect::<Vec<_>>()).collect();
-    assert_eq!(named, [["b", "c"], ["a", "c"], ["a", "b"]]);
+    let other_rules: Vec<_> =
+        conflicts.iter().map(|conflict| conflict.other_rules.iter().collect::<Vec<_>>()).collect();
+    assert_eq!(other_rules, [["b", "c"], ["a", "c"], ["a", "b"]]);
     // A rule without a part in the conflict stays active.
-    let others = [
+    let unrelated_rules = [
         ("a", affinity(&["1", "2"])),
         ("b", anti_affinity(&["1", "2", "3"])),
         ("c", anti_affinity(&["2", "1"])),
@@ -138,10 +145,10 @@ fn contradictions_are_found_after_merging_rules() {
         ("e", anti_affinity(&["1", "4"])),
     ];
     check(
-        &declared(&others),
+        &declared(&unrelated_rules),
         &[("a", "rule b"), ("b", "rule b"), ("c", "by rule a and anti-affinity by rule c")],
     );
-    let (in_force, _) = Rules::compile(&declared(&others));
+    let (in_force, _) = Rules::compile(&declared(&unrelated_rules));
     assert_eq!(
         (
             in_force.affinity_rules_of(&"3".into()).count(),
@@ -172,8 +179,8 @@ fn affinity_set_conflicts_with_node_rules() {
     check(&declared(&several), &[("c", "several node-affinity rules: a, b")]);
     let levels = [("a", on(&["1"], &["node1:2", "node2:1"], false)), ("c", affinity(&["1", "2"]))];
     check(&declared(&levels), &[("c", "node-affinity rule a has several priorities")]);
-    let one = [("a", on(&["1"], &["node1:2", "node2:2"], false)), ("c", affinity(&["1", "2"]))];
-    check(&declared(&one), &[]);
+    let equal_levels = [("a", on(&["1"], &["node1:2", "node2:2"], false)), ("c", affinity(&["1", "2"]))];
+    check(&declared(&equal_levels), &[]);
     // Of two rules whose sets merge, the later one is not applied.
     let joined = [
         ("a", only(&["1"], &["node1"])),
@@ -222,11 +229,11 @@ fn overlapping_affinity_rules_form_one_set() {
 /// Returns `true` if some placement of all services satisfies these rules, by trying all placements.
 fn satisfiable(declared: &RuleInput, rules: &[&AffinityRuleSpec], services: &[String]) -> bool {
     let nodes: Vec<&NodeName> = declared.nodes.iter().collect();
-    let ways = nodes.len().pow(u32::try_from(services.len()).unwrap());
-    (0..ways).any(|way| {
+    let combinations = nodes.len().pow(u32::try_from(services.len()).unwrap());
+    (0..combinations).any(|combination| {
         let place = |service: &str| {
-            let at = services.iter().position(|known| known == service).unwrap();
-            nodes[way / nodes.len().pow(u32::try_from(at).unwrap()) % nodes.len()]
+            let index = services.iter().position(|other| other == service).unwrap();
+            nodes[combination / nodes.len().pow(u32::try_from(index).unwrap()) % nodes.len()]
         };
         let group_holds = services.iter().all(|service| {
             let ruled = rules
@@ -238,10 +245,11 @@ fn satisfiable(declared: &RuleInput, rules: &[&AffinityRuleSpec], services: &[St
         group_holds
             && rules.iter().all(|rule| {
                 let by_node = rule.node_affinity.as_ref().is_none_or(|rule| {
-                    !rule.strict || rule.resources.iter().all(|one| rule.nodes.0.contains_key(place(one)))
+                    !rule.strict
+                        || rule.resources.iter().all(|resource| rule.nodes.0.contains_key(place(resource)))
                 });
                 let by_resource = rule.resource_affinity.as_ref().is_none_or(|rule| {
-                    let places: BTreeSet<_> = rule.resources.iter().map(|one| place(one)).collect();
+                    let places: BTreeSet<_> = rule.resources.iter().map(|resource| place(resource)).collect();
                     match (rule.strict, rule.affinity) {
                         (false, _) => true,
                         (true, Affinity::Positive) => places.len() == 1,
@@ -254,7 +262,7 @@ fn satisfiable(declared: &RuleInput, rules: &[&AffinityRuleSpec], services: &[St
 }
 
 prop_compose! {
-    fn subset(of: &'static [&'static str], least: usize)(list in proptest::sample::subsequence(of, least..=of.len())) -> Vec<&'static str> {
+    fn subset(names: &'static [&'static str], min_count: usize)(list in proptest::sample::subsequence(names, min_count..=names.len())) -> Vec<&'static str> {
         list
     }
 }
@@ -281,12 +289,12 @@ proptest! {
         nodes in 1..=3_usize,
     ) {
         let mut all = RuleInput {
-            rules: rules.into_iter().enumerate().map(|(at, rule)| (format!("r{at}"), rule)).collect(),
+            rules: rules.into_iter().enumerate().map(|(index, rule)| (format!("r{index}"), rule)).collect(),
             nodes: NODES[..nodes].iter().map(|node| (*node).into()).collect(),
             ..RuleInput::default()
         };
-        for (at, members) in groups {
-            all = grouped(all, &format!("g{at}"), &members, true, &[SERVICES[at]]);
+        for (index, members) in groups {
+            all = grouped(all, &format!("g{index}"), &members, true, &[SERVICES[index]]);
         }
         let services = names(SERVICES);
         // Skips cases in which node rules alone leave a service without a node; resource rules cannot change that.
@@ -307,26 +315,26 @@ proptest! {
                 if spec.resource_affinity.as_ref().is_none_or(|rule| rule.affinity != affinity) {
                     continue;
                 }
-                let mut tried = standing.clone();
-                tried.push(spec);
+                let mut extended = standing.clone();
+                extended.push(spec);
                 match refused.get(name.as_str()) {
                     None => {
-                        prop_assert!(satisfiable(&all, &tried, &services), "{name} is applied: {conflicts:?}");
+                        prop_assert!(satisfiable(&all, &extended, &services), "{name} is applied: {conflicts:?}");
                         if affinity == Affinity::Positive {
-                            standing = tried;
+                            standing = extended;
                         }
                     }
                     // Several node rules or priorities are a conflict by definition, even if a common node exists.
                     Some(conflict) if conflict.message.contains("node-affinity rule") => {}
                     // Rules of such a conflict have no precedence; they cannot all hold at the same time.
                     Some(conflict) if conflict.message.contains("and anti-affinity by rule") => {
-                        let mut tried = standing.clone();
-                        tried.push(spec);
-                        tried.extend(conflict.with.iter().filter_map(|name| all.rules.get(name)));
-                        prop_assert!(!satisfiable(&all, &tried, &services), "{name} is refused: {conflict:?}");
+                        let mut conflicting = standing.clone();
+                        conflicting.push(spec);
+                        conflicting.extend(conflict.other_rules.iter().filter_map(|name| all.rules.get(name)));
+                        prop_assert!(!satisfiable(&all, &conflicting, &services), "{name} is refused: {conflict:?}");
                     }
                     Some(conflict) => {
-                        prop_assert!(!satisfiable(&all, &tried, &services), "{name} is refused: {conflict:?}");
+                        prop_assert!(!satisfiable(&all, &extended, &services), "{name} is refused: {conflict:?}");
                     }
                 }
             }

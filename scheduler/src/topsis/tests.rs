@@ -19,7 +19,7 @@ fn amounts(cpu: i128, memory: i128) -> Amounts {
 fn service(node: Option<&str>, requests: Amounts, measured: Amounts) -> ServiceFacts {
     ServiceFacts {
         node: node.map(Into::into),
-        uses: node.map(Into::into).into_iter().collect(),
+        used_nodes: node.map(Into::into).into_iter().collect(),
         driver: Some("exec".to_owned()),
         requests,
         measured,
@@ -50,8 +50,8 @@ fn check(view: &View, service: &ServiceFacts, node: &str) {
     let placement = place(view, &"new".into(), service);
     let name = "new".into();
     let unit = Unit::alone(&name, service);
-    let why: Vec<_> = view.nodes.keys().map(|node| describe_load(view, &unit, node)).collect();
-    assert_eq!(placement.node.as_deref(), Some(node), "{:?} {why:?}", placement.verdicts);
+    let descriptions: Vec<_> = view.nodes.keys().map(|node| describe_load(view, &unit, node)).collect();
+    assert_eq!(placement.node.as_deref(), Some(node), "{:?} {descriptions:?}", placement.verdicts);
 }
 
 #[test]
@@ -118,15 +118,15 @@ fn hard_limits_use_requests_in_every_mode() {
 #[test]
 fn a_moving_partner_counts_once() {
     let mut view = cluster(SchedulerMode::Static);
-    let (one, two) =
+    let (web, partner_name) =
         (service(Some("node1"), amounts(1, 8), Amounts::default()), ResourceName::from("partner"));
-    view.services.insert(two.clone(), one.clone());
-    let partner = view.services.get(&two).cloned().expect("there");
+    view.services.insert(partner_name.clone(), web.clone());
+    let partner = view.services.get(&partner_name).cloned().expect("there");
     let new = "new".into();
-    let unit = Unit::new(vec![(&new, &one), (&two, &partner)]);
-    let with = loads_of(&view, &unit);
-    view.services.remove(&two);
-    assert_eq!(loads_of(&view, &unit), with);
+    let unit = Unit::new(vec![(&new, &web), (&partner_name, &partner)]);
+    let loads_with_partner = loads_of(&view, &unit);
+    view.services.remove(&partner_name);
+    assert_eq!(loads_of(&view, &unit), loads_with_partner);
 }
 
 #[test]
@@ -174,29 +174,29 @@ proptest! {
         (from, to, cpu, memory) in (0usize..8, 0usize..8, 0i128..4, 0i128..8),
     ) {
         let mut view = View::default();
-        for (at, (cpu, used_cpu, memory, used_memory)) in nodes.iter().enumerate() {
+        for (index, (cpu, used_cpu, memory, used_memory)) in nodes.iter().enumerate() {
             let facts = NodeFacts { capacity: amounts(*cpu, *memory), ..NodeFacts::default() };
-            view.nodes.insert(format!("n{at}").into(), facts);
-            let user = service(Some(&format!("n{at}")), amounts(*used_cpu, *used_memory), Amounts::default());
-            view.services.insert(format!("s{at}").into(), user);
+            view.nodes.insert(format!("n{index}").into(), facts);
+            let user = service(Some(&format!("n{index}")), amounts(*used_cpu, *used_memory), Amounts::default());
+            view.services.insert(format!("s{index}").into(), user);
         }
         let (from, to) = (from % nodes.len(), to % nodes.len());
-        let by = cpu_and_memory(&sums(&amounts(cpu, memory)));
-        let changes = [(from, by.map(|by| -by)), (to, by)];
+        let load = cpu_and_memory(&sums(&amounts(cpu, memory)));
+        let changes = [(from, load.map(|load| -load)), (to, load)];
         let changes = if from == to { &[][..] } else { &changes[..] };
         let empty_unit = Unit::new(Vec::new());
         let query = PlacementQuery::of(&view, &empty_unit);
         let online_nodes = OnlineNodes::new(&query);
-        let found = online_nodes.columns(changes);
+        let columns = online_nodes.columns(changes);
         for at in 0..2 {
             let share = |(index, node): (usize, &OnlineNode<'_>)| {
-                let by = changes.iter().find(|(changed, _)| *changed == index);
-                (node.used[at] + by.map_or(0.0, |(_, by)| by[at])) / node.capacity[at]
+                let change = changes.iter().find(|(changed, _)| *changed == index);
+                (node.used[at] + change.map_or(0.0, |(_, change)| change[at])) / node.capacity[at]
             };
             let shares: Vec<f64> = online_nodes.nodes.iter().enumerate().map(share).collect();
             let mean = shares.iter().map(|share| share * share).sum::<f64>() / shares.len() as f64;
-            prop_assert!((found[2 * at] - mean.sqrt()).abs() < 1e-9);
-            prop_assert!((found[2 * at + 1] - shares.iter().copied().fold(0.0, f64::max)).abs() < 1e-9);
+            prop_assert!((columns[2 * at] - mean.sqrt()).abs() < 1e-9);
+            prop_assert!((columns[2 * at + 1] - shares.iter().copied().fold(0.0, f64::max)).abs() < 1e-9);
         }
     }
 }

@@ -32,8 +32,11 @@ fn check_replay(simulation: &Simulation) {
     let mut world = World::new(Scenario::parse("saved.yaml", &text, Path::new(".")).unwrap()).unwrap();
     world.run();
     assert!(world.has_passed(), "{:?}", world.summary()["expect"]);
-    let difference =
-        world.timeline().iter().zip(simulation.world().timeline()).find(|(one, other)| one != other);
+    let difference = world
+        .timeline()
+        .iter()
+        .zip(simulation.world().timeline())
+        .find(|(step, repeated_step)| step != repeated_step);
     assert_eq!(difference, None);
     assert_eq!(world.timeline().len(), simulation.world().timeline().len());
     assert_eq!(world.store().revision(), simulation.world().store().revision());

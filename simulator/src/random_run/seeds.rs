@@ -26,7 +26,7 @@ impl SeedRange {
         let number = |text: &str| text.trim().parse::<u64>().ok();
         let range = match text.split_once("..") {
             Some((from, to)) => number(from).zip(number(to)),
-            None => number(text).and_then(|one| Some((one, one.checked_add(1)?))),
+            None => number(text).and_then(|seed| Some((seed, seed.checked_add(1)?))),
         };
         match range {
             Some((from, to)) if from < to => Ok(SeedRange { from, to }),

@@ -69,14 +69,15 @@ fn parse_reason(word: &str) -> Result<Reason, String> {
 /// Parses a service state, ignoring case.
 pub(super) fn parse_service_state(word: &str) -> Result<ServiceState, String> {
     let names: Vec<String> = ServiceState::ALL.iter().map(|state| format!("{state:?}")).collect();
-    ServiceState::ALL.into_iter().find(|known| format!("{known:?}").eq_ignore_ascii_case(word)).ok_or_else(
-        || {
+    ServiceState::ALL
+        .into_iter()
+        .find(|candidate| format!("{candidate:?}").eq_ignore_ascii_case(word))
+        .ok_or_else(|| {
             format!(
                 "{word:?} is not a valid service state, {}",
                 suggested_names(word, names.iter().map(String::as_str))
             )
-        },
-    )
+        })
 }
 
 impl Condition {
@@ -97,7 +98,7 @@ impl Condition {
             ["service", resource, "running"] => Ok(Condition::ServiceRunning(without_type_prefix(resource))),
             ["node", node, "is", state] => NODE_STATES
                 .iter()
-                .find(|(known, _)| known.eq_ignore_ascii_case(state))
+                .find(|(name, _)| name.eq_ignore_ascii_case(state))
                 .map(|(_, state)| Condition::NodeIs((*node).into(), *state))
                 .ok_or_else(|| {
                     let accepted = suggested_names(state, NODE_STATES.iter().map(|(name, _)| *name));
@@ -107,7 +108,7 @@ impl Condition {
             ["no", "service", "on", node] => Ok(Condition::NoServiceOn((*node).into())),
             ["cluster", "is", state] => ARMING_STATES
                 .into_iter()
-                .find(|known| known.eq_ignore_ascii_case(state))
+                .find(|name| name.eq_ignore_ascii_case(state))
                 .map(Condition::ClusterIs)
                 .ok_or_else(|| {
                     with_condition_text(format!(

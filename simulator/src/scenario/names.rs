@@ -27,31 +27,31 @@ fn resource_names_in(objects: &[Value]) -> BTreeSet<ResourceName> {
 
 /// Reports every reference to an undefined name.
 pub(super) fn check_names(reader: &mut Reader<'_>, scenario: &Scenario) {
-    let known = known_names(scenario);
+    let names = known_names(scenario);
     if scenario.nodes.is_empty() {
         reader.add_problem("nodes", "at least one node is required");
     }
-    check_place(reader, scenario, &known);
+    check_place(reader, scenario, &names);
     for (index, node) in scenario.store.iter().enumerate() {
-        require_known_node(reader, &known, node, &format!("store.on[{index}]"));
+        require_known_node(reader, &names, node, &format!("store.on[{index}]"));
     }
     for (index, step) in scenario.steps.iter().enumerate() {
         if let Moment::When { condition, .. } = &step.moment {
-            check_condition(reader, &known, condition, &format!("steps[{index}].when"));
+            check_condition(reader, &names, condition, &format!("steps[{index}].when"));
         }
         for condition in &step.only_if {
-            check_condition(reader, &known, condition, &format!("steps[{index}].if"));
+            check_condition(reader, &names, condition, &format!("steps[{index}].if"));
         }
         if let Some((_, condition)) = &step.check {
-            check_condition(reader, &known, condition, &format!("steps[{index}].check"));
+            check_condition(reader, &names, condition, &format!("steps[{index}].check"));
         }
         for (position, command) in step.commands.iter().enumerate() {
             if let StepCommand::Verb(_, action) = command {
-                check_action(reader, &known, action, &format!("steps[{index}].do[{position}]"));
+                check_action(reader, &names, action, &format!("steps[{index}].do[{position}]"));
             }
         }
     }
-    check_expectations(reader, scenario, &known);
+    check_expectations(reader, scenario, &names);
 }
 
 fn known_names(scenario: &Scenario) -> KnownNames {
@@ -93,30 +93,30 @@ impl Scenario {
 
 fn require_known<N: Ord + Borrow<str>>(
     reader: &mut Reader<'_>,
-    known: &BTreeSet<N>,
+    names: &BTreeSet<N>,
     object_kind: &str,
     name: &str,
     path: &str,
 ) {
-    if !known.contains(name) {
-        let accepted = suggested_names(name, known.iter().map(Borrow::borrow));
+    if !names.contains(name) {
+        let accepted = suggested_names(name, names.iter().map(Borrow::borrow));
         reader.add_problem(path, format!("{object_kind} {name:?} not found, {accepted}"));
     }
 }
 
-fn require_known_node(reader: &mut Reader<'_>, known: &KnownNames, name: &str, path: &str) {
-    require_known(reader, &known.nodes, "node", name, path);
+fn require_known_node(reader: &mut Reader<'_>, names: &KnownNames, name: &str, path: &str) {
+    require_known(reader, &names.nodes, "node", name, path);
 }
 
-fn check_place(reader: &mut Reader<'_>, scenario: &Scenario, known: &KnownNames) {
+fn check_place(reader: &mut Reader<'_>, scenario: &Scenario, names: &KnownNames) {
     for (name, initial_placement) in &scenario.initial_placements {
         let path = format!("place.{name}");
-        require_known(reader, &known.placed, "resource under `objects`", name, &path);
+        require_known(reader, &names.placed, "resource under `objects`", name, &path);
         if !initial_placement.node.is_empty() {
-            require_known_node(reader, known, &initial_placement.node, &format!("{path}.node"));
+            require_known_node(reader, names, &initial_placement.node, &format!("{path}.node"));
         }
         if let Some(target) = &initial_placement.target {
-            require_known_node(reader, known, target, &format!("{path}.target"));
+            require_known_node(reader, names, target, &format!("{path}.target"));
         }
         let is_off =
             |machine: &&super::Machine| machine.name == initial_placement.node && machine.power == Power::Off;
@@ -129,35 +129,35 @@ fn check_place(reader: &mut Reader<'_>, scenario: &Scenario, known: &KnownNames)
     }
 }
 
-fn check_condition(reader: &mut Reader<'_>, known: &KnownNames, condition: &Condition, path: &str) {
+fn check_condition(reader: &mut Reader<'_>, names: &KnownNames, condition: &Condition, path: &str) {
     if let Some(resource) = condition.resource() {
-        require_known(reader, &known.resources, "resource", resource, path);
+        require_known(reader, &names.resources, "resource", resource, path);
     }
     if let Some(node) = condition.node() {
-        require_known_node(reader, known, node, path);
+        require_known_node(reader, names, node, path);
     }
 }
 
-fn check_action(reader: &mut Reader<'_>, known: &KnownNames, action: &Action, path: &str) {
+fn check_action(reader: &mut Reader<'_>, names: &KnownNames, action: &Action, path: &str) {
     let (machine, service) = action.node_and_resource();
     for node in machine.into_iter().chain(action.other_end_node()).filter(|node| *node != "leader") {
-        require_known_node(reader, known, node, path);
+        require_known_node(reader, names, node, path);
     }
     if let Some(resource) = service {
-        require_known(reader, &known.resources, "resource", resource, path);
+        require_known(reader, &names.resources, "resource", resource, path);
     }
     if let Action::Command(Command::Add { resource, .. }) = action {
-        require_known(reader, &known.later, "resource under `later`", resource, path);
+        require_known(reader, &names.later, "resource under `later`", resource, path);
     }
 }
 
-fn check_expectations(reader: &mut Reader<'_>, scenario: &Scenario, known: &KnownNames) {
+fn check_expectations(reader: &mut Reader<'_>, scenario: &Scenario, names: &KnownNames) {
     let expect = &scenario.expect;
     for (name, service) in &expect.services {
         let path = format!("expect.services.{name}");
-        require_known(reader, &known.resources, "resource", name, &path);
+        require_known(reader, &names.resources, "resource", name, &path);
         if let Some(Some(node)) = &service.node {
-            require_known_node(reader, known, node, &format!("{path}.node"));
+            require_known_node(reader, names, node, &format!("{path}.node"));
         }
     }
     let lists = [
@@ -166,26 +166,26 @@ fn check_expectations(reader: &mut Reader<'_>, scenario: &Scenario, known: &Know
         ("maintenance", &expect.maintenance),
     ];
     for (index, node) in expect.broken.iter().enumerate() {
-        require_known_node(reader, known, node, &format!("expect.broken[{index}]"));
+        require_known_node(reader, names, node, &format!("expect.broken[{index}]"));
     }
     for (key, nodes) in lists {
         for (index, node) in nodes.iter().flatten().enumerate() {
-            require_known_node(reader, known, node, &format!("expect.{key}[{index}]"));
+            require_known_node(reader, names, node, &format!("expect.{key}[{index}]"));
         }
     }
     for (key, sets) in [("together", &expect.affinity_sets), ("apart", &expect.anti_affinity_sets)] {
         for (index, set) in sets.iter().enumerate() {
             for (position, name) in set.iter().enumerate() {
                 let path = format!("expect.{key}[{index}][{position}]");
-                require_known(reader, &known.resources, "resource", name, &path);
+                require_known(reader, &names.resources, "resource", name, &path);
             }
         }
     }
     for (name, nodes) in &expect.on_one_of {
         let path = format!("expect.onOneOf.{name}");
-        require_known(reader, &known.resources, "resource", name, &path);
+        require_known(reader, &names.resources, "resource", name, &path);
         for (index, node) in nodes.iter().enumerate() {
-            require_known_node(reader, known, node, &format!("{path}[{index}]"));
+            require_known_node(reader, names, node, &format!("{path}[{index}]"));
         }
     }
 }

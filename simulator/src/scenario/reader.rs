@@ -49,9 +49,12 @@ fn value_kind(value: &Value) -> &'static str {
 }
 
 /// Returns the list of choices for a message. A similar choice, if there is one, comes first.
-pub(super) fn suggested_names<'n>(written: &str, known: impl Iterator<Item = &'n str> + Clone) -> String {
-    let names: Vec<&str> = known.clone().collect();
-    match suggestion(written, known) {
+pub(super) fn suggested_names<'n>(
+    written: &str,
+    candidates: impl Iterator<Item = &'n str> + Clone,
+) -> String {
+    let names: Vec<&str> = candidates.clone().collect();
+    match suggestion(written, candidates) {
         Some(closest) => format!("did you mean {closest:?}? Known here: {}", names.join(", ")),
         None => format!("known here: {}", names.join(", ")),
     }

@@ -102,7 +102,7 @@ fn moment(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Moment> {
         );
     }
     match (fields.get("at"), fields.get("after"), fields.get("when")) {
-        (Some(at), None, None) => reader.read_duration(at, &fields.path_of("at")).map(Moment::At),
+        (Some(duration), None, None) => reader.read_duration(duration, &fields.path_of("at")).map(Moment::At),
         (None, Some(after), None) => reader.read_duration(after, &fields.path_of("after")).map(Moment::After),
         (None, None, Some(when)) => condition(reader, when, &fields.path_of("when"))
             .map(|(text, condition)| Moment::When { text, condition, within }),

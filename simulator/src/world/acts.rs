@@ -65,7 +65,7 @@ impl World {
             Action::Controller { node, verb } => {
                 let node = self.resolve_working_node(&node)?;
                 if verb == ProcessVerb::Start
-                    && !self.machines.get(&node).is_some_and(|one| one.has_controller)
+                    && !self.machines.get(&node).is_some_and(|machine| machine.has_controller)
                 {
                     return Err(format!("{node} has no controller"));
                 }

@@ -54,8 +54,8 @@ impl World {
                 world.on_booted(&node, 1);
             }
         }
-        let known: Vec<Change> = dump.entries.iter().cloned().map(Change::Put).collect();
-        world.check_store_changes(&known);
+        let changes: Vec<Change> = dump.entries.iter().cloned().map(Change::Put).collect();
+        world.check_store_changes(&changes);
         world.queue.push(0, Event::Step);
         world.queue.push(super::COMPACT_INTERVAL_MS, Event::Compact(world.store.revision()));
         Ok(world)

@@ -50,7 +50,7 @@ impl World {
         let total = running
             .iter()
             .map(|name| self.usage_of(name))
-            .fold(Usage::default(), |sum, one| usage_sum(&sum, &one));
+            .fold(Usage::default(), |sum, usage| usage_sum(&sum, &usage));
         let machine = (!services.is_empty()).then(|| sample(time, &total));
         UsageReadings { machine, services }
     }
@@ -73,16 +73,16 @@ fn with_default(usage: &Usage, default: &Usage) -> Usage {
     }
 }
 
-fn usage_sum(one: &Usage, other: &Usage) -> Usage {
-    let add = |one: Option<Quantity>, other: Option<Quantity>| match (one, other) {
+fn usage_sum(left: &Usage, right: &Usage) -> Usage {
+    let add = |left: Option<Quantity>, right: Option<Quantity>| match (left, right) {
         (None, only) | (only, None) => only,
-        (Some(one), Some(other)) => Some(Quantity::from_milli(one.milli().saturating_add(other.milli()))),
+        (Some(left), Some(right)) => Some(Quantity::from_milli(left.milli().saturating_add(right.milli()))),
     };
     Usage {
-        cpu: add(one.cpu, other.cpu),
-        memory: add(one.memory, other.memory),
-        disk_rate: add(one.disk_rate, other.disk_rate),
-        network_rate: add(one.network_rate, other.network_rate),
+        cpu: add(left.cpu, right.cpu),
+        memory: add(left.memory, right.memory),
+        disk_rate: add(left.disk_rate, right.disk_rate),
+        network_rate: add(left.network_rate, right.network_rate),
     }
 }
 

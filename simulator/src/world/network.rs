@@ -113,8 +113,8 @@ impl World {
     }
 
     /// Returns `true` if two machines reach each other in both directions.
-    pub(super) fn is_connected_both_ways(&self, one: &NodeName, other: &NodeName) -> bool {
-        self.delivers_messages(one, other) && self.delivers_messages(other, one)
+    pub(super) fn is_connected_both_ways(&self, left: &NodeName, right: &NodeName) -> bool {
+        self.delivers_messages(left, right) && self.delivers_messages(right, left)
     }
 
     /// Returns `true` if messages between a process and etcd arrive in this direction, over any working member.

@@ -23,9 +23,9 @@ impl World {
                 Moment::When { text, condition, within } => {
                     let deadline_ms = self.step_begun_at + within.0;
                     if !self.is_condition_met(condition) && self.now >= deadline_ms {
-                        let got = format!("not reached within {} s", within.0 as f64 / 1000.0);
-                        self.log(&"script".into(), "", &format!("{text}: {got}"));
-                        self.checks.push(Check { check: format!("when: {text}"), ok: false, got });
+                        let actual = format!("not reached within {} s", within.0 as f64 / 1000.0);
+                        self.log(&"script".into(), "", &format!("{text}: {actual}"));
+                        self.checks.push(Check { check: format!("when: {text}"), ok: false, actual });
                     } else if !self.is_condition_met(condition) {
                         self.schedule_step(deadline_ms);
                         return;
@@ -50,7 +50,7 @@ impl World {
             }
             if let Some((text, condition)) = &step.check {
                 let ok = self.is_condition_met(condition);
-                self.checks.push(Check { check: format!("check: {text}"), ok, got: ok.to_string() });
+                self.checks.push(Check { check: format!("check: {text}"), ok, actual: ok.to_string() });
                 if !ok {
                     self.log(&"script".into(), "", &format!("does not hold: {text}"));
                 }

@@ -79,7 +79,7 @@ pub(crate) fn may_hold_on(configuration: &Configuration, machine: &Node, age: i8
     machine.follows()
         && machine.phase == Phase::Member
         && machine.remaining() >= 0
-        && configuration.bounds.valid - age > machine.remaining()
+        && configuration.bounds.heartbeat_valid - age > machine.remaining()
 }
 
 /// Collects the steps that arm, release or stay.
@@ -215,9 +215,9 @@ fn heartbeat_writes(
         Phase::Resuming | Phase::Requested if machine.is_registered => (Some(Change::Create), None),
         Phase::Member | Phase::Resuming | Phase::Requested | Phase::Clearing | Phase::Dead => (None, None),
     };
-    let named = (configuration.hold && first == Some(Change::Keep) && hold::has_unnamed(state, node))
+    let hold_is_named = (configuration.hold && first == Some(Change::Keep) && hold::has_unnamed(state, node))
         .then_some(Change::Name);
-    [first, second, named].into_iter().flatten().map(move |change| Write::Heartbeat(node, change))
+    [first, second, hold_is_named].into_iter().flatten().map(move |change| Write::Heartbeat(node, change))
 }
 
 /// Returns `true` if an assignment orders the node to run or receive the service and the node has not answered.
@@ -277,12 +277,13 @@ fn may_ask(configuration: &Configuration, state: &State, node: NodeId) -> bool {
 /// Returns the report Stopped, Failed or HandedOver, which ends the right to start; `None` while a copy exists.
 fn stopped_write(configuration: &Configuration, state: &State, node: NodeId) -> Option<Write> {
     // Only the action uid counts: a node that registered again also answers for the action of its former epoch.
-    let named = state.store.assignment.work.names(node);
-    let current =
-        named && (state.store.is_assigned(node) || !configuration.has_mutation(Mutation::HandOverForgotten));
+    let is_named = state.store.assignment.work.names(node);
+    let current = is_named
+        && (state.store.is_assigned(node) || !configuration.has_mutation(Mutation::HandOverForgotten));
     let answer = state.store.service_report(node);
-    let needed = answer.is_active() || (state.store.is_assigned(node) && answer == ModelServiceReport::None);
-    (needed && state.node(node).is_empty()).then_some(Write::Stopped { node, current })
+    let is_needed =
+        answer.is_active() || (state.store.is_assigned(node) && answer == ModelServiceReport::None);
+    (is_needed && state.node(node).is_empty()).then_some(Write::Stopped { node, current })
 }
 
 /// Returns the source's hand-over, once the target is ready.
@@ -381,13 +382,13 @@ pub(crate) fn apply_step(configuration: &Configuration, state: &mut State, node:
         AgentStep::HoldOn => {
             let age = machine.hold_request_age.take();
             if let (Watchdog::PetUntilDeadline { remaining, .. }, Some(age)) = (&mut machine.watchdog, age) {
-                *remaining = (configuration.bounds.valid - age).max(*remaining);
+                *remaining = (configuration.bounds.heartbeat_valid - age).max(*remaining);
             }
         }
         AgentStep::DropCandidates => hold::drop_gone(state, node),
         AgentStep::KeepAlive => {
             if let Watchdog::PetUntilDeadline { remaining, .. } = &mut machine.watchdog {
-                *remaining = configuration.bounds.valid;
+                *remaining = configuration.bounds.heartbeat_valid;
             }
         }
     }
@@ -447,8 +448,8 @@ fn names_candidates(state: &mut State, node: NodeId, write: Write) {
 /// Returns D = s + Th, as ticks from now.
 fn validity_left(configuration: &Configuration, age: i8) -> i8 {
     match configuration.mutation {
-        Some(Mutation::DeadlineFromReceipt) => configuration.bounds.valid,
-        _ => configuration.bounds.valid - age,
+        Some(Mutation::DeadlineFromReceipt) => configuration.bounds.heartbeat_valid,
+        _ => configuration.bounds.heartbeat_valid - age,
     }
 }
 

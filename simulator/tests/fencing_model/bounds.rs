@@ -22,7 +22,7 @@ pub(crate) enum Device {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Bounds {
     /// Time for which a committed heartbeat is valid.
-    pub(crate) valid: i8,
+    pub(crate) heartbeat_valid: i8,
     /// Margin Ts: before D − Ts, no service is stopped; from then on, no service is started.
     pub(crate) margin: i8,
     /// Timeout of the watchdog.
@@ -33,13 +33,13 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     /// Returns W: Th, one or more watchdog timeouts (by kind of device), and one tick.
-    pub(crate) fn wait(self) -> i8 {
+    pub(crate) fn fencing_delay(self) -> i8 {
         let periods = match self.device {
             Device::Sliding => 1,
             Device::Fixed => 2,
             Device::NotRetained => 3,
         };
-        self.valid + periods * self.timeout + 1
+        self.heartbeat_valid + periods * self.timeout + 1
     }
 
     /// Returns the timeout that a pet sets with `remaining` ticks to D. `None`: no pet is allowed, because D has passed

@@ -39,8 +39,8 @@ pub(crate) fn check(configuration: Configuration) -> Outcome {
         unreached: Vec::new(),
     };
     for property in properties::all_properties(&configuration) {
-        let found: Option<Path<State, Action>> = checker.discovery(property.name);
-        match (property.expectation, found) {
+        let discovered_path: Option<Path<State, Action>> = checker.discovery(property.name);
+        match (property.expectation, discovered_path) {
             (Expectation::Always, Some(path)) => outcome.broken.push((property.name, path.into_actions())),
             (Expectation::Sometimes, None) => outcome.unreached.push(property.name),
             (Expectation::Always, None) | (Expectation::Sometimes | Expectation::Eventually, _) => {}

@@ -26,7 +26,7 @@ const TICK_MS: u64 = 1_000;
 fn model_w_equals_code_w() {
     for device in [Device::Sliding, Device::Fixed, Device::NotRetained] {
         for (valid, timeout) in [(2, 1), (3, 2), (6, 5), (20, 15), (4, 2)] {
-            let bounds = Bounds { valid, margin: 1, timeout, device };
+            let bounds = Bounds { heartbeat_valid: valid, margin: 1, timeout, device };
             let ms = |ticks: i8| u64::try_from(ticks).expect("a time to come") * TICK_MS;
             let timings = Timings {
                 heartbeat_valid_ms: ms(valid),
@@ -43,7 +43,7 @@ fn model_w_equals_code_w() {
                 Device::NotRetained => (false, false),
             };
             let watchdog = WatchdogBounds { timeout_ms: ms(timeout), sliding, descriptor_retained };
-            assert_eq!(ms(bounds.wait() - 1), fencing_delay_ms(&timings, &watchdog), "{bounds:?}");
+            assert_eq!(ms(bounds.fencing_delay() - 1), fencing_delay_ms(&timings, &watchdog), "{bounds:?}");
         }
     }
 }
@@ -298,15 +298,15 @@ impl Reader {
     /// Returns the difference between the guards of a transaction and those of the model; `None` if the guards match.
     fn difference(&self, transaction: &Transaction, intended: &IntendedWrite) -> Option<String> {
         let expected = intended.write.guards(None);
-        let found = self.guards(transaction, intended);
-        let missing = expected & !found;
+        let actual = self.guards(transaction, intended);
+        let missing = expected & !actual;
         // A key at a given revision was not deleted and created again.
         let implied_guards = if (expected | optional_guards(intended.write)) & Key::Alive(0).bit() != 0 {
             Key::Created(0).bit()
         } else {
             0
         };
-        let extra = found & !expected & !optional_guards(intended.write) & !implied_guards;
+        let extra = actual & !expected & !optional_guards(intended.write) & !implied_guards;
         let listed = |set: u16| {
             let keys = [0, 1].into_iter().flat_map(|node| {
                 [

@@ -68,7 +68,7 @@ pub(crate) struct Configuration {
 }
 
 /// Sliding timeouts, with the shortest times that show every effect.
-const SLIDING: Bounds = Bounds { valid: 2, margin: 1, timeout: 1, device: Device::Sliding };
+const SLIDING: Bounds = Bounds { heartbeat_valid: 2, margin: 1, timeout: 1, device: Device::Sliding };
 
 impl Configuration {
     /// Only failover: processes that pause between any two steps, watchdogs, registrations, changes of the leader.
@@ -246,7 +246,7 @@ impl Configuration {
         Configuration { name: "observers", candidates: 3, candidate_restarts: true, ..Self::PLAIN },
         Configuration {
             name: "longer times",
-            bounds: Bounds { valid: 3, margin: 1, timeout: 2, ..SLIDING },
+            bounds: Bounds { heartbeat_valid: 3, margin: 1, timeout: 2, ..SLIDING },
             ..Self::PLAIN
         },
         Configuration {
@@ -316,9 +316,9 @@ impl Configuration {
     /// Returns the time for which this configuration's leaders wait before proof (a).
     pub(crate) fn release_after(&self) -> i8 {
         match self.mutation {
-            Some(Mutation::OnePeriodLess) => self.bounds.wait() - self.bounds.timeout,
-            Some(Mutation::ReleaseAtValidity) => self.bounds.valid,
-            _ => self.bounds.wait(),
+            Some(Mutation::OnePeriodLess) => self.bounds.fencing_delay() - self.bounds.timeout,
+            Some(Mutation::ReleaseAtValidity) => self.bounds.heartbeat_valid,
+            _ => self.bounds.fencing_delay(),
         }
     }
 }

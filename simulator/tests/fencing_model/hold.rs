@@ -239,8 +239,8 @@ pub(crate) fn named(state: &mut State, node: NodeId) {
 
 /// Returns `true` if the agent reads that a candidate key was deleted while the fence of its node is unchanged.
 pub(crate) fn may_drop(state: &State, node: NodeId) -> bool {
-    let gone = |candidate: &Candidate| !candidate.present && candidate.views[index_of(node)].is_asked;
-    state.node(node).phase == Phase::Member && is_open(state, node) && state.candidates.iter().any(gone)
+    let is_gone = |candidate: &Candidate| !candidate.present && candidate.views[index_of(node)].is_asked;
+    state.node(node).phase == Phase::Member && is_open(state, node) && state.candidates.iter().any(is_gone)
 }
 
 /// Records that the agent no longer asks absent candidates.
@@ -255,7 +255,7 @@ pub(crate) fn tick(configuration: &Configuration, state: &mut State, node: NodeI
     if configuration.counts_alone && state.node(node).follows() {
         for candidate in &mut state.candidates {
             let view = &mut candidate.views[index_of(node)];
-            view.alone = (view.alone + 1).min(configuration.bounds.valid + 1);
+            view.alone = (view.alone + 1).min(configuration.bounds.heartbeat_valid + 1);
         }
     }
 }
@@ -266,7 +266,10 @@ pub(crate) fn continues_without_commands(configuration: &Configuration, state: &
     NODE_IDS.into_iter().any(|node| {
         let overdue = |candidate: &Candidate| {
             let view = &candidate.views[index_of(node)];
-            candidate.present && !candidate.dead && view.is_asked && view.alone > configuration.bounds.valid
+            candidate.present
+                && !candidate.dead
+                && view.is_asked
+                && view.alone > configuration.bounds.heartbeat_valid
         };
         state.node(node).follows()
             && state.node(node).remaining() >= 0
@@ -319,11 +322,11 @@ pub(crate) fn normalize(configuration: &Configuration, state: &mut State) {
     for number in 0..MAX_CANDIDATES {
         if !state.candidates[number].present && (number > 0 || !state.has_leader) {
             let is_asked = state.candidates[number].views.map(|view| view.is_asked);
-            let mut gone = Candidate::new(false);
+            let mut stopped_candidate = Candidate::new(false);
             for node in NODE_IDS {
-                gone.views[index_of(node)].is_asked = is_asked[index_of(node)];
+                stopped_candidate.views[index_of(node)].is_asked = is_asked[index_of(node)];
             }
-            state.candidates[number] = gone;
+            state.candidates[number] = stopped_candidate;
         }
     }
 }

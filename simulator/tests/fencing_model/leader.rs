@@ -15,18 +15,18 @@ use crate::store::{Evidence, Fence, Mode, ModelServiceReport, NODE_IDS, NodeId, 
 use crate::write::{Proof, Write};
 
 /// Collects every step that the leader may take now.
-pub(crate) fn collect_steps(configuration: &Configuration, state: &State, found: &mut Vec<LeaderStep>) {
+pub(crate) fn collect_steps(configuration: &Configuration, state: &State, steps: &mut Vec<LeaderStep>) {
     let leader = &state.candidates[0];
     if leader.dead || configuration.hold && !(state.has_leader && leader.is_current()) {
         return;
     }
     let room = has_room(configuration, state);
     let mut write = |write| {
-        found.push(LeaderStep::Commit(write));
+        steps.push(LeaderStep::Commit(write));
         let is_declaration = matches!(write, Write::Close { on_missed_heartbeats: true, .. });
         let late = configuration.late_leader || configuration.late_declarations && is_declaration;
         if room && late {
-            found.push(LeaderStep::Lose(write));
+            steps.push(LeaderStep::Lose(write));
         }
     };
     for node in NODE_IDS {
@@ -58,11 +58,11 @@ pub(crate) fn collect_steps(configuration: &Configuration, state: &State, found:
     if configuration.definitions
         && (state.store.has_no_copy() || configuration.has_mutation(Mutation::DefinedWithACopy))
     {
-        found.push(LeaderStep::Define);
+        steps.push(LeaderStep::Define);
     }
     if configuration.fence_device {
         let fencing = |node: &NodeId| matches!(state.store.fence(*node), Fence::Fencing { .. });
-        found.extend(NODE_IDS.into_iter().filter(fencing).map(LeaderStep::PowerOff));
+        steps.extend(NODE_IDS.into_iter().filter(fencing).map(LeaderStep::PowerOff));
     }
 }
 
@@ -92,7 +92,7 @@ fn may_close(configuration: &Configuration, state: &State, node: NodeId) -> Opti
         Mode::Registering { admitted: false } | Mode::Left => Some(false),
         Mode::Active | Mode::Registering { admitted: true } => {
             let silent = if node_report.armed {
-                state.leaders_silence(node) >= configuration.bounds.valid
+                state.leaders_silence(node) >= configuration.bounds.heartbeat_valid
                     && hold::may_declare(configuration, state, node)
             } else {
                 let counts = configuration.idle_closes || state.store.is_assigned(node);
@@ -109,7 +109,7 @@ fn is_open(state: &State, node: NodeId) -> bool {
 }
 
 /// Collects every assignment that may follow the current assignment, with the nodes on whose reports it is based.
-fn propose_assignments(configuration: &Configuration, state: &State, found: &mut impl FnMut(Work, u8)) {
+fn propose_assignments(configuration: &Configuration, state: &State, propose: &mut impl FnMut(Work, u8)) {
     let work = state.store.assignment.work;
     match work {
         Work::Run(on) | Work::Halt(on) => {
@@ -121,18 +121,18 @@ fn propose_assignments(configuration: &Configuration, state: &State, found: &mut
                 || state.store.is_proven_dead(on) && !awaits_answer(configuration, state, on)
                 || may_release_unclosed(configuration, state, on)
             {
-                propose_anywhere(state, if stopped { 1 << on } else { 0 }, found);
+                propose_anywhere(state, if stopped { 1 << on } else { 0 }, propose);
             }
             // The proof of the closed epoch may be older than the arrival, so the leader asks the node again (R8.17).
             if state.store.is_proven_dead(on) && awaits_answer(configuration, state, on) && is_open(state, on)
             {
-                found(Work::Halt(on), 0);
+                propose(Work::Halt(on), 0);
             }
             if is_open(state, on) && state.store.assignment.is_current[index_of(on)] {
-                propose_in_place(configuration, state, on, found);
+                propose_in_place(configuration, state, on, propose);
             }
         }
-        Work::Move { from } => propose_after_migration(configuration, state, from, found),
+        Work::Move { from } => propose_after_migration(configuration, state, from, propose),
     }
 }
 
@@ -146,10 +146,10 @@ fn awaits_answer(configuration: &Configuration, state: &State, on: NodeId) -> bo
 }
 
 /// Collects the starts of a service without any copy: it may start on any open node.
-fn propose_anywhere(state: &State, answers: u8, found: &mut impl FnMut(Work, u8)) {
+fn propose_anywhere(state: &State, answers: u8, propose: &mut impl FnMut(Work, u8)) {
     for node in NODE_IDS {
         if is_open(state, node) {
-            found(Work::Run(node), answers);
+            propose(Work::Run(node), answers);
         }
     }
 }
@@ -169,19 +169,19 @@ fn propose_in_place(
     configuration: &Configuration,
     state: &State,
     on: NodeId,
-    found: &mut impl FnMut(Work, u8),
+    propose: &mut impl FnMut(Work, u8),
 ) {
     match state.store.assignment.work {
-        Work::Halt(_) => found(Work::Run(on), 0),
+        Work::Halt(_) => propose(Work::Run(on), 0),
         Work::Run(_) => {
             if configuration.commands {
-                found(Work::Halt(on), 0);
+                propose(Work::Halt(on), 0);
             }
             if configuration.migration
                 && is_open(state, other_node(on))
                 && state.store.service_report(on) == ModelServiceReport::Active
             {
-                found(Work::Move { from: on }, 1 << on);
+                propose(Work::Move { from: on }, 1 << on);
             }
         }
         Work::Move { .. } => {}
@@ -194,7 +194,7 @@ fn propose_after_migration(
     configuration: &Configuration,
     state: &State,
     from: NodeId,
-    found: &mut impl FnMut(Work, u8),
+    propose: &mut impl FnMut(Work, u8),
 ) {
     let target = other_node(from);
     let answered = state.store.service_report(from);
@@ -206,23 +206,23 @@ fn propose_after_migration(
         // gone.
         ModelServiceReport::None | ModelServiceReport::Outdated => {
             if state.store.is_assigned(from) && is_open(state, from) {
-                found(Work::Run(from), 1 << from);
+                propose(Work::Run(from), 1 << from);
             }
             if state.store.is_proven_dead(from) {
-                propose_anywhere(state, 0, found);
+                propose_anywhere(state, 0, propose);
             }
         }
         // The source has probed, and the service still runs there.
         ModelServiceReport::Active => {
             if is_open(state, from) && state.store.is_assigned(from) {
-                found(Work::Run(from), 1 << from);
+                propose(Work::Run(from), 1 << from);
             }
         }
         ModelServiceReport::HandingOver
             if configuration.has_mutation(Mutation::SourceEndNotAwaited) && is_gone(state, target) =>
         {
             if is_open(state, from) && state.store.is_assigned(from) {
-                found(Work::Run(from), 1 << from);
+                propose(Work::Run(from), 1 << from);
             }
         }
         ModelServiceReport::Stopped | ModelServiceReport::Receiving | ModelServiceReport::HandingOver => {}
@@ -242,14 +242,14 @@ fn propose_after_migration(
     let waits = state.store.is_proven_dead(from)
         && state.store.service_report(target) == ModelServiceReport::Receiving;
     if (has_arrived(state, from) || waits) && is_open(state, target) && state.store.is_assigned(target) {
-        found(Work::Run(target), stopped_guard(from) | 1 << target);
+        propose(Work::Run(target), stopped_guard(from) | 1 << target);
     }
     if has_nothing(configuration, state, target) || configuration.has_mutation(Mutation::FreshAfterHandOver) {
-        propose_anywhere(state, stopped_guard(from) | stopped_guard(target), found);
+        propose_anywhere(state, stopped_guard(from) | stopped_guard(target), propose);
     }
     // The target's earlier answers may be older than an arrival, so the leader orders the target to stop a copy that
     // has arrived.
     if configuration.ungated && is_gone(state, target) && is_open(state, target) {
-        found(Work::Halt(target), stopped_guard(from) | stopped_guard(target));
+        propose(Work::Halt(target), stopped_guard(from) | stopped_guard(target));
     }
 }

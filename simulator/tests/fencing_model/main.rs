@@ -69,13 +69,13 @@ fn service_can_run_again_from_every_state() {
 #[test]
 fn restarted_candidate_keeps_its_key() {
     let steps = ["fault: CandidateRestart(0)", "fault: LeaderChange(0)", "fault: PowerLoss(0)"];
-    let way = |configuration| {
+    let longest_way = |configuration| {
         let state = walk(configuration, &steps).expect("faults that may happen");
         progress::way_to_good(configuration, state)
     };
-    let kept = Configuration { symmetric: false, ..Configuration::PROGRESS_HOLD };
-    assert!(way(kept).is_some(), "the service cannot run again");
-    assert_eq!(way(Configuration::detecting(Mutation::KeyDeletedAtRestart)), None);
+    let asymmetric = Configuration { symmetric: false, ..Configuration::PROGRESS_HOLD };
+    assert!(longest_way(asymmetric).is_some(), "the service cannot run again");
+    assert_eq!(longest_way(Configuration::detecting(Mutation::KeyDeletedAtRestart)), None);
 }
 
 #[test]
@@ -137,8 +137,8 @@ fn new_candidate_completes_no_declaration_by_silence() {
         "node 1, agent: Commit(Permit(1))",
         "node 1, agent: Begin",
     ];
-    let waited =
-        hold_steps.repeat(usize::try_from(Configuration::LATE_JOINS.bounds.wait()).unwrap_or_default());
+    let waited = hold_steps
+        .repeat(usize::try_from(Configuration::LATE_JOINS.bounds.fencing_delay()).unwrap_or_default());
     let mut steps = [&declared[..], &waited[..]].concat();
     let held_state = walk(Configuration::LATE_JOINS, &steps).expect("so far it is as it must be");
     assert_eq!(properties::running(&held_state), 1);
@@ -157,14 +157,14 @@ fn larger() {
         print_row(configuration.name, &assert_holds(configuration), "holds");
     }
     for configuration in Configuration::PROGRESS_CONFIGURATIONS {
-        let found = assert_progresses(configuration);
+        let progress = assert_progresses(configuration);
         print_line(&format!(
             "{:<24} {:>10} states  {:>8} good  longest way {:>3}  {:>7.1} s  progresses",
             configuration.name,
-            found.states,
-            found.good,
-            found.longest,
-            found.time.as_secs_f64()
+            progress.states,
+            progress.good,
+            progress.longest,
+            progress.time.as_secs_f64()
         ));
     }
     for mutation in Mutation::ALL {
@@ -221,8 +221,8 @@ fn walk(configuration: Configuration, steps: &[&str]) -> Result<State, String> {
         };
         let mut actions = Vec::new();
         model.actions(&state, &mut actions);
-        let found = actions.into_iter().rev().find(|action| action.to_string().contains(text));
-        match found.and_then(|action| model.next_state(&state, action)) {
+        let matching_action = actions.into_iter().rev().find(|action| action.to_string().contains(text));
+        match matching_action.and_then(|action| model.next_state(&state, action)) {
             Some(next) => state = next,
             None if is_optional => {}
             None => return Err(format!("step {}: {text} is not possible", number + 1)),

@@ -130,16 +130,16 @@ pub(crate) fn way_to_good(configuration: Configuration, from: State) -> Option<u
 
 /// Asserts that the service cannot be stuck.
 pub(crate) fn assert_progresses(configuration: Configuration) -> ProgressResult {
-    let found = check(configuration);
-    let ProgressResult { states, good, time, .. } = &found;
+    let result = check(configuration);
+    let ProgressResult { states, good, time, .. } = &result;
     assert!(
-        found.stuck.is_none(),
+        result.stuck.is_none(),
         "{}: {states} states, {good} good, {time:?}: stuck in {:?}",
         configuration.name,
-        found.stuck
+        result.stuck
     );
-    assert!(found.longest > 0, "{}: every state is good", configuration.name);
-    found
+    assert!(result.longest > 0, "{}: every state is good", configuration.name);
+    result
 }
 
 /// Returns `true` if the guarantee applies to a state: at least one machine is on. Machines that are off stay off.

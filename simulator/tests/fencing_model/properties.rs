@@ -20,7 +20,7 @@ pub(crate) const NOT_LOST: &str = "no driver begins to migrate to a target that 
 
 /// Returns the properties of a configuration; with a removed rule, only the invariants.
 pub(crate) fn all_properties(configuration: &Configuration) -> Vec<Property<Protocol>> {
-    let mut found = vec![
+    let mut properties = vec![
         Property::always(AT_MOST_ONE_COPY, |_, state: &State| running(state) <= 1 || !state.store.exclusive),
         Property::always("epochs never go back", |_, state: &State| state.harm != Harm::EpochWentBack),
         Property::always("no reset while agents and daemons act in time", |_, state: &State| {
@@ -32,9 +32,9 @@ pub(crate) fn all_properties(configuration: &Configuration) -> Vec<Property<Prot
         }),
     ];
     if configuration.mutation.is_some() {
-        return found;
+        return properties;
     }
-    found.extend([
+    properties.extend([
         Property::sometimes("a failover completes", |_, state: &State| failed_over(state)),
         Property::sometimes("a node registers again", |_, state: &State| {
             NODE_IDS.into_iter().any(|node| {
@@ -51,43 +51,47 @@ pub(crate) fn all_properties(configuration: &Configuration) -> Vec<Property<Prot
         }),
     ]);
     if !configuration.timely {
-        found.push(Property::sometimes("a machine resets itself", |_, state: &State| {
+        properties.push(Property::sometimes("a machine resets itself", |_, state: &State| {
             NODE_IDS.into_iter().any(|node| state.node(node).power == Power::Off { self_fenced: true })
         }));
     }
     if configuration.late > 0 {
-        found.push(Property::sometimes("a late write conflicts", |_, state: &State| {
+        properties.push(Property::sometimes("a late write conflicts", |_, state: &State| {
             state.late.contains(&Some(Late::Refused))
         }));
     }
     if configuration.definitions {
-        found.push(Property::sometimes("two copies of what need not be exclusive", |_, state: &State| {
-            running(state) > 1
-        }));
-        found.push(Property::sometimes("a service that ran twice is exclusive again", |_, state: &State| {
-            let has_moved = state.store.assignment.work != Work::Halt(0);
-            state.store.exclusive && has_moved && state.store.has_no_copy()
-        }));
+        properties
+            .push(Property::sometimes("two copies of what need not be exclusive", |_, state: &State| {
+                running(state) > 1
+            }));
+        properties.push(Property::sometimes(
+            "a service that ran twice is exclusive again",
+            |_, state: &State| {
+                let has_moved = state.store.assignment.work != Work::Halt(0);
+                state.store.exclusive && has_moved && state.store.has_no_copy()
+            },
+        ));
     }
     if configuration.migration {
-        found.push(Property::sometimes("a migration completes", |_, state: &State| migrated(state)));
+        properties.push(Property::sometimes("a migration completes", |_, state: &State| migrated(state)));
     }
     if configuration.hold {
-        found.push(Property::sometimes("all candidates hold", |_, state: &State| hold::is_held(state)));
+        properties.push(Property::sometimes("all candidates hold", |_, state: &State| hold::is_held(state)));
     }
     if configuration.candidate_joins {
-        found.push(Property::sometimes("a newer candidate leads", |_, state: &State| {
+        properties.push(Property::sometimes("a newer candidate leads", |_, state: &State| {
             hold::is_led_by_a_newer_one(state)
         }));
     }
     if configuration.agent_restarts {
-        found.push(Property::sometimes("a new agent finds its service running", |_, state: &State| {
+        properties.push(Property::sometimes("a new agent finds its service running", |_, state: &State| {
             NODE_IDS.into_iter().any(|node| {
                 state.node(node).phase == Phase::Resuming && state.node(node).service == Service::Running
             })
         }));
     }
-    found
+    properties
 }
 
 /// Returns the number of running copies.
@@ -104,9 +108,9 @@ fn has_permit(state: &State, node: u8) -> bool {
 /// Returns `true` if a node was active when it was fenced, and the service runs on the other node.
 fn failed_over(state: &State) -> bool {
     NODE_IDS.into_iter().any(|node| {
-        let lost = state.store.service_report(other_node(node)) == ModelServiceReport::Outdated
+        let is_outdated = state.store.service_report(other_node(node)) == ModelServiceReport::Outdated
             && state.store.fence(other_node(node)) == Fence::Released;
-        lost && has_permit(state, node)
+        is_outdated && has_permit(state, node)
     })
 }
 

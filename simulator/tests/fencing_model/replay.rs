@@ -30,7 +30,12 @@ pub(crate) fn bounds(trace: &Trace) -> Bounds {
     };
     let valid = exact(timings.heartbeat_valid_ms);
     let timeout = ticks(trace.fencing_delay_ms) - valid - 1;
-    let bounds = Bounds { valid, margin: exact(timings.stop_margin_ms), timeout, device: Device::Sliding };
+    let bounds = Bounds {
+        heartbeat_valid: valid,
+        margin: exact(timings.stop_margin_ms),
+        timeout,
+        device: Device::Sliding,
+    };
     let rate_error_ms =
         timings.watchdog_timeout_ms * Millis::from(timings.watchdog_rate_error_ppm) / 1_000_000;
     let longest_ms = timings.watchdog_timeout_ms + rate_error_ms + timings.watchdog_lateness_ms;
@@ -151,7 +156,7 @@ fn states_after(
     matches: impl Fn(&Action) -> bool,
     stays: impl Fn(&State) -> bool,
 ) -> HashSet<State> {
-    let mut found = HashSet::new();
+    let mut successors = HashSet::new();
     let mut actions = Vec::new();
     for state in closure(model, states) {
         actions.clear();
@@ -159,13 +164,13 @@ fn states_after(
         let mut is_possible = false;
         for action in actions.drain(..).filter(|action| matches(action)) {
             is_possible = true;
-            found.insert(model.next_state(&state, action).unwrap_or(state));
+            successors.insert(model.next_state(&state, action).unwrap_or(state));
         }
         if !is_possible && stays(&state) {
-            found.insert(state);
+            successors.insert(state);
         }
     }
-    found
+    successors
 }
 
 fn after_event(model: &Protocol, states: &HashSet<State>, event: Event) -> HashSet<State> {
@@ -183,19 +188,19 @@ fn after_event(model: &Protocol, states: &HashSet<State>, event: Event) -> HashS
 /// Returns the states after the agent has set a deadline. In these states, the deadline of the model is not earlier.
 fn after_deadline(model: &Protocol, states: &HashSet<State>, node: u8, left_ms: Millis) -> HashSet<State> {
     let learns = |action: &Action| matches!(action, Action::Agent(step_node, AgentStep::LearnDeadline | AgentStep::HoldOn) if *step_node == node);
-    let mut found = states_after(model, states, learns, |_| true);
-    found.extend(closure(model, states));
+    let mut successors = states_after(model, states, learns, |_| true);
+    successors.extend(closure(model, states));
     let remaining = i8::try_from(left_ms / TICK_MS).unwrap_or(i8::MAX);
     // In the model, a daemon without a deadline gets a deadline only while that deadline is still useful.
     let useless = remaining <= model.configuration.bounds.margin;
-    found.retain(|state| {
+    successors.retain(|state| {
         let machine = state.node(node);
         let nothing_to_guard = machine.watchdog == Watchdog::Off && machine.is_empty();
         machine.remaining() >= remaining
             || machine.watchdog == Watchdog::PetWithoutDeadline && useless
             || nothing_to_guard
     });
-    found
+    successors
 }
 
 /// Returns `true` if the action corresponds to the recorded event.

@@ -90,7 +90,7 @@ impl State {
         let bounds = &configuration.bounds;
         machine.watchdog = Watchdog::PetUntilDeadline {
             timer: bounds.timeout,
-            remaining: bounds.valid,
+            remaining: bounds.heartbeat_valid,
             decided_timeout: None,
         };
         state.normalized(configuration)

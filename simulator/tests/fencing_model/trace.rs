@@ -168,7 +168,10 @@ impl Translator {
     }
 
     fn node(&self, name: &str) -> Option<NodeId> {
-        self.nodes.iter().position(|known| known == name).and_then(|place| NodeId::try_from(place).ok())
+        self.nodes
+            .iter()
+            .position(|node_name| node_name == name)
+            .and_then(|index| NodeId::try_from(index).ok())
     }
 
     fn translate(&mut self, recorded: &Recorded) {
@@ -310,7 +313,8 @@ impl Translator {
         };
         let was_armed = before.as_ref().is_some_and(|report| report.armed);
         let is_armed = after.as_ref().is_some_and(|report| report.armed);
-        let generation = |report: &Option<NodeReport>| report.as_ref().map(|one| one.candidate_generation);
+        let generation =
+            |report: &Option<NodeReport>| report.as_ref().map(|node_report| node_report.candidate_generation);
         let change = match (was_armed, is_armed) {
             _ if transaction.guards().get(key) == Some(&Guard::Absent) => Change::Create,
             (false, true) => Change::Arm,

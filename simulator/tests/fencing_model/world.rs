@@ -30,7 +30,7 @@ pub(crate) fn tick(configuration: &Configuration, state: &mut State) {
         if state.store.counts_silence(node) {
             for candidate in &mut state.candidates {
                 let silence = &mut candidate.silence[index_of(node)];
-                *silence = (*silence + 1).min(bounds.wait());
+                *silence = (*silence + 1).min(bounds.fencing_delay());
             }
         }
         hold::tick(configuration, state, node);
@@ -48,23 +48,23 @@ pub(crate) fn tick(configuration: &Configuration, state: &mut State) {
                 *remaining = (*remaining - 1).max(-1);
             }
         }
-        machine.answer_due = machine.answer_due.map(|age| (age + 1).min(bounds.valid + 1));
+        machine.answer_due = machine.answer_due.map(|age| (age + 1).min(bounds.heartbeat_valid + 1));
         machine.hold_request_age = machine.hold_request_age.map(|age| age + 1);
     }
 }
 
 /// Collects every arrival of a late write, and every end of a migration, that may happen now.
-pub(crate) fn arrivals(configuration: &Configuration, state: &State, found: &mut Vec<Action>) {
+pub(crate) fn arrivals(configuration: &Configuration, state: &State, actions: &mut Vec<Action>) {
     for node in NODE_IDS {
         let source = state.node(node);
         let target = state.node(other_node(node));
         let ready = target.service == Service::Paused || configuration.ungated && target.is_on();
         if source.hand_over == HandOver::Driving && source.service == Service::Running && ready {
-            found.push(Action::CutOver(node));
+            actions.push(Action::CutOver(node));
         }
     }
     let late = state.late.iter().enumerate().filter(|(_, late)| late.is_some());
-    found.extend(late.map(|(number, _)| Action::Arrive(number)));
+    actions.extend(late.map(|(number, _)| Action::Arrive(number)));
 }
 
 /// Delivers a late write to the store.
@@ -85,8 +85,8 @@ pub(crate) fn cut_over(state: &mut State, from: NodeId) {
 }
 
 /// Collects every fault that may happen now.
-pub(crate) fn faults(configuration: &Configuration, state: &State, found: &mut Vec<Action>) {
-    let mut add = |fault| found.push(Action::Fault(fault));
+pub(crate) fn faults(configuration: &Configuration, state: &State, actions: &mut Vec<Action>) {
+    let mut add = |fault| actions.push(Action::Fault(fault));
     for node in NODE_IDS {
         let machine = state.node(node);
         match machine.power {
@@ -175,7 +175,7 @@ pub(crate) fn apply_fault(configuration: &Configuration, state: &mut State, faul
             hold::read(&mut state.candidates[0]);
             refuse_late_writes(configuration, state, Key::Leader);
             if configuration.has_mutation(Mutation::StoredTimes) {
-                state.candidates[0].silence = [configuration.bounds.wait(); NODES];
+                state.candidates[0].silence = [configuration.bounds.fencing_delay(); NODES];
             }
         }
         Fault::CandidateRestart(number) => {

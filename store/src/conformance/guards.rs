@@ -32,12 +32,12 @@ pub(super) async fn unchanged_holds_only_at_the_revision(
     let changed = apply(&store, put(Guard::Unchanged(created), 2)).await?;
     expect_conflict(&store, "Unchanged at an older revision", put(Guard::Unchanged(created), 3)).await?;
     expect_conflict(&store, "Unchanged at a future revision", put(Guard::Unchanged(changed + 1), 3)).await?;
-    let found = store.get(&key).await.map_err(|error| error.to_string())?;
-    let entry = found.entries.first().ok_or("key not found")?;
+    let snapshot = store.get(&key).await.map_err(|error| error.to_string())?;
+    let entry = snapshot.entries.first().ok_or("key not found")?;
     expect("create revision", &entry.create_revision, &created)?;
     expect("mod revision", &entry.mod_revision, &changed)?;
     expect("value", &entry.value.to_vec(), &vec![2])?;
-    check_that("revision of the reading is older than its entries", found.revision >= changed)
+    check_that("revision of the reading is older than its entries", snapshot.revision >= changed)
 }
 
 pub(super) async fn created_holds_until_the_key_is_deleted(
@@ -57,7 +57,7 @@ pub(super) async fn created_holds_until_the_key_is_deleted(
     apply(&store, Transaction::new().delete(&key, Guard::Created(created))).await?;
     expect_conflict(&store, "Created, but the key is deleted", guarded(Guard::Unchanged(other_at), created))
         .await?;
-    let again = create(&store, &key, "1").await?;
+    let recreated = create(&store, &key, "1").await?;
     expect_conflict(
         &store,
         "Created, but the key was created again",
@@ -66,23 +66,23 @@ pub(super) async fn created_holds_until_the_key_is_deleted(
     .await?;
     let entry =
         store.get(&key).await.map_err(|error| error.to_string())?.entries.pop().ok_or("key not found")?;
-    expect("create revision of a key that was created again", &entry.create_revision, &again)?;
-    apply(&store, guarded(Guard::Unchanged(other_at), again)).await.map(|_| ())
+    expect("create revision of a key that was created again", &entry.create_revision, &recreated)?;
+    apply(&store, guarded(Guard::Unchanged(other_at), recreated)).await.map(|_| ())
 }
 
 pub(super) async fn a_failed_guard_stops_every_write(subject: impl Subject, prefix: String) -> CaseResult {
     let store = subject.store();
     let (first, second) = (format!("{prefix}first"), format!("{prefix}second"));
     let created = create(&store, &first, "1").await?;
-    let both = Transaction::new().put(&first, Guard::Unchanged(created), vec![2]).put(
+    let two_writes = Transaction::new().put(&first, Guard::Unchanged(created), vec![2]).put(
         &second,
         Guard::Unchanged(created),
         vec![2],
     );
-    expect_conflict(&store, "one of two guards fails", both).await?;
-    let found = store.list(&prefix).await.map_err(|error| error.to_string())?;
-    expect("number of keys after the conflict", &found.entries.len(), &1)?;
-    expect("mod revision after the conflict", &found.entries[0].mod_revision, &created)
+    expect_conflict(&store, "one of two guards fails", two_writes).await?;
+    let snapshot = store.list(&prefix).await.map_err(|error| error.to_string())?;
+    expect("number of keys after the conflict", &snapshot.entries.len(), &1)?;
+    expect("mod revision after the conflict", &snapshot.entries[0].mod_revision, &created)
 }
 
 pub(super) async fn all_keys_of_a_transaction_share_one_revision(
@@ -101,9 +101,9 @@ pub(super) async fn all_keys_of_a_transaction_share_one_revision(
     )
     .await?;
     expect("revision of the transaction", &revision, &(before + 1))?;
-    let found = store.list(&prefix).await.map_err(|error| error.to_string())?;
+    let snapshot = store.list(&prefix).await.map_err(|error| error.to_string())?;
     let revisions: Vec<_> =
-        found.entries.iter().map(|entry| (entry.create_revision, entry.mod_revision)).collect();
+        snapshot.entries.iter().map(|entry| (entry.create_revision, entry.mod_revision)).collect();
     expect("the keys' revisions", &revisions, &vec![(revision, revision); 2])
 }
 
@@ -143,10 +143,10 @@ pub(super) async fn an_empty_value_is_a_value(subject: impl Subject, prefix: Str
     let store = subject.store();
     let key = format!("{prefix}key");
     create(&store, &key, "").await?;
-    let found = store.get(&key).await.map_err(|error| error.to_string())?;
+    let snapshot = store.get(&key).await.map_err(|error| error.to_string())?;
     expect(
         "values",
-        &found.entries.iter().map(|entry| entry.value.to_vec()).collect::<Vec<_>>(),
+        &snapshot.entries.iter().map(|entry| entry.value.to_vec()).collect::<Vec<_>>(),
         &vec![vec![]],
     )?;
     expect_conflict(
@@ -167,17 +167,17 @@ pub(super) async fn several_selectors_are_read_at_one_revision(
     }
     let selectors: Vec<String> =
         ["b/", "a/", "c", "none", "a/1"].iter().map(|part| format!("{prefix}{part}")).collect();
-    let found = store.list_all(&selectors).await.map_err(|error| error.to_string())?;
-    let keys: Vec<_> = found.entries.iter().map(|entry| entry.key.clone()).collect();
+    let snapshot = store.list_all(&selectors).await.map_err(|error| error.to_string())?;
+    let keys: Vec<_> = snapshot.entries.iter().map(|entry| entry.key.clone()).collect();
     expect(
         "keys, sorted, once",
         &keys,
         &["a/1", "b/2", "c"].iter().map(|key| format!("{prefix}{key}")).collect(),
     )?;
-    let last = found.entries.iter().map(|entry| entry.mod_revision).max();
-    check_that("revision of the reading is older than its entries", Some(found.revision) > last)?;
+    let last = snapshot.entries.iter().map(|entry| entry.mod_revision).max();
+    check_that("revision of the reading is older than its entries", Some(snapshot.revision) > last)?;
     let now = apply(&store, Transaction::new().guard(format!("{prefix}none"), Guard::Absent)).await?;
-    expect("revision", &found.revision, &now)
+    expect("revision", &snapshot.revision, &now)
 }
 
 pub(super) async fn an_earlier_revision_is_read_until_it_is_compacted(
@@ -215,8 +215,8 @@ pub(super) async fn a_prefix_ends_at_its_slash(subject: impl Subject, prefix: St
         let selector = format!("{prefix}{selector}");
         let store = store.clone();
         async move {
-            let found = store.list(&selector).await.map_err(|error| error.to_string())?;
-            Ok::<_, String>(found.entries.into_iter().map(|entry| entry.key).collect::<Vec<_>>())
+            let snapshot = store.list(&selector).await.map_err(|error| error.to_string())?;
+            Ok::<_, String>(snapshot.entries.into_iter().map(|entry| entry.key).collect::<Vec<_>>())
         }
     };
     expect("below node1/", &keys("node1/").await?, &vec![format!("{prefix}node1/x")])?;
@@ -243,8 +243,8 @@ pub(super) async fn a_hundred_and_twenty_eight_operations_fit(
 ) -> CaseResult {
     let store = subject.store();
     apply(&store, transaction_with_puts(&prefix, MAX_OPERATIONS)).await?;
-    let found = store.list(&prefix).await.map_err(|error| error.to_string())?;
-    expect("keys", &found.entries.len(), &MAX_OPERATIONS)
+    let snapshot = store.list(&prefix).await.map_err(|error| error.to_string())?;
+    expect("keys", &snapshot.entries.len(), &MAX_OPERATIONS)
 }
 
 pub(super) async fn a_larger_transaction_is_refused(subject: impl Subject, prefix: String) -> CaseResult {
@@ -253,8 +253,8 @@ pub(super) async fn a_larger_transaction_is_refused(subject: impl Subject, prefi
         "129 operations",
         &store.commit(transaction_with_puts(&prefix, MAX_OPERATIONS + 1)).await,
     )?;
-    let found = store.list(&prefix).await.map_err(|error| error.to_string())?;
-    expect("keys", &found.entries.len(), &0)
+    let snapshot = store.list(&prefix).await.map_err(|error| error.to_string())?;
+    expect("keys", &snapshot.entries.len(), &0)
 }
 
 pub(super) async fn too_much_data_is_refused(subject: impl Subject, prefix: String) -> CaseResult {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 async fn keys(store: &impl Store, prefix: &str) -> Result<Vec<String>, String> {
-    let found = store.list(prefix).await.map_err(|error| error.to_string())?;
-    Ok(found.entries.iter().map(|entry| entry.key[prefix.len()..].to_owned()).collect())
+    let snapshot = store.list(prefix).await.map_err(|error| error.to_string())?;
+    Ok(snapshot.entries.iter().map(|entry| entry.key[prefix.len()..].to_owned()).collect())
 }
 
 pub(super) async fn a_put_attaches_or_detaches_a_lease(subject: impl Subject, prefix: String) -> CaseResult {
@@ -24,8 +24,8 @@ pub(super) async fn a_put_attaches_or_detaches_a_lease(subject: impl Subject, pr
     apply(&store, put("detached", Guard::Unchanged(detached), LeaseId::NONE)).await?;
     apply(&store, put("late", Guard::Absent, LeaseId::NONE)).await?;
     apply(&store, put("free", Guard::Unchanged(free), lease)).await?;
-    let found = store.list(&prefix).await.map_err(|error| error.to_string())?;
-    let leases: Vec<_> = found.entries.iter().map(|entry| entry.lease).collect();
+    let snapshot = store.list(&prefix).await.map_err(|error| error.to_string())?;
+    let leases: Vec<_> = snapshot.entries.iter().map(|entry| entry.lease).collect();
     expect(
         "leases of attached, detached, free, late",
         &leases,
@@ -39,13 +39,13 @@ pub(super) async fn a_missing_lease_is_its_own_outcome(subject: impl Subject, pr
     let store = subject.store();
     let lease = store.grant_lease(60).await.map_err(|error| error.to_string())?;
     store.revoke_lease(lease).await.map_err(|error| error.to_string())?;
-    let both = Transaction::new().put(format!("{prefix}a"), Guard::Absent, vec![1]).put_leased(
+    let two_writes = Transaction::new().put(format!("{prefix}a"), Guard::Absent, vec![1]).put_leased(
         format!("{prefix}b"),
         Guard::Absent,
         vec![1],
         lease,
     );
-    expect("commit", &store.commit(both).await, &Outcome::LeaseNotFound)?;
+    expect("commit", &store.commit(two_writes).await, &Outcome::LeaseNotFound)?;
     expect("keys after the failed commit", &keys(&store, &prefix).await?, &Vec::new())?;
     expect("keep-alive", &store.keep_alive(lease).await, &Err(StoreError::LeaseNotFound))?;
     expect("revoke", &store.revoke_lease(lease).await, &Err(StoreError::LeaseNotFound))
@@ -75,9 +75,9 @@ pub(super) async fn revoking_deletes_all_keys_at_one_revision(
         last = apply(&store, put).await?;
     }
     store.revoke_lease(lease).await.map_err(|error| error.to_string())?;
-    let found = store.list(&prefix).await.map_err(|error| error.to_string())?;
-    expect("number of keys after the lease was revoked", &found.entries.len(), &0)?;
-    expect("revision of the deletions", &found.revision, &(last + 1))
+    let snapshot = store.list(&prefix).await.map_err(|error| error.to_string())?;
+    expect("number of keys after the lease was revoked", &snapshot.entries.len(), &0)?;
+    expect("revision of the deletions", &snapshot.revision, &(last + 1))
 }
 
 pub(super) async fn a_lease_that_is_not_kept_expires(subject: impl Subject, prefix: String) -> CaseResult {

@@ -13,10 +13,10 @@ pub(super) async fn changes_come_in_order(subject: impl Subject, prefix: String)
     let (a, b) = (format!("{prefix}a"), format!("{prefix}b"));
     let first = create(&store, &a, "1").await?;
     let second = create(&store, &b, "1").await?;
-    let both = Transaction::new()
+    let two_writes = Transaction::new()
         .put(&a, Guard::Unchanged(first), b"2".to_vec())
         .delete(&b, Guard::Unchanged(second));
-    let third = apply(&store, both).await?;
+    let third = apply(&store, two_writes).await?;
     let fourth = create(&store, &b, "3").await?;
     let put = |key: &String, value: &str, revision| (key.clone(), Some(value.to_owned()), revision);
     let expected = vec![
@@ -36,9 +36,9 @@ pub(super) async fn a_watch_begins_at_an_old_revision(subject: impl Subject, pre
         revisions.push(create(&store, &format!("{prefix}{index}"), "").await?);
     }
     let mut watch = store.watch(&prefix, revisions[2]);
-    let seen: Vec<_> =
+    let seen_revisions: Vec<_> =
         changes_until(&mut watch, revisions[4]).await?.into_iter().map(|(_, _, revision)| revision).collect();
-    expect("revisions from the start revision, inclusive", &seen, &revisions[2..].to_vec())
+    expect("revisions from the start revision, inclusive", &seen_revisions, &revisions[2..].to_vec())
 }
 
 pub(super) async fn a_watch_may_begin_in_the_future(subject: impl Subject, prefix: String) -> CaseResult {
@@ -49,9 +49,9 @@ pub(super) async fn a_watch_may_begin_in_the_future(subject: impl Subject, prefi
     for index in 0..4 {
         last = create(&store, &format!("{prefix}{index}"), "").await?;
     }
-    let seen: Vec<_> =
+    let seen_revisions: Vec<_> =
         changes_until(&mut watch, last).await?.into_iter().map(|(_, _, revision)| revision).collect();
-    expect("revisions", &seen, &vec![last - 1, last])
+    expect("revisions", &seen_revisions, &vec![last - 1, last])
 }
 
 pub(super) async fn a_compacted_revision_is_reported(subject: impl Subject, prefix: String) -> CaseResult {
@@ -73,8 +73,8 @@ pub(super) async fn a_compacted_revision_is_reported(subject: impl Subject, pref
     let fourth = create(&store, &format!("{prefix}d"), "").await?;
     let mut watch = store.watch(&prefix, fourth);
     expect("changes", &changes_until(&mut watch, fourth).await?.len(), &1)?;
-    let found = store.list(&prefix).await.map_err(|error| error.to_string())?;
-    expect("number of keys after the compaction", &found.entries.len(), &4)
+    let snapshot = store.list(&prefix).await.map_err(|error| error.to_string())?;
+    expect("number of keys after the compaction", &snapshot.entries.len(), &4)
 }
 
 pub(super) async fn a_prefix_watch_sees_only_its_prefix(subject: impl Subject, prefix: String) -> CaseResult {
@@ -85,8 +85,9 @@ pub(super) async fn a_prefix_watch_sees_only_its_prefix(subject: impl Subject, p
     for key in ["node1", "node10/x", "node1/x", "node1.5/x", "node2/x", "node1/y"] {
         last = create(&store, &format!("{prefix}{key}"), "").await?;
     }
-    let seen: Vec<_> = changes_until(&mut watch, last).await?.into_iter().map(|(key, _, _)| key).collect();
-    expect("keys", &seen, &vec![format!("{prefix}node1/x"), format!("{prefix}node1/y")])
+    let seen_keys: Vec<_> =
+        changes_until(&mut watch, last).await?.into_iter().map(|(key, _, _)| key).collect();
+    expect("keys", &seen_keys, &vec![format!("{prefix}node1/x"), format!("{prefix}node1/y")])
 }
 
 pub(super) async fn a_key_watch_sees_only_its_key(subject: impl Subject, prefix: String) -> CaseResult {
@@ -97,8 +98,9 @@ pub(super) async fn a_key_watch_sees_only_its_key(subject: impl Subject, prefix:
     for key in ["node1/x", "node1", "node10"] {
         last = create(&store, &format!("{prefix}{key}"), "").await?;
     }
-    let seen: Vec<_> = changes_until(&mut watch, last).await?.into_iter().map(|(key, _, _)| key).collect();
-    expect("keys", &seen, &vec![format!("{prefix}node1")])
+    let seen_keys: Vec<_> =
+        changes_until(&mut watch, last).await?.into_iter().map(|(key, _, _)| key).collect();
+    expect("keys", &seen_keys, &vec![format!("{prefix}node1")])
 }
 
 pub(super) async fn several_selectors_are_merged_in_order(
@@ -122,7 +124,7 @@ pub(super) async fn several_selectors_are_merged_in_order(
         last = create(&store, &key(&format!("b/more{round}")), "").await?;
         expected.push((key(&format!("b/more{round}")), last));
     }
-    let mut seen = Vec::new();
+    let mut seen_changes = Vec::new();
     let mut complete = Revision::default();
     while complete < last {
         match next_item(&mut watch).await? {
@@ -134,13 +136,13 @@ pub(super) async fn several_selectors_are_merged_in_order(
                         change.revision() > complete,
                     )?;
                     check_that("a change is newer than its item", change.revision() <= revision)?;
-                    seen.push((change.key().to_owned(), change.revision()));
+                    seen_changes.push((change.key().to_owned(), change.revision()));
                 }
                 complete = revision;
             }
         }
     }
-    expect("changes", &seen, &expected)
+    expect("changes", &seen_changes, &expected)
 }
 
 pub(super) async fn progress_is_reported_without_changes(
@@ -154,8 +156,8 @@ pub(super) async fn progress_is_reported_without_changes(
     {
         let mut watch = store.watch_all(&selectors, start);
         let elsewhere = create(&store, &format!("{prefix}loud/{}", selectors.len()), "").await?;
-        let seen = changes_until(&mut watch, elsewhere).await?;
-        expect("changes", &seen, &Vec::new())?;
+        let seen_changes = changes_until(&mut watch, elsewhere).await?;
+        expect("changes", &seen_changes, &Vec::new())?;
     }
     Ok(())
 }
@@ -170,8 +172,8 @@ pub(super) async fn the_end_of_a_lease_is_seen(subject: impl Subject, prefix: St
         if let WatchItem::Changes { changes, revision } = next_item(&mut watch).await?
             && revision > created
         {
-            let seen: Vec<_> = changes.into_iter().map(super::describe).collect();
-            return expect("changes", &seen, &vec![(key, None, revision)]);
+            let seen_changes: Vec<_> = changes.into_iter().map(super::describe).collect();
+            return expect("changes", &seen_changes, &vec![(key, None, revision)]);
         }
     }
 }

@@ -51,12 +51,12 @@ fn process_on(cluster: &TestCluster, id: &str, instance: &str, machine: &str, lo
 
 impl TestCluster {
     fn view(&self, id: &str) -> ElectionView {
-        let one = |key: String| self.state.get(&key).entries.into_iter().next();
+        let entry = |key: String| self.state.get(&key).entries.into_iter().next();
         ElectionView {
             revision: self.state.revision(),
-            leader: one(self.keys.leader()),
-            candidate: one(self.keys.candidate(&id.into())),
-            refresh: one(self.keys.refresh(&id.into())),
+            leader: entry(self.keys.leader()),
+            candidate: entry(self.keys.candidate(&id.into())),
+            refresh: entry(self.keys.refresh(&id.into())),
             yields_until: self.yields_until,
         }
     }
@@ -224,7 +224,7 @@ fn a_restarted_controller_keeps_its_key_and_does_not_wait_for_its_own_lease() {
 
 #[test]
 fn only_the_same_url_machine_and_lock_keep_the_key() {
-    let check = |url: &str, machine: &str, locked: bool, kept: bool| {
+    let check = |url: &str, machine: &str, locked: bool, is_kept: bool| {
         let mut cluster = cluster();
         let mut before = process(&cluster, "a", "a1");
         cluster.run_until_idle(&mut before);
@@ -233,12 +233,12 @@ fn only_the_same_url_machine_and_lock_keep_the_key() {
         let mut after = process_on(&cluster, "a", "a2", machine, locked);
         url.clone_into(&mut after.election.candidate.url);
         cluster.run_until_idle(&mut after);
-        assert_eq!(after.joined() == before.joined(), kept, "{url} {machine} {locked}");
-        assert_eq!(after.joined().is_some(), kept, "another process may be alive for Th");
+        assert_eq!(after.joined() == before.joined(), is_kept, "{url} {machine} {locked}");
+        assert_eq!(after.joined().is_some(), is_kept, "another process may be alive for Th");
         cluster.wait(6_100);
         cluster.run_until_idle(&mut after);
         assert!(after.is_leader());
-        assert_eq!(after.joined() > before.joined(), !kept, "another candidate");
+        assert_eq!(after.joined() > before.joined(), !is_kept, "another candidate");
     };
     check("http://a", "m1", true, true);
     check("http://elsewhere", "m1", true, false);
@@ -271,7 +271,7 @@ fn regularly_refreshed_candidate_key_is_not_deleted() {
     let key = cluster.keys.candidate(&"a".into());
     for number in 0..20_u8 {
         let guard =
-            cluster.view("a").candidate.map_or(Guard::Absent, |known| Guard::Unchanged(known.mod_revision));
+            cluster.view("a").candidate.map_or(Guard::Absent, |entry| Guard::Unchanged(entry.mod_revision));
         cluster.state.commit(&Transaction::new().put(&key, guard, vec![number]));
         cluster.run_until_idle(&mut first);
         cluster.wait(1_000);

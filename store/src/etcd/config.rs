@@ -161,9 +161,9 @@ mod tests {
         check(&Config::new(["http://a:0"]), Err("expected http"));
         check(&Config::new(["http://a:b:1"]), Err("expected http"));
         check(&Config::new(["https://a:1"]), Err("--etcd-ca"));
-        let one = Config::new(["http://a:1"]);
-        check(&Config { cert: Some("c".into()), ..one.clone() }, Err("certificate and key"));
-        check(&Config { user: Some("u".into()), ..one.clone() }, Err("--etcd-password-file"));
-        check(&Config { attempt_timeout_ms: 0, ..one }, Err("attempt timeout 0 ms"));
+        let valid_config = Config::new(["http://a:1"]);
+        check(&Config { cert: Some("c".into()), ..valid_config.clone() }, Err("certificate and key"));
+        check(&Config { user: Some("u".into()), ..valid_config.clone() }, Err("--etcd-password-file"));
+        check(&Config { attempt_timeout_ms: 0, ..valid_config }, Err("attempt timeout 0 ms"));
     }
 }

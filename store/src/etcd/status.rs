@@ -126,10 +126,10 @@ impl MemberStatus {
         };
         // The value is exact up to 2^53, which is sufficient for bytes, revisions and seconds.
         #[allow(clippy::cast_possible_truncation, reason = "these are whole numbers, printed as decimals")]
-        let whole = |name: &str| value(name).filter(|value| *value > 0.0).map(|value| value as i64);
-        self.quota_bytes = self.quota_bytes.or(whole("etcd_server_quota_backend_bytes"));
-        self.compacted_at_seconds = whole("etcd_debugging_mvcc_db_compaction_last");
-        self.compacted_revision = whole("etcd_debugging_mvcc_compact_revision");
+        let integer = |name: &str| value(name).filter(|value| *value > 0.0).map(|value| value as i64);
+        self.quota_bytes = self.quota_bytes.or(integer("etcd_server_quota_backend_bytes"));
+        self.compacted_at_seconds = integer("etcd_debugging_mvcc_db_compaction_last");
+        self.compacted_revision = integer("etcd_debugging_mvcc_compact_revision");
         if self.version.is_none() {
             let version = page.lines().find_map(|line| {
                 line.strip_prefix("etcd_server_version{server_version=\"")?.split('"').next()
@@ -139,9 +139,9 @@ impl MemberStatus {
             self.learner = value("etcd_server_is_learner") == Some(1.0);
             let has_leader = value("etcd_server_has_leader") == Some(1.0);
             self.problem = (!has_leader).then(|| "member has no leader".to_owned());
-            self.revision = whole("etcd_debugging_mvcc_current_revision").unwrap_or(0);
-            self.database_size_bytes = whole("etcd_mvcc_db_total_size_in_bytes").unwrap_or(0);
-            self.database_used_bytes = whole("etcd_mvcc_db_total_size_in_use_in_bytes").unwrap_or(0);
+            self.revision = integer("etcd_debugging_mvcc_current_revision").unwrap_or(0);
+            self.database_size_bytes = integer("etcd_mvcc_db_total_size_in_bytes").unwrap_or(0);
+            self.database_used_bytes = integer("etcd_mvcc_db_total_size_in_use_in_bytes").unwrap_or(0);
         }
     }
 }

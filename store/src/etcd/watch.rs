@@ -238,12 +238,12 @@ fn changes(response: &WatchResponse) -> BTreeMap<(Revision, String), Change> {
         .iter()
         .filter_map(|event| {
             let Entry { key, value, create_revision, mod_revision, lease } = super::to_entry(event.kv()?);
-            let at = (mod_revision, key.clone());
+            let position = (mod_revision, key.clone());
             Some(match event.event_type() {
                 EventType::Put => {
-                    (at, Change::Put(Entry { key, value, create_revision, mod_revision, lease }))
+                    (position, Change::Put(Entry { key, value, create_revision, mod_revision, lease }))
                 }
-                EventType::Delete => (at, Change::Delete { key, revision: mod_revision }),
+                EventType::Delete => (position, Change::Delete { key, revision: mod_revision }),
             })
         })
         .collect()

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 /// Returns the etcd program: `$ETCD`, a supported version in PATH, or the cache of `./dev/setup`; otherwise fails with
 /// a hint.
 pub(crate) fn find_etcd() -> PathBuf {
-    if let Some(named) = std::env::var_os("ETCD") {
-        return PathBuf::from(named);
+    if let Some(path) = std::env::var_os("ETCD") {
+        return PathBuf::from(path);
     }
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the repository");
     let cache = std::env::var_os("HACTL_CACHE").map_or_else(|| repository.join(".cache"), PathBuf::from);

@@ -79,11 +79,11 @@ impl Metadata {
 /// Returns a sentence for every dependency that the table does not allow.
 pub(crate) fn violations(metadata: &Metadata) -> Vec<String> {
     let allowed: BTreeMap<&str, &[&str]> = ALLOWED_DEPENDENCIES.iter().copied().collect();
-    let mut found = Vec::new();
+    let mut violations = Vec::new();
     for package in &metadata.packages {
         let name = package.name.as_str();
         let Some(permitted) = allowed.get(name) else {
-            found.push(format!(
+            violations.push(format!(
                 "{name}: is not in the dependency table; add it there with what it may depend on"
             ));
             continue;
@@ -91,32 +91,32 @@ pub(crate) fn violations(metadata: &Metadata) -> Vec<String> {
         for dependency in &package.dependencies {
             let target = dependency.name.as_str();
             if target != name && allowed.contains_key(target) && !permitted.contains(&target) {
-                found.push(format!("{name}: depends on {target}, which the table does not allow"));
+                violations.push(format!("{name}: depends on {target}, which the table does not allow"));
             }
             for (reserved, owner) in RESERVED_DEPENDENCIES {
                 if target == *reserved && name != *owner {
-                    found.push(format!("{name}: depends on {reserved}, which only {owner} may"));
+                    violations.push(format!("{name}: depends on {reserved}, which only {owner} may"));
                 }
             }
         }
     }
-    found
+    violations
 }
 
 /// Returns a sentence for every forbidden crate that is linked.
 pub(crate) fn linkage_violations(root: &Path) -> Result<Vec<String>> {
-    let mut found = Vec::new();
+    let mut violations = Vec::new();
     for (package, forbidden) in FORBIDDEN {
         let linked = linked_packages(root, package)?;
         for name in *forbidden {
             if linked.contains(*name) {
-                found.push(format!(
+                violations.push(format!(
                     "{package}: links {name}; `cargo tree -p {package} -e normal -i {name}` shows through what"
                 ));
             }
         }
     }
-    Ok(found)
+    Ok(violations)
 }
 
 /// Returns the names of all packages that `package` links, including itself.

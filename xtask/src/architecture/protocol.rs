@@ -31,25 +31,25 @@ const PATH_ABBREVIATIONS: [(&str, &str); 11] = [
 pub(crate) fn violations(root: &Path) -> Result<Vec<String>> {
     let rules = rules(&read(root, RULES_FILE)?);
     let rows = rows(&read(root, PROTOCOL_MAP_FILE)?);
-    let mut found = differences(&rules, &rows);
+    let mut violations = differences(&rules, &rows);
     for row in &rows {
         for reference in references(&row.cells) {
             if let Some(problem) = reference_problem(root, reference) {
-                found.push(format!("{PROTOCOL_MAP_FILE}: {}: {problem}", row.rule));
+                violations.push(format!("{PROTOCOL_MAP_FILE}: {}: {problem}", row.rule));
             }
         }
     }
     let mutants = mutants(root)?;
-    found.extend(repeated_numbers(&mutants));
+    violations.extend(repeated_numbers(&mutants));
     for mutant in mutants {
         let text = fs::read_to_string(root.join(&mutant)).with_context(|| mutant.clone())?;
-        found.extend(mutant_problems(&mutant, &text, &rules, &rows));
-        found.extend(placement_problem(root, &mutant)?);
+        violations.extend(mutant_problems(&mutant, &text, &rules, &rows));
+        violations.extend(placement_problem(root, &mutant)?);
         let killers = text.lines().filter_map(|line| line.strip_prefix("# killed-by: "));
         let missing = killers.filter(|killer| !killer_exists(root, killer));
-        found.extend(missing.map(|killer| format!("{mutant}: nothing matches killed-by: {killer}")));
+        violations.extend(missing.map(|killer| format!("{mutant}: nothing matches killed-by: {killer}")));
     }
-    Ok(found)
+    Ok(violations)
 }
 
 /// A row of the map: the rule's id and the text of its other cells.
@@ -125,7 +125,8 @@ fn reference_problem(root: &Path, reference: &str) -> Option<String> {
 /// Returns `true` if a word of the text begins with the name.
 fn has_word_beginning_with(text: &str, name: &str) -> bool {
     let is_inside = |character: char| character.is_alphanumeric() || character == '_';
-    text.match_indices(name).any(|(at, _)| !text.get(..at).is_some_and(|before| before.ends_with(is_inside)))
+    text.match_indices(name)
+        .any(|(index, _)| !text.get(..index).is_some_and(|before| before.ends_with(is_inside)))
 }
 
 /// Returns the files of a path in the map: one file, with or without its extension, or all files of a directory.
@@ -174,28 +175,29 @@ fn repeated_numbers(mutants: &[String]) -> Vec<String> {
     let number = |path: &str| path.split_once('-').map(|(number, _)| number.to_owned());
     let pairs = mutants.iter().zip(mutants.iter().skip(1));
     pairs
-        .filter(|(one, next)| number(one) == number(next))
-        .map(|(one, next)| format!("{next}: {one} has the same number"))
+        .filter(|(file, next)| number(file) == number(next))
+        .map(|(file, next)| format!("{next}: {file} has the same number"))
         .collect()
 }
 
 /// Checks that a mutant begins with `# R3.22, R3.23: what is broken`, and that the map names the mutant.
 fn mutant_problems(path: &str, text: &str, rules: &[String], rows: &[Row]) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut problems = Vec::new();
     let heading = text.lines().next().unwrap_or_default();
     match heading.strip_prefix("# ").and_then(|rest| rest.split_once(": ")) {
         Some((broken, _)) => {
-            let unknown = broken.split(", ").filter(|rule| !rules.iter().any(|known| known == rule));
-            found.extend(unknown.map(|rule| format!("{path}: {rule} is not a rule of {RULES_FILE}")));
+            let unknown =
+                broken.split(", ").filter(|rule| !rules.iter().any(|listed_rule| listed_rule == rule));
+            problems.extend(unknown.map(|rule| format!("{path}: {rule} is not a rule of {RULES_FILE}")));
         }
-        None => found.push(format!("{path}: the first line must be `# RULE: what is broken`")),
+        None => problems.push(format!("{path}: the first line must be `# RULE: what is broken`")),
     }
     let short = path.trim_start_matches(MUTANTS_DIRECTORY).trim_end_matches(".patch");
-    let named = format!("M{short}");
-    if !rows.iter().any(|row| references(&row.cells).any(|reference| reference == named)) {
-        found.push(format!("{PROTOCOL_MAP_FILE}: no row names `{named}`"));
+    let mutant_name = format!("M{short}");
+    if !rows.iter().any(|row| references(&row.cells).any(|reference| reference == mutant_name)) {
+        problems.push(format!("{PROTOCOL_MAP_FILE}: no row names `{mutant_name}`"));
     }
-    found
+    problems
 }
 
 /// Checks that the lines around each change of a mutant are the lines of the tree. `patch` also accepts similar lines
@@ -294,12 +296,12 @@ mod tests {
     fn each_protocol_map_difference_is_found() {
         let defined = ["R1.1", "R1.2", "R1.3", "R1.3"].map(str::to_owned);
         let rows = [row("R1.1", ""), row("R1.1", ""), row("R1.3", ""), row("R1.4", "")];
-        let found = differences(&defined, &rows);
+        let violations = differences(&defined, &rows);
         let expected =
             ["R1.1 has 2 rows", "R1.2 has no row", "R1.3 is defined 2 times", "R1.4 is not a rule"];
-        assert_eq!(found.len(), expected.len(), "{found:?}");
-        for (found, expected) in found.iter().zip(expected) {
-            assert!(found.contains(expected), "{found}: {expected}");
+        assert_eq!(violations.len(), expected.len(), "{violations:?}");
+        for (violations, expected) in violations.iter().zip(expected) {
+            assert!(violations.contains(expected), "{violations}: {expected}");
         }
     }
 

@@ -12,13 +12,13 @@ pub(crate) fn violations(root: &Path, packages: &[&Path]) -> Result<Vec<String>>
         collect(package, &mut files)?;
     }
     files.sort();
-    let mut found = Vec::new();
+    let mut violations = Vec::new();
     for file in files {
         let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
         let path = file.strip_prefix(root).unwrap_or(&file).display().to_string();
-        found.extend(broken_rules(&path, &text));
+        violations.extend(broken_rules(&path, &text));
     }
-    Ok(found)
+    Ok(violations)
 }
 
 /// Collects the Rust files in a package's `src`, `tests`, `benches` and `examples`.
@@ -42,19 +42,19 @@ fn collect(package: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
 }
 
 fn broken_rules(path: &str, text: &str) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut violations = Vec::new();
     if path.ends_with("/mod.rs") {
-        found.push(format!("{path}: move it next to its directory, as DIRECTORY.rs"));
+        violations.push(format!("{path}: move it next to its directory, as DIRECTORY.rs"));
     }
     if !text.starts_with("//! ") {
-        found.push(format!("{path}: begin with one `//!` sentence that says what lives there"));
+        violations.push(format!("{path}: begin with one `//!` sentence that says what lives there"));
     }
     // The name is in two halves, so that this file itself does not contain it.
     let client = concat!("etcd", "_client");
     if text.contains(client) && !path.starts_with("store/src/etcd") {
-        found.push(format!("{path}: mentions {client}; only store/src/etcd* may"));
+        violations.push(format!("{path}: mentions {client}; only store/src/etcd* may"));
     }
-    found
+    violations
 }
 
 #[cfg(test)]

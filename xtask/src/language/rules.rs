@@ -62,10 +62,10 @@ impl Glossary {
     }
 
     fn violations(&self, words: &[String], is_for_users: bool) -> Vec<String> {
-        let has = |phrase: &[String]| words.windows(phrase.len()).any(|window| window == phrase);
+        let contains = |phrase: &[String]| words.windows(phrase.len()).any(|window| window == phrase);
         let wrong = self.0.iter().filter(|replaced| is_for_users || !replaced.is_for_users);
         wrong
-            .filter(|replaced| has(&replaced.phrase))
+            .filter(|replaced| contains(&replaced.phrase))
             .map(|replaced| {
                 format!("\"{}\": the guide says \"{}\"", replaced.phrase.join(" "), replaced.replacement)
             })
@@ -119,10 +119,10 @@ pub(super) fn violations(text: &Text, glossary: &Glossary) -> Vec<String> {
     let is_comment =
         matches!(text.kind, Kind::Comment | Kind::FirstComment | Kind::FunctionDoc | Kind::ItemDoc);
     let sentence_violations = [person_violation(&words), comparison_violation(&words)];
-    let mut found: Vec<String> =
+    let mut violations: Vec<String> =
         [kind_violation, opening].into_iter().chain(sentence_violations).flatten().collect();
-    found.extend(glossary.violations(&words, !is_comment));
-    found
+    violations.extend(glossary.violations(&words, !is_comment));
+    violations
 }
 
 /// Returns the words of a text in lower case, with hyphens kept inside of them.
@@ -141,18 +141,18 @@ fn opening_violation(words: &[String]) -> Option<String> {
 }
 
 fn person_violation(words: &[String]) -> Option<String> {
-    let is_person = |at: usize| at > 0 && PERSON_NOUNS.contains(&words[at - 1].as_str());
+    let is_person = |index: usize| index > 0 && PERSON_NOUNS.contains(&words[index - 1].as_str());
     let (_, word) = words
         .iter()
         .enumerate()
-        .find(|(at, word)| PERSON_PRONOUNS.contains(&word.as_str()) && !is_person(*at))?;
+        .find(|(index, word)| PERSON_PRONOUNS.contains(&word.as_str()) && !is_person(*index))?;
     Some(format!("\"{word}\": services, nodes and programs are not persons"))
 }
 
 /// Returns a violation if a comparison is made with `another … than`.
 fn comparison_violation(words: &[String]) -> Option<String> {
-    let at = words.iter().position(|word| word == "another")?;
-    let compared = words[at + 1..].iter().take(MAX_COMPARED_WORDS + 1).skip(1).any(|word| word == "than");
+    let index = words.iter().position(|word| word == "another")?;
+    let compared = words[index + 1..].iter().take(MAX_COMPARED_WORDS + 1).skip(1).any(|word| word == "than");
     compared.then(|| "\"another … than\": write \"a … other than\"".to_owned())
 }
 
@@ -247,9 +247,10 @@ mod tests {
 
     fn check(kind: Kind, words: &str, expected: Option<&str>) {
         let glossary = Glossary::read(include_str!("../../../docs/contributing/language.md"));
-        let found = violations(&Text { kind, line: 1, words: words.to_owned() }, &glossary);
-        let holds = expected.map_or(found.is_empty(), |part| found.len() == 1 && found[0].contains(part));
-        assert!(holds, "{words}: {found:?}");
+        let violations = violations(&Text { kind, line: 1, words: words.to_owned() }, &glossary);
+        let holds = expected
+            .map_or(violations.is_empty(), |part| violations.len() == 1 && violations[0].contains(part));
+        assert!(holds, "{words}: {violations:?}");
     }
 
     /// Checks a violation of each rule, next to a text that follows the rule.

@@ -102,12 +102,12 @@ fn without_code(line: &str) -> String {
 /// Returns a line without the targets of links.
 fn without_targets(line: &str) -> String {
     let mut parts = line.split("](");
-    let mut kept = parts.next().unwrap_or_default().to_owned();
+    let mut prose = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        kept.push(']');
-        kept.push_str(part.split_once(')').map_or("", |(_, rest)| rest));
+        prose.push(']');
+        prose.push_str(part.split_once(')').map_or("", |(_, rest)| rest));
     }
-    kept
+    prose
 }
 
 fn hash_comments(source: &str) -> Vec<Text> {
@@ -179,16 +179,16 @@ fn rust_texts(source: &str, is_test: bool) -> Vec<Text> {
     let mut texts = Vec::new();
     let mut characters = source.char_indices().peekable();
     let (mut line, mut counted_until) = (1, 0);
-    while let Some((at, character)) = characters.next() {
-        let rest = &source[at..];
+    while let Some((index, character)) = characters.next() {
+        let rest = &source[index..];
         if rest.starts_with("//") {
             let end = rest.find('\n').unwrap_or(rest.len());
-            line += source[counted_until..at].matches('\n').count();
-            counted_until = at;
+            line += source[counted_until..index].matches('\n').count();
+            counted_until = index;
             let words = rest[..end].trim_start_matches(['/', '!']).trim();
-            let kind = comment_kind(source, at);
+            let kind = comment_kind(source, index);
             texts.push(Text { kind, line, words: without_code(words) });
-            skip_to(&mut characters, at + end);
+            skip_to(&mut characters, index + end);
         } else if character == '\'' {
             // A character literal; everything else is a lifetime.
             let literal = rest.strip_prefix("'\\").map_or_else(
@@ -197,40 +197,40 @@ fn rust_texts(source: &str, is_test: bool) -> Vec<Text> {
                     escaped.char_indices().skip(1).find(|(_, end)| *end == '\'').map(|(end, _)| end + 3)
                 },
             );
-            skip_to(&mut characters, at + literal.unwrap_or(1));
+            skip_to(&mut characters, index + literal.unwrap_or(1));
         } else if let Some((words, length)) = literal(rest) {
-            line += source[counted_until..at].matches('\n').count();
-            counted_until = at;
-            if !is_test && at < tests_begin && !source[..at].ends_with("reason = ") {
-                let kind = if is_logged(&source[..at]) { Kind::Log } else { Kind::Message };
-                if help::is_help_value(&source[..at]) {
+            line += source[counted_until..index].matches('\n').count();
+            counted_until = index;
+            if !is_test && index < tests_begin && !source[..index].ends_with("reason = ") {
+                let kind = if is_logged(&source[..index]) { Kind::Log } else { Kind::Message };
+                if help::is_help_value(&source[..index]) {
                     texts.push(Text { kind: Kind::Help, line, words: words.clone() });
                 }
                 if kind == Kind::Log || words.split_whitespace().count() > 2 {
                     texts.push(Text { kind, line, words });
                 }
             }
-            skip_to(&mut characters, at + length);
+            skip_to(&mut characters, index + length);
         } else if character.is_alphanumeric() || character == '_' {
             // Skip the rest of the word, so that its last letter does not count as the prefix of a raw string.
             let end = rest.find(|other: char| !other.is_alphanumeric() && other != '_').unwrap_or(rest.len());
-            skip_to(&mut characters, at + end);
+            skip_to(&mut characters, index + end);
         }
     }
     texts
 }
 
 /// Returns the kind of the comment line at this offset. A line continues the line above if both have the same marker.
-fn comment_kind(source: &str, at: usize) -> Kind {
+fn comment_kind(source: &str, index: usize) -> Kind {
     let marker =
         |line: &str| ["///", "//!", "//"].into_iter().find(|marker| line.trim_start().starts_with(marker));
-    let doc_comment = marker(&source[at..]);
-    let before = source[..at].trim_end_matches([' ', '\t']);
+    let doc_comment = marker(&source[index..]);
+    let before = source[..index].trim_end_matches([' ', '\t']);
     let line_above = before.strip_suffix('\n').and_then(|before| before.lines().next_back());
     let above = line_above.and_then(marker);
     let is_new_paragraph = doc_comment.is_some() && line_above.map(str::trim) == doc_comment;
     let is_of_item = |line: &&str| marker(line) != Some("///") && !line.trim_start().starts_with("#[");
-    let item = source[at..].lines().find(is_of_item);
+    let item = source[index..].lines().find(is_of_item);
     match doc_comment {
         _ if is_new_paragraph => Kind::FirstComment,
         _ if above == doc_comment => Kind::Comment,
@@ -241,7 +241,7 @@ fn comment_kind(source: &str, at: usize) -> Kind {
 }
 
 fn skip_to(characters: &mut Peekable<CharIndices<'_>>, end: usize) {
-    while characters.peek().is_some_and(|(at, _)| *at < end) {
+    while characters.peek().is_some_and(|(index, _)| *index < end) {
         characters.next();
     }
 }
@@ -275,8 +275,8 @@ fn literal(rest: &str) -> Option<(String, usize)> {
 /// Returns `true` if the source before a literal ends in the arguments of a log macro, and the literal is not the
 /// value of a field.
 fn is_logged(before: &str) -> bool {
-    let Some(at) = before.rfind("tracing::") else { return false };
-    let call = &before[at..];
+    let Some(index) = before.rfind("tracing::") else { return false };
+    let call = &before[index..];
     let is_log = ["error!(", "warn!(", "info!(", "debug!("].iter().any(|name| call[9..].starts_with(name));
     is_log && !call.contains(';') && call.trim_end().ends_with(['(', ',']) && !call.ends_with("format!(")
 }
@@ -287,8 +287,8 @@ mod tests {
 
     fn check(path: &str, source: &str, expected: &[(Kind, usize, &str)]) {
         let texts = extract(path, source);
-        let found: Vec<_> = texts.iter().map(|text| (text.kind, text.line, text.words.as_str())).collect();
-        assert_eq!(found, expected, "{source}");
+        let actual: Vec<_> = texts.iter().map(|text| (text.kind, text.line, text.words.as_str())).collect();
+        assert_eq!(actual, expected, "{source}");
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn meaning(field: &Value) -> String {
         text += " One of the [reasons](reasons.md).";
     } else if let (Some(values), true) = (field["enum"].as_array(), field["x-hactl-values"].is_null()) {
         let values: Vec<String> =
-            values.iter().filter_map(Value::as_str).map(|one| format!("`{one}`")).collect();
+            values.iter().filter_map(Value::as_str).map(|value| format!("`{value}`")).collect();
         text.extend([" One of ", &values.join(", "), "."]);
     }
     text

@@ -63,6 +63,6 @@ pub(super) fn page() -> Result<String> {
 fn problems() -> Result<Vec<(String, String)>> {
     let schema = schemars::schema_for!(ProblemKind).to_value();
     let words = schema["oneOf"].as_array().context("the schema of an enumeration lists its words")?;
-    let text = |one: &serde_json::Value, name: &str| one[name].as_str().unwrap_or_default().to_owned();
-    Ok(words.iter().map(|one| (text(one, "const"), text(one, "description"))).collect())
+    let text = |word: &serde_json::Value, name: &str| word[name].as_str().unwrap_or_default().to_owned();
+    Ok(words.iter().map(|word| (text(word, "const"), text(word, "description"))).collect())
 }

@@ -37,29 +37,29 @@ impl DomainDefinition {
             problem: format!("invalid XML: {error}"),
         })?;
         let root = document.root_element();
-        let wrong = |node: Node<'_, '_>, problem: String| DefinitionError {
+        let invalid = |node: Node<'_, '_>, problem: String| DefinitionError {
             line: document.text_pos_at(node.range().start).row,
             problem,
         };
         if !root.has_tag_name("domain") {
             let tag = root.tag_name().name();
-            return Err(wrong(root, format!("the outermost element must be domain, got {tag}")));
+            return Err(invalid(root, format!("the outermost element must be domain, got {tag}")));
         }
         let Some(name) = child(root, "name") else {
-            return Err(wrong(root, "the domain has no name: add <name>NAME</name>".to_owned()));
+            return Err(invalid(root, "the domain has no name: add <name>NAME</name>".to_owned()));
         };
         let text = text_of(name);
         if !is_domain_name(&text) {
-            return Err(wrong(name, format!("{text:?} is not a valid domain name")));
+            return Err(invalid(name, format!("{text:?} is not a valid domain name")));
         }
         let memory = child(root, "memory").map(memory_of).transpose().map_err(|(node, text)| {
-            wrong(
+            invalid(
                 node,
                 format!("{text} is not a valid amount of memory: write <memory unit='MiB'>NUMBER</memory>"),
             )
         })?;
         let processors = child(root, "vcpu").map(processors_of).transpose().map_err(|(node, text)| {
-            wrong(node, format!("{text} is not a valid number of processors: write <vcpu>NUMBER</vcpu>"))
+            invalid(node, format!("{text} is not a valid number of processors: write <vcpu>NUMBER</vcpu>"))
         })?;
         Ok(DomainDefinition {
             name: text,
@@ -219,21 +219,21 @@ mod tests {
     use super::*;
 
     fn check(xml: &str, expected: &str) {
-        let found = match DomainDefinition::parse(xml) {
-            Ok(found) => {
+        let definition = match DomainDefinition::parse(xml) {
+            Ok(definition) => {
                 let amount =
                     |amount: Option<Quantity>| amount.map_or("-".to_owned(), |amount| amount.to_string());
                 format!(
                     "{} {} {} {}",
-                    found.name,
-                    found.uuid.as_deref().unwrap_or("-"),
-                    amount(found.amounts.cpu),
-                    amount(found.amounts.memory)
+                    definition.name,
+                    definition.uuid.as_deref().unwrap_or("-"),
+                    amount(definition.amounts.cpu),
+                    amount(definition.amounts.memory)
                 )
             }
             Err(error) => error.to_string(),
         };
-        assert_eq!(found, expected, "{xml}");
+        assert_eq!(definition, expected, "{xml}");
     }
 
     #[test]
@@ -311,10 +311,10 @@ mod tests {
 
     #[test]
     fn missing_domain_uuid_is_added() {
-        let without = "<domain><name>a</name><vcpu>1</vcpu></domain>";
-        let with = "<domain><name>a</name><uuid>u</uuid><vcpu>1</vcpu></domain>";
-        for (xml, uuid) in [(without, "u"), (with, "v")] {
-            assert_eq!(DomainDefinition::parse(xml).unwrap().with_uuid(xml, uuid), with);
+        let without_uuid = "<domain><name>a</name><vcpu>1</vcpu></domain>";
+        let with_uuid = "<domain><name>a</name><uuid>u</uuid><vcpu>1</vcpu></domain>";
+        for (xml, uuid) in [(without_uuid, "u"), (with_uuid, "v")] {
+            assert_eq!(DomainDefinition::parse(xml).unwrap().with_uuid(xml, uuid), with_uuid);
         }
     }
 }

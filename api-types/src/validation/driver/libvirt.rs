@@ -66,10 +66,10 @@ fn check_migration(migration: &LibvirtMigration, context: &mut Context) {
         let Some(uri) = uri else { continue };
         let at = field_path(&path, field);
         let example = if field == "uri" { "qemu+tls://{node}/system" } else { "tcp://{node}" };
-        let without = uri.replace(NODE_PLACEHOLDER, "");
+        let without_node = uri.replace(NODE_PLACEHOLDER, "");
         if !uri.contains(NODE_PLACEHOLDER) {
             context.add_invalid(&at, format!("must contain the name of the target, such as {example}"));
-        } else if without.contains(['{', '}']) {
+        } else if without_node.contains(['{', '}']) {
             context.add_invalid(&at, format!("invalid placeholder: only {NODE_PLACEHOLDER} is supported"));
         } else if !uri.contains("://") || uri.starts_with('-') || !is_printable(uri) {
             context.add_invalid(&at, format!("not a valid address: use an address such as {example}"));
@@ -113,8 +113,8 @@ mod tests {
             serde_json::from_value(json!({"libvirt": libvirt})).expect("of the right types");
         let mut context = Context::default();
         super::super::check(&driver, &mut context);
-        let found: Vec<String> = context.into_problems().iter().map(ToString::to_string).collect();
-        assert_eq!(found, expected, "{libvirt}");
+        let actual: Vec<String> = context.into_problems().iter().map(ToString::to_string).collect();
+        assert_eq!(actual, expected, "{libvirt}");
     }
 
     #[test]
@@ -162,13 +162,14 @@ mod tests {
 
     #[test]
     fn libvirt_uris_are_validated() {
-        let wrong = "spec.driver.libvirt.uri: must be a QEMU URI of the local node, such as qemu:///system";
+        let invalid_uri =
+            "spec.driver.libvirt.uri: must be a QEMU URI of the local node, such as qemu:///system";
         for (uri, expected) in [
             ("qemu:///system", &[][..]),
             ("qemu+unix:///system?socket=/run/a/libvirt-sock", &[]),
-            ("qemu+ssh://other/system", &[wrong]),
-            ("lxc:///", &[wrong]),
-            ("qemu", &[wrong]),
+            ("qemu+ssh://other/system", &[invalid_uri]),
+            ("lxc:///", &[invalid_uri]),
+            ("qemu", &[invalid_uri]),
         ] {
             check(&json!({"domain": "a", "uri": uri}), expected);
         }

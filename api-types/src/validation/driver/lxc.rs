@@ -54,13 +54,13 @@ mod tests {
     fn check(lxc: &Value, expected: &[&str]) {
         let object = json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "web"},
             "spec": {"driver": {"lxc": lxc}}});
-        let found: Vec<String> = problems(Kind::Resource, &object)
+        let actual: Vec<String> = problems(Kind::Resource, &object)
             .into_iter()
             .map(|problem| {
                 format!("{}: {}", problem.path.trim_start_matches("spec.driver.lxc."), problem.message)
             })
             .collect();
-        assert_eq!(found, expected, "{lxc}");
+        assert_eq!(actual, expected, "{lxc}");
     }
 
     #[test]

@@ -124,30 +124,33 @@ fn check_ports(path: &str, podman: &PodmanDriver, context: &mut Context) {
         );
     }
     for (index, port) in podman.ports.iter().enumerate() {
-        let at = element_path(path, index);
+        let element_path = element_path(path, index);
         if port.host == 0 {
-            context.add_required(&field_path(&at, "host"), "required: the port of the node, 1 to 65535");
+            context.add_required(
+                &field_path(&element_path, "host"),
+                "required: the port of the node, 1 to 65535",
+            );
         }
         if port.container == Some(0) {
-            context.add_invalid(&field_path(&at, "container"), "must be 1 to 65535");
+            context.add_invalid(&field_path(&element_path, "container"), "must be 1 to 65535");
         }
         if port.address.as_deref().is_some_and(|address| address.parse::<IpAddr>().is_err()) {
-            context.add_invalid(&field_path(&at, "address"), "must be an IP address");
+            context.add_invalid(&field_path(&element_path, "address"), "must be an IP address");
         }
         if podman.ports[..index].iter().any(|other| collide(port, other)) {
-            context.add_invalid(&at, format!("port {} of the node is published twice", port.host));
+            context.add_invalid(&element_path, format!("port {} of the node is published twice", port.host));
         }
     }
 }
 
-fn collide(one: &Port, other: &Port) -> bool {
+fn collide(left: &Port, right: &Port) -> bool {
     let everywhere = |port: &Port| {
         let address = port.address.as_deref().map(str::parse::<IpAddr>);
         address.is_none_or(|address| address.is_ok_and(|address| address.is_unspecified()))
     };
-    one.host == other.host
-        && one.protocol == other.protocol
-        && (one.address == other.address || everywhere(one) || everywhere(other))
+    left.host == right.host
+        && left.protocol == right.protocol
+        && (left.address == right.address || everywhere(left) || everywhere(right))
 }
 
 pub(super) fn check_limits(path: &str, limits: &Limits, context: &mut Context) {
@@ -244,13 +247,13 @@ mod tests {
     fn check(podman: &Value, expected: &[&str]) {
         let object = json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "web"},
             "spec": {"driver": {"podman": podman}}});
-        let found: Vec<String> = problems(Kind::Resource, &object)
+        let actual: Vec<String> = problems(Kind::Resource, &object)
             .into_iter()
             .map(|problem| {
                 format!("{}: {}", problem.path.trim_start_matches("spec.driver.podman."), problem.message)
             })
             .collect();
-        assert_eq!(found, expected, "{podman}");
+        assert_eq!(actual, expected, "{podman}");
     }
 
     /// Checks a field in addition to an image.

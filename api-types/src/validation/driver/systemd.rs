@@ -97,13 +97,13 @@ mod tests {
     fn check(systemd: &Value, expected: &[&str]) {
         let object = json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "web"},
             "spec": {"driver": {"systemd": systemd}}});
-        let found: Vec<String> = problems(Kind::Resource, &object)
+        let actual: Vec<String> = problems(Kind::Resource, &object)
             .into_iter()
             .map(|problem| {
                 format!("{}: {}", problem.path.trim_start_matches("spec.driver.systemd."), problem.message)
             })
             .collect();
-        assert_eq!(found, expected, "{systemd}");
+        assert_eq!(actual, expected, "{systemd}");
     }
 
     #[test]

@@ -107,13 +107,13 @@ impl AcceptedToken {
 }
 
 fn read(path: &Path) -> Result<BTreeMap<TokenHash, Token>, TokenFileError> {
-    let wrong = |message: String| TokenFileError { path: path.to_owned(), message };
+    let invalid = |message: String| TokenFileError { path: path.to_owned(), message };
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
-        Err(error) => return Err(wrong(error.to_string())),
+        Err(error) => return Err(invalid(error.to_string())),
     };
-    let file = TokenFile::parse(&text).map_err(wrong)?;
+    let file = TokenFile::parse(&text).map_err(invalid)?;
     Ok(file.tokens.into_iter().map(|token| (token.sha256, token)).collect())
 }
 

@@ -65,7 +65,8 @@ impl Attributes {
     ) -> Attributes {
         let value_of = |segment: &str| {
             let name = segment.strip_prefix('{').and_then(|segment| segment.strip_suffix('}'));
-            let value = name.and_then(|name| parameters.iter().find(|(known, _)| *known == name));
+            let value =
+                name.and_then(|name| parameters.iter().find(|(parameter_name, _)| *parameter_name == name));
             value.map_or(segment, |(_, value)| *value).to_owned()
         };
         let segments: Vec<String> = route.split('/').skip(1).map(value_of).collect();

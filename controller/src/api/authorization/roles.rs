@@ -89,7 +89,7 @@ pub(crate) fn self_reviews() -> &'static [Rule] {
 
 fn viewer_rules() -> Vec<Rule> {
     let statuses = Kind::ALL.map(|kind| format!("{}/status", kind.plural()));
-    let others = [
+    let other_verbs = [
         "nodes/certificates",
         "resources/explain",
         "resources/log",
@@ -102,7 +102,7 @@ fn viewer_rules() -> Vec<Rule> {
     let paths = DISCOVERY_PATHS.into_iter().chain(HEALTH_PATHS).chain(["/metrics", "/state"]);
     vec![
         Rule::of(&READ_VERBS, GROUP, Kind::ALL.map(Kind::plural)),
-        Rule::of(&["get"], GROUP, statuses.into_iter().chain(others.map(str::to_owned))),
+        Rule::of(&["get"], GROUP, statuses.into_iter().chain(other_verbs.map(str::to_owned))),
         Rule::of(&["create"], GROUP, ["plan"]),
         Rule::of(&READ_VERBS, "", ["events", "namespaces"]),
         Rule::of_paths(&paths.collect::<Vec<_>>()),

@@ -85,11 +85,11 @@ impl<'a, S: Store> Writer<'a, S> {
 
     /// Converts an object or a merge patch of the request to the current names of its fields.
     fn accept(&mut self, value: &mut Value) -> Result<(), ApiError> {
-        let found = renamed::accept(self.kind, value).map_err(|problems| {
+        let renamed_fields = renamed::accept(self.kind, value).map_err(|problems| {
             let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
             ApiError::invalid(self.kind, name, &problems)
         })?;
-        self.renamed = found.iter().map(|renamed| renamed.warning()).collect();
+        self.renamed = renamed_fields.iter().map(|renamed| renamed.warning()).collect();
         Ok(())
     }
 
@@ -461,8 +461,8 @@ pub(super) async fn patch<S: Store>(
         }
         "application/json-patch+json" => {
             let mut read = json()?;
-            let found = renamed::accept_json_patch(kind, &mut read.value);
-            writer.renamed = found.iter().map(|renamed| renamed.warning()).collect();
+            let renamed_fields = renamed::accept_json_patch(kind, &mut read.value);
+            writer.renamed = renamed_fields.iter().map(|renamed| renamed.warning()).collect();
             let build_object = |live: Option<&Value>| {
                 // A whole map in the patch may have earlier names, too.
                 let mut patched = patch::json(live.unwrap_or(&Value::Null), &read.value)?;
@@ -539,14 +539,22 @@ impl<S: Store> Writer<'_, S> {
 }
 
 fn refused(kind: Kind, name: &str, conflicts: Vec<server_side_apply::Conflict>) -> ApiError {
-    let list: Vec<String> =
-        conflicts.iter().map(|one| format!("conflict with {:?}: {}", one.manager, one.path)).collect();
+    let list: Vec<String> = conflicts
+        .iter()
+        .map(|conflict| format!("conflict with {:?}: {}", conflict.manager, conflict.path))
+        .collect();
     let count = conflicts.len();
     let plural = if count == 1 { "" } else { "s" };
     let text = format!("Apply failed with {count} conflict{plural}: {}", list.join(", "));
     let causes = conflicts
         .into_iter()
-        .map(|one| ("FieldManagerConflict".to_owned(), one.path, format!("conflict with {:?}", one.manager)))
+        .map(|conflict| {
+            (
+                "FieldManagerConflict".to_owned(),
+                conflict.path,
+                format!("conflict with {:?}", conflict.manager),
+            )
+        })
         .collect();
     ApiError::new(ErrorReason::Conflict, text).with_object(kind, name).with_causes(causes)
 }
@@ -556,9 +564,9 @@ fn refuse_new_finalizers(kind: Kind, name: &str, current: &Value, value: &Value)
     let finalizers = |object: &Value| -> Vec<Value> {
         object.pointer("/metadata/finalizers").and_then(Value::as_array).cloned().unwrap_or_default()
     };
-    let known = finalizers(current);
+    let current_finalizers = finalizers(current);
     let is_deleted = current.pointer("/metadata/deletionTimestamp").is_some();
-    if !is_deleted || finalizers(value).iter().all(|finalizer| known.contains(finalizer)) {
+    if !is_deleted || finalizers(value).iter().all(|finalizer| current_finalizers.contains(finalizer)) {
         return Ok(());
     }
     let message = "no finalizer can be added: the object is being deleted";

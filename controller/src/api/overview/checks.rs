@@ -241,18 +241,18 @@ fn check_watchdog_kinds(nodes: &[&NodeOverview]) -> Check {
     let nodes_where = |matches: &dyn Fn(Option<&ha_api_types::node::WatchdogStatus>) -> bool| -> Vec<&str> {
         nodes.iter().filter(|node| matches(node.watchdog.as_ref())).map(|node| node.name.as_str()).collect()
     };
-    let none = nodes_where(&|watchdog| {
+    let without_watchdog = nodes_where(&|watchdog| {
         watchdog.is_none_or(|watchdog| watchdog.kind == "None" || watchdog.kind.is_empty())
     });
     let simulated =
         nodes_where(&|watchdog| watchdog.is_some_and(ha_api_types::node::WatchdogStatus::is_simulated));
     let soft =
         nodes_where(&|watchdog| watchdog.is_some_and(|watchdog| watchdog.identity == SOFTDOG_IDENTITY));
-    if !none.is_empty() {
+    if !without_watchdog.is_empty() {
         return Check::fail(
             name,
-            format!("no working watchdog on: {}", none.join(", ")),
-            format!("hactl doctor {}", none[0]),
+            format!("no working watchdog on: {}", without_watchdog.join(", ")),
+            format!("hactl doctor {}", without_watchdog[0]),
         );
     }
     if !simulated.is_empty() {
@@ -270,8 +270,10 @@ fn check_watchdog_kinds(nodes: &[&NodeOverview]) -> Check {
 
 fn check_versions(overview: &Overview, nodes: &[&NodeOverview]) -> Check {
     let name = "versions";
-    let controllers =
-        overview.controllers.iter().map(|one| (format!("controller {}", one.id), one.version.as_str()));
+    let controllers = overview
+        .controllers
+        .iter()
+        .map(|controller| (format!("controller {}", controller.id), controller.version.as_str()));
     let agents = nodes.iter().map(|node| (format!("agent {}", node.name), node.version.as_str()));
     let mut by_version: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (owner, version) in controllers.chain(agents).filter(|(_, version)| !version.is_empty()) {

@@ -85,7 +85,9 @@ pub(super) fn list_problems(cluster_view: &ClusterView, overview: &Overview) -> 
             "upgrade etcd to 3.5.30 or later in the 3.5 series, or to 3.6.11 or later, one member at a time",
         ));
     }
-    for controller in overview.controllers.iter().filter(|one| one.state == ControllerState::Lost) {
+    for controller in
+        overview.controllers.iter().filter(|controller| controller.state == ControllerState::Lost)
+    {
         let consequence = match cluster_view.settings().fencing.on_etcd_loss {
             OnEtcdLoss::Hold => ": an etcd outage stops services until the controller runs or is deleted",
             OnEtcdLoss::Stop => "",
@@ -345,7 +347,10 @@ fn writer_of(cluster_view: &ClusterView, key: &str) -> String {
 }
 
 fn controller_text(cluster_view: &ClusterView, id: &ControllerId) -> String {
-    let candidate = cluster_view.candidates().find(|(known, _)| *known == id).map(|(_, candidate)| candidate);
+    let candidate = cluster_view
+        .candidates()
+        .find(|(candidate_id, _)| *candidate_id == id)
+        .map(|(_, candidate)| candidate);
     format!("controller {id}{}", version_text(candidate.as_ref().map(|candidate| candidate.version.as_str())))
 }
 
@@ -365,7 +370,10 @@ mod tests {
     use ha_store::Entry;
 
     fn reasons(cluster_view: &ClusterView, overview: &Overview) -> Vec<(Reason, String)> {
-        list_problems(cluster_view, overview).into_iter().map(|found| (found.reason, found.message)).collect()
+        list_problems(cluster_view, overview)
+            .into_iter()
+            .map(|problem| (problem.reason, problem.message))
+            .collect()
     }
 
     #[test]
@@ -379,11 +387,15 @@ mod tests {
             };
             let mut overview = Overview::default();
             overview.store.members = vec![member];
-            let found = reasons(&ClusterView::new(Keys::new("test")), &overview);
-            let named = |(reason, message): &(Reason, String)| {
+            let reasons_and_messages = reasons(&ClusterView::new(Keys::new("test")), &overview);
+            let summary = |(reason, message): &(Reason, String)| {
                 *reason == Reason::EtcdTooOld && message.contains("member1") && message.contains(version)
             };
-            assert_eq!(found.iter().any(named), expected, "{version}: {found:?}");
+            assert_eq!(
+                reasons_and_messages.iter().any(summary),
+                expected,
+                "{version}: {reasons_and_messages:?}"
+            );
         };
         check("3.4.23", true);
         check("3.5.29", true);
@@ -412,8 +424,8 @@ mod tests {
             let node =
                 NodeOverview { name: "node1".into(), state: NodeState::Unknown, ..NodeOverview::default() };
             let overview = Overview { nodes: vec![node], ..Overview::default() };
-            let found = list_problems(&cluster_view, &overview);
-            let problem = found.iter().find(|problem| problem.about == "node/node1").expect("a problem");
+            let problems = list_problems(&cluster_view, &overview);
+            let problem = problems.iter().find(|problem| problem.about == "node/node1").expect("a problem");
             let suggested = problem.help.contains("hactl node confirm-fenced node1");
             assert_eq!(suggested, expected, "{state:?}, restored {is_restored}: {}", problem.help);
         };
@@ -436,8 +448,8 @@ mod tests {
                 ..NodeOverview::default()
             };
             let overview = Overview { nodes: vec![node], ..Overview::default() };
-            let found = list_problems(&ClusterView::new(Keys::new("test")), &overview);
-            let problem = found.iter().find(|problem| problem.about == "node/node1");
+            let problems = list_problems(&ClusterView::new(Keys::new("test")), &overview);
+            let problem = problems.iter().find(|problem| problem.about == "node/node1");
             assert_eq!(problem.is_some(), expected, "{reason:?}");
             assert!(problem.is_none_or(|problem| problem.help.contains("hactl create node node1")));
         }
@@ -476,10 +488,10 @@ mod tests {
             ],
             ..Overview::default()
         };
-        let found: Vec<(String, Reason)> = list_problems(&cluster_view, &overview)
+        let reason_by_subject: Vec<(String, Reason)> = list_problems(&cluster_view, &overview)
             .into_iter()
-            .filter(|found| found.about != "leader")
-            .map(|found| (found.about, found.reason))
+            .filter(|problem| problem.about != "leader")
+            .map(|problem| (problem.about, problem.reason))
             .collect();
         // Node3's missing watchdog is reported once, under its own reason.
         let expected = [
@@ -487,7 +499,7 @@ mod tests {
             ("node/node1", Reason::HealthCheckFailed),
             ("node/node3", Reason::WatchdogMissing),
         ];
-        assert_eq!(found, expected.map(|(about, reason)| (about.to_owned(), reason)));
+        assert_eq!(reason_by_subject, expected.map(|(about, reason)| (about.to_owned(), reason)));
     }
 
     #[test]
@@ -513,11 +525,11 @@ mod tests {
         ];
         let mut cluster_view = ClusterView::new(keys);
         cluster_view.replace(entries, Revision(1), MonotonicTime(0));
-        let found = reasons(&cluster_view, &Overview::default());
-        let named = |(reason, message): &(Reason, String)| {
+        let reasons_and_messages = reasons(&cluster_view, &Overview::default());
+        let summary = |(reason, message): &(Reason, String)| {
             *reason == Reason::Unreadable
                 && [&key, "Dreaming", "controller c1", "0.9.1"].iter().all(|part| message.contains(*part))
         };
-        assert!(found.iter().any(named), "{found:?}");
+        assert!(reasons_and_messages.iter().any(summary), "{reasons_and_messages:?}");
     }
 }

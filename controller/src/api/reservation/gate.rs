@@ -117,10 +117,10 @@ fn message(cluster: &str, failing: &[(NodeName, Failing)]) -> String {
     let nodes = nodes_named(failing.iter().map(|(node, _)| node.as_str()));
     let mut details: Vec<String> =
         failing.iter().flat_map(|(node, failing)| failure_lines(node, failing)).collect();
-    let more = details.len().saturating_sub(MAX_NAMED);
+    let omitted = details.len().saturating_sub(MAX_NAMED);
     details.truncate(MAX_NAMED);
-    if more > 0 {
-        details.push(format!("and {more} more"));
+    if omitted > 0 {
+        details.push(format!("and {omitted} more"));
     }
     let sentence = check_failed_message(cluster, &nodes).replacen(" failed: ", " would fail: ", 1);
     format!("{sentence}: {}", details.join("; "))
@@ -191,8 +191,8 @@ impl Proposal {
     /// Returns the view of the cluster once the leader has reacted to the change.
     fn view_after_moves(&self, before: &ClusterView) -> View {
         let Some(Moved { resource, node, as_secondary }) = &self.moved else {
-            let only = (self.kind == Kind::Resource).then(|| ResourceName::from(self.name.as_str()));
-            return view_after_moves(before, &self.after, only.as_ref());
+            let only_service = (self.kind == Kind::Resource).then(|| ResourceName::from(self.name.as_str()));
+            return view_after_moves(before, &self.after, only_service.as_ref());
         };
         let mut view = view(before).0;
         if *as_secondary {
@@ -206,11 +206,11 @@ impl Proposal {
         moving.insert(resource.clone());
         for name in moving {
             if let Some(mut facts) = view.services.get_mut(&name)
-                && (!facts.uses.is_empty() || name == *resource)
+                && (!facts.used_nodes.is_empty() || name == *resource)
             {
                 facts.node = Some(node.clone());
-                if !facts.uses.is_empty() {
-                    facts.uses = BTreeSet::from([node.clone()]);
+                if !facts.used_nodes.is_empty() {
+                    facts.used_nodes = BTreeSet::from([node.clone()]);
                 }
             }
         }

@@ -128,9 +128,9 @@ impl ReportBuilder<'_> {
 
 fn set_verdict(item: &mut FailureReport, verdict: Verdict, proof: bool) {
     match verdict {
-        Verdict::Survives(found) => {
+        Verdict::Survives(proof_of_survival) => {
             item.verdict = ReservationVerdict::Survives;
-            item.because = match (found.moves.len(), found.preempted.len()) {
+            item.because = match (proof_of_survival.moves.len(), proof_of_survival.preempted.len()) {
                 (0, _) => "no service needs another node".to_owned(),
                 (count, 0) => scheduled_elsewhere(count),
                 (count, 1) => {
@@ -144,8 +144,8 @@ fn set_verdict(item: &mut FailureReport, verdict: Verdict, proof: bool) {
                 }
             };
             if proof {
-                item.moves = moves(found.moves);
-                item.make_room = moves(found.preempted);
+                item.moves = moves(proof_of_survival.moves);
+                item.make_room = moves(proof_of_survival.preempted);
             }
         }
         Verdict::Fails(failing) => {
@@ -159,10 +159,10 @@ fn set_verdict(item: &mut FailureReport, verdict: Verdict, proof: bool) {
             };
             item.without_place = failing.services.into_iter().map(without_place).collect();
         }
-        Verdict::Unknown(left) => {
+        Verdict::Unknown(undecided) => {
             item.verdict = ReservationVerdict::Unknown;
             "no placement found within the search limit".clone_into(&mut item.because);
-            item.without_place = left.into_iter().map(without_place).collect();
+            item.without_place = undecided.into_iter().map(without_place).collect();
         }
     }
 }
@@ -178,7 +178,11 @@ fn scheduled_elsewhere(count: usize) -> String {
 fn moves(moves: Vec<Move>) -> Vec<ReservationMove> {
     moves
         .into_iter()
-        .map(|one| ReservationMove { resource: one.service, from: one.from, to: one.to })
+        .map(|forecast_move| ReservationMove {
+            resource: forecast_move.service,
+            from: forecast_move.from,
+            to: forecast_move.to,
+        })
         .collect()
 }
 
@@ -192,6 +196,6 @@ fn without_place(service: Unplaced) -> UnplacedService {
         resource: service.service,
         node: service.node,
         lacks: blocked_nodes.collect(),
-        more: service.more,
+        omitted: service.omitted,
     }
 }

@@ -53,8 +53,8 @@ impl fmt::Display for Path {
 }
 
 /// Returns `true` if one path equals the other or is a prefix of it.
-pub(crate) fn paths_overlap(one: &Path, other: &Path) -> bool {
-    one.0.iter().zip(&other.0).all(|(a, b)| a == b)
+pub(crate) fn paths_overlap(left: &Path, right: &Path) -> bool {
+    left.0.iter().zip(&right.0).all(|(a, b)| a == b)
 }
 
 /// Returns the paths of all fields that a manager can own: scalars, lists, and empty maps.
@@ -125,11 +125,11 @@ impl Entry {
     }
 
     pub(crate) fn owns_overlapping(&self, path: &Path) -> bool {
-        self.fields.iter().any(|own| paths_overlap(own, path))
+        self.fields.iter().any(|owned| paths_overlap(owned, path))
     }
 
     pub(crate) fn disown(&mut self, path: &Path) {
-        self.fields.retain(|own| !paths_overlap(own, path));
+        self.fields.retain(|owned| !paths_overlap(owned, path));
     }
 
     /// Returns the entries of an object, except unreadable entries.
@@ -162,9 +162,9 @@ impl Entry {
         let existing_entry = Entry::read(before);
         entries.retain(|entry| !entry.fields.is_empty());
         for entry in &mut entries {
-            let same =
+            let same_entry =
                 existing_entry.iter().find(|old| differs_at_most_in_time(old, entry) && !old.time.is_empty());
-            if let Some(old) = same {
+            if let Some(old) = same_entry {
                 entry.time.clone_from(&old.time);
             }
         }
@@ -205,9 +205,9 @@ impl Entry {
 }
 
 /// Returns `true` if two entries differ at most in their times.
-fn differs_at_most_in_time(one: &Entry, other: &Entry) -> bool {
-    (&one.manager, &one.operation, &one.subresource, &one.fields)
-        == (&other.manager, &other.operation, &other.subresource, &other.fields)
+fn differs_at_most_in_time(left: &Entry, right: &Entry) -> bool {
+    (&left.manager, &left.operation, &left.subresource, &left.fields)
+        == (&right.manager, &right.operation, &right.subresource, &right.fields)
 }
 
 fn from_tree(tree: &Value, path: &mut Vec<String>, fields: &mut BTreeSet<Path>) {

@@ -28,8 +28,8 @@ fn apply_sets_and_later_removes_owned_fields() {
     assert_eq!(first["spec"], json!({"group": "g", "priority": 1}));
     let second = apply(Some(&first), &object(&json!({"priority": 1})), "a", false, &at(2)).unwrap();
     assert_eq!(second["spec"], json!({"priority": 1}));
-    let again = apply(Some(&second), &object(&json!({"priority": 1})), "a", false, &at(3)).unwrap();
-    assert_eq!(again, second);
+    let reapplied = apply(Some(&second), &object(&json!({"priority": 1})), "a", false, &at(3)).unwrap();
+    assert_eq!(reapplied, second);
 }
 
 #[test]
@@ -59,9 +59,9 @@ fn update_takes_ownership_of_changed_fields() {
     let refused = apply(Some(&second), &object(&json!({"priority": 1})), "a", false, &at(3));
     assert!(refused.is_err_and(|conflicts| conflicts[0].manager == "editor"));
     // An update without changes keeps all owners and times.
-    let mut same = second.clone();
-    record_update(Some(&second), &mut same, "other", &at(4));
-    assert_eq!(same, second);
+    let mut unchanged = second.clone();
+    record_update(Some(&second), &mut unchanged, "other", &at(4));
+    assert_eq!(unchanged, second);
 }
 
 #[test]
@@ -69,8 +69,8 @@ fn a_list_and_a_map_in_one_field_conflict() {
     let first = apply(None, &object(&json!({"nodes": {"node1": 2}})), "a", false, &at(1)).unwrap();
     let refused = apply(Some(&first), &object(&json!({"nodes": ["node1"]})), "b", false, &at(2));
     assert!(refused.is_err());
-    let own = apply(Some(&first), &object(&json!({"nodes": ["node1"]})), "a", false, &at(2)).unwrap();
-    assert_eq!(own["spec"], json!({"nodes": ["node1"]}));
+    let reduced = apply(Some(&first), &object(&json!({"nodes": ["node1"]})), "a", false, &at(2)).unwrap();
+    assert_eq!(reduced["spec"], json!({"nodes": ["node1"]}));
 }
 
 proptest::proptest! {

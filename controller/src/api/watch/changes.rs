@@ -55,7 +55,7 @@ impl WatchedObjects {
         is_resumed: bool,
     ) -> WatchedObjects {
         if let Some(name) = selector.name() {
-            objects.retain(|own, _| own == name);
+            objects.retain(|object_name, _| object_name == name);
         }
         WatchedObjects {
             kind,

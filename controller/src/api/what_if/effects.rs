@@ -21,7 +21,7 @@ pub(crate) fn planned_effects(before: &ClusterView, after: &ClusterView) -> Plan
     let mut comparison = Comparison { before, after, view_before, view_after, plan: Plan::default() };
     comparison.compare_all(before.resources.keys().chain(after.resources.keys()).collect());
     let mut plan = comparison.plan;
-    plan.effects.sort_by(|one, other| one.resource.cmp(&other.resource));
+    plan.effects.sort_by(|left, right| left.resource.cmp(&right.resource));
     for conflict in conflicts_after.iter().filter(|conflict| !conflicts_before.contains(conflict)) {
         plan.warnings.push(format!("rule {} would not be applied: {}", conflict.rule, conflict.message));
     }
@@ -205,14 +205,14 @@ impl Comparison<'_> {
     fn place_on(&mut self, name: &ResourceName, node: &NodeName) {
         if let Some(mut facts) = self.view_after.services.get_mut(name) {
             facts.node = Some(node.to_owned());
-            facts.uses = BTreeSet::from([node.to_owned()]);
+            facts.used_nodes = BTreeSet::from([node.to_owned()]);
         }
     }
 
     /// Stops counting the service on any node.
     fn remove_from_node(&mut self, name: &ResourceName) {
         if let Some(mut facts) = self.view_after.services.get_mut(name) {
-            facts.uses.clear();
+            facts.used_nodes.clear();
         }
     }
 

@@ -126,8 +126,12 @@ pub(super) fn refuted_devices(
     node: &NodeName,
     newly_refuted: Option<&FenceDevice>,
 ) -> BTreeMap<String, String> {
-    let known = declared_devices(input, node).iter().filter(|device| is_refuted(input, node, device));
-    known.chain(newly_refuted).map(|device| (device.name.clone(), definition_digest(device))).collect()
+    let refuted_devices =
+        declared_devices(input, node).iter().filter(|device| is_refuted(input, node, device));
+    refuted_devices
+        .chain(newly_refuted)
+        .map(|device| (device.name.clone(), definition_digest(device)))
+        .collect()
 }
 
 /// Returns the description of a refuted device, for an event and a condition.
@@ -318,7 +322,7 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
     /// cannot arrive late, because it guards the fence.
     fn without_intent(&self, intent: &DeviceIntent) -> Fence {
         let fence = &self.fence.value;
-        let registration_revision = self.subject.registration().map(|report| report.modified);
+        let registration_revision = self.subject.registration().map(|report| report.mod_revision);
         let request = match intent.switch {
             Switch::Off => registration_revision.or(fence.request),
             Switch::On => fence.request,
@@ -340,7 +344,7 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
 
     /// Returns `true` if the node requests an epoch that the leader has not answered. The machine is therefore on.
     fn requests_epoch(&self, fence: &Fence) -> bool {
-        self.subject.registration().is_some_and(|report| fence.request != Some(report.modified))
+        self.subject.registration().is_some_and(|report| fence.request != Some(report.mod_revision))
     }
 
     /// Plans the next run of a device for a closed node, while no device is running. Returns `true` if the epoch of the

@@ -52,7 +52,7 @@ impl FencingBudget {
                 },
                 FenceState::Open | FenceState::Closed => false,
             })
-            .map(|fence| fence.seen + window_ms)
+            .map(|fence| fence.first_seen_at + window_ms)
             .filter(|end| *end > input.now.monotonic_raw)
             .collect();
         let possibly_closed = input

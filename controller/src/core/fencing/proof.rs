@@ -84,7 +84,7 @@ pub(super) fn plan(
 /// service was started after the registration.
 fn registration_proof(subject: &FencedNode<'_>, fence: &Versioned<Fence>) -> Option<Proof> {
     let report = subject.registration()?;
-    if fence.value.request == Some(report.modified) {
+    if fence.value.request == Some(report.mod_revision) {
         return None;
     }
     let same_boot = report.value.boot_id == fence.value.boot_id;

@@ -18,9 +18,9 @@ pub(super) fn plan_new(input: &PlanInput<'_>, subject: &FencedNode<'_>, plan: &m
     let Some(report) = subject.registration() else { return };
     let fence = Versioned {
         value: Fence { epoch: Epoch(1), ..Fence::default() },
-        created: Revision(0),
-        modified: Revision(0),
-        seen: report.seen,
+        create_revision: Revision(0),
+        mod_revision: Revision(0),
+        first_seen_at: report.first_seen_at,
     };
     if refuse_clone(input, subject.name, report, plan)
         || plan_wait_for_errors(input, subject.name, &fence, report, plan)
@@ -112,7 +112,7 @@ pub(super) fn plan_admission(
     if refuse_clone(input, subject.name, report, plan) {
         return;
     }
-    if fence.value.request == Some(report.modified) {
+    if fence.value.request == Some(report.mod_revision) {
         // This registration was admitted and has lapsed. Services that appeared since were not checked, so the agent
         // must register again.
         return;
@@ -122,7 +122,7 @@ pub(super) fn plan_admission(
     {
         return;
     }
-    admit(input, subject, Guard::Unchanged(fence.modified), &fence.value, report, None, plan);
+    admit(input, subject, Guard::Unchanged(fence.mod_revision), &fence.value, report, None, plan);
 }
 
 /// Returns `true` if a node registers with both ids of another reachable node. Such a machine has two node names, and a
@@ -178,7 +178,7 @@ fn missing_object(input: &PlanInput<'_>, name: &str) -> bool {
 fn new_object(input: &PlanInput<'_>, name: &str, report: &Versioned<NodeReport>) -> Node {
     let mut node = Node::new(name, NodeSpec::default());
     // The uid is unique among all objects, because each revision occurs once.
-    node.metadata.uid = format!("node-{name}-{}", report.modified).into();
+    node.metadata.uid = format!("node-{name}-{}", report.mod_revision).into();
     node.metadata.generation = 1;
     node.metadata.creation_timestamp = Some(input.now.timestamp());
     node
@@ -212,11 +212,14 @@ pub(super) fn plan_wait_for_errors(
         .value
         .not_stopped
         .iter()
-        .filter(|named| {
-            cluster_view.resources.get(&named.name).is_some_and(|known| known.value.metadata.uid == named.uid)
+        .filter(|resource| {
+            cluster_view
+                .resources
+                .get(&resource.name)
+                .is_some_and(|stored| stored.value.metadata.uid == resource.uid)
         })
-        .filter(|named| {
-            !cluster_view.resource_statuses.get(&named.name).is_some_and(|status| {
+        .filter(|resource| {
+            !cluster_view.resource_statuses.get(&resource.name).is_some_and(|status| {
                 let status = &status.value;
                 status.state == ServiceState::Error
                     && status.stop_confirmed == Some(false)
@@ -224,7 +227,7 @@ pub(super) fn plan_wait_for_errors(
                     && status.epoch == Some(fence.value.epoch)
             })
         })
-        .map(|named| named.name.as_str())
+        .map(|resource| resource.name.as_str())
         .collect();
     if pending.is_empty() {
         return false;
@@ -277,7 +280,7 @@ fn admit(
         machine_id: report.value.machine_id.clone(),
         product_id: report.value.product_id.clone(),
         boot_id: report.value.boot_id.clone(),
-        request: Some(report.modified),
+        request: Some(report.mod_revision),
         state: FenceState::Open,
         proof: None,
         proof_revision: None,
@@ -294,13 +297,13 @@ fn admit(
     };
     let mut transaction = Transaction::new()
         .put(cluster_view.keys.fence(name), guard, serialized(&open))
-        .guard(cluster_view.keys.node_report(name), Guard::Unchanged(report.modified));
+        .guard(cluster_view.keys.node_report(name), Guard::Unchanged(report.mod_revision));
     let object_key = cluster_view.keys.spec(Kind::Node, name);
     if let Some(node) = new_object {
         transaction = transaction.put(object_key, Guard::Absent, serialized(node));
     } else if let Some(node) = cluster_view.nodes.get(name) {
         // The API deletes the object only while the epoch is closed.
-        transaction = transaction.guard(object_key, Guard::Unchanged(node.modified));
+        transaction = transaction.guard(object_key, Guard::Unchanged(node.mod_revision));
     }
     let message = format!("Node registered (registration {epoch})");
     let mut events = vec![node_event(input, name, EventType::Normal, Reason::Registering, message)];

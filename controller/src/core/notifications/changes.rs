@@ -42,7 +42,7 @@ pub(super) fn changes(
 fn errors(input: &PlanInput<'_>, next: &mut SentFacts, items: &mut Items) {
     let cluster_view = input.cluster_view;
     let in_error = |name: &ResourceName| {
-        let status = cluster_view.resource_statuses.get(name).map(|known| &known.value);
+        let status = cluster_view.resource_statuses.get(name).map(|stored| &stored.value);
         status
             .filter(|status| status.state == ServiceState::Error && cluster_view.resources.contains_key(name))
     };
@@ -50,7 +50,7 @@ fn errors(input: &PlanInput<'_>, next: &mut SentFacts, items: &mut Items) {
         next.errors.iter().filter(|name| in_error(name).is_none()).cloned().collect();
     for name in over {
         next.errors.remove(&name);
-        let item = recovered(&name, cluster_view.resource_statuses.get(&name).map(|known| &known.value));
+        let item = recovered(&name, cluster_view.resource_statuses.get(&name).map(|stored| &stored.value));
         items.entry(NotificationKind::ResourceRecovered).or_default().push(item);
     }
     for name in cluster_view.resource_statuses.keys() {
@@ -240,10 +240,10 @@ fn proof_missing(
         FenceState::Fencing => {
             let proof_at = node
                 .missed_heartbeat_fencing_delay
-                .map_or(fence.seen, |fencing_delay_ms| node.observed_at + fencing_delay_ms);
+                .map_or(fence.first_seen_at, |fencing_delay_ms| node.observed_at + fencing_delay_ms);
             let message = waits(&[Reason::Fencing])
                 .map_or_else(|| Reason::Fencing.sentence().to_owned(), |waiting| waiting.message.clone());
-            Some((proof_at.max(fence.seen) + UNCONFIRMED_MS, Reason::Fencing, message))
+            Some((proof_at.max(fence.first_seen_at) + UNCONFIRMED_MS, Reason::Fencing, message))
         }
         FenceState::Fenced | FenceState::Closed => None,
     }

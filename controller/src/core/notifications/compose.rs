@@ -30,7 +30,7 @@ pub(super) fn without_id(
     kind: NotificationKind,
     mut items: Vec<NotificationItem>,
 ) -> Notification {
-    let more = u32::try_from(items.len().saturating_sub(MAX_ITEMS)).unwrap_or(u32::MAX);
+    let omitted = u32::try_from(items.len().saturating_sub(MAX_ITEMS)).unwrap_or(u32::MAX);
     items.truncate(MAX_ITEMS);
     for item in &mut items {
         if item.message.chars().count() > MAX_MESSAGE_CHARS {
@@ -43,10 +43,10 @@ pub(super) fn without_id(
         cluster: input.config.cluster.clone(),
         kind,
         severity: kind.severity(),
-        summary: Notification::summarize(kind, &items, more),
+        summary: Notification::summarize(kind, &items, omitted),
         time: input.now.timestamp(),
         source: format!("controller/{}", input.config.id),
         items,
-        more,
+        omitted,
     }
 }

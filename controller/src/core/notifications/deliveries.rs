@@ -134,14 +134,14 @@ impl Deliveries {
 
     /// Returns the time of the next attempt.
     pub(super) fn retry_at(&self, target: &str, id: &str) -> Option<MonotonicTime> {
-        self.failures.get(target).filter(|known| known.id == id).map(|known| known.retry_at)
+        self.failures.get(target).filter(|failure| failure.id == id).map(|failure| failure.retry_at)
     }
 
     /// Marks ended deliveries in the record.
     pub(super) fn mark_ended_in(&self, notified: &mut NotificationRecord) {
         for queued in &mut notified.queue {
             let ended = self.ended.iter().filter(|(id, _)| *id == queued.notification.id);
-            queued.done.extend(ended.map(|(_, target)| target.clone()));
+            queued.delivered_targets.extend(ended.map(|(_, target)| target.clone()));
         }
     }
 
@@ -155,11 +155,12 @@ impl Deliveries {
 
     /// Removes deliveries that etcd shows as ended or no longer contains, and tests whose operation has ended.
     pub(in crate::core) fn remove_recorded(&mut self, cluster_view: &ClusterView) {
-        let notified = cluster_view.notified.as_ref().map(|known| &known.value);
+        let notified = cluster_view.notified.as_ref().map(|stored| &stored.value);
         self.ended.retain(|(id, target)| {
             notified.is_some_and(|notified| {
                 let mut queue = notified.queue.iter();
-                queue.any(|queued| queued.notification.id == *id && !queued.done.contains(target))
+                queue
+                    .any(|queued| queued.notification.id == *id && !queued.delivered_targets.contains(target))
             })
         });
         self.tests.retain(|operation, _| {

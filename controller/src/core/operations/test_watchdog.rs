@@ -35,9 +35,9 @@ pub(super) fn plan(
             result_after_reboot(request, name, node, report)
         }
         (Some(_), Some(report)) if is_running => {
-            let over_at = request.operation.seen + RESET_TIMEOUT_MS;
-            let has_reported_since = request.status.map(|status| status.modified)
-                < cluster_view.node_reports.get(name).map(|report| report.modified);
+            let over_at = request.operation.first_seen_at + RESET_TIMEOUT_MS;
+            let has_reported_since = request.status.map(|status| status.mod_revision)
+                < cluster_view.node_reports.get(name).map(|report| report.mod_revision);
             if has_reported_since && !report.watchdog.problem.is_empty() {
                 let message = format!("{name}: {}", report.watchdog.problem);
                 new_status(OperationPhase::Failed, Reason::WatchdogFailed, message)

@@ -13,15 +13,15 @@ fn without_place(service: &str, node: &str, blocked_nodes: &[(&str, &str)]) -> U
         service: service.into(),
         node: node.into(),
         blocked_nodes: blocked_nodes.iter().map(blocked).collect(),
-        more: 0,
+        omitted: 0,
     }
 }
 
-fn check(found: &[(&str, Verdict)], reason: Reason, expected: &str) {
-    let found: Vec<(NodeName, &Verdict)> =
-        found.iter().map(|(node, verdict)| ((*node).into(), verdict)).collect();
-    let found = finding("default", found.iter().map(|(node, verdict)| (node, *verdict)));
-    assert_eq!((found.reason, message_of(&found).as_str()), (reason, expected));
+fn check(verdicts: &[(&str, Verdict)], reason: Reason, expected: &str) {
+    let verdicts: Vec<(NodeName, &Verdict)> =
+        verdicts.iter().map(|(node, verdict)| ((*node).into(), verdict)).collect();
+    let verdicts = finding("default", verdicts.iter().map(|(node, verdict)| (node, *verdict)));
+    assert_eq!((verdicts.reason, message_of(&verdicts).as_str()), (reason, expected));
 }
 
 #[test]
@@ -41,9 +41,9 @@ fn failed_reservation_check_names_nodes_and_services() {
 
 #[test]
 fn undecided_reservation_check_is_reported() {
-    let left = vec![without_place("web", "node1", &[("node2", "too small")])];
+    let unplaced = vec![without_place("web", "node1", &[("node2", "too small")])];
     check(
-        &[("node1", Verdict::Unknown(left))],
+        &[("node1", Verdict::Unknown(unplaced))],
         Reason::FailoverCapacityUnknown,
         "Failover capacity (N+1) check of cluster default is inconclusive for failures of node node1: \
          web on node1: too small (node2)",

@@ -40,9 +40,10 @@ pub(super) fn add(input: &MetricsInput<'_>, samples: &mut Vec<Sample>) {
             samples.push(leader::RESOURCE_LAST_TRANSITION.sample([name], seconds as f64));
         }
         for (window, days) in WINDOWS {
-            let ratio = status.availability.as_ref().and_then(|known| known.ratio(days, &now));
+            let ratio = status.availability.as_ref().and_then(|availability| availability.ratio(days, &now));
             samples.extend(ratio.map(|ratio| leader::RESOURCE_AVAILABILITY.sample([name, window], ratio)));
-            let down = status.availability.as_ref().and_then(|known| known.down_seconds(days, &now));
+            let down =
+                status.availability.as_ref().and_then(|availability| availability.down_seconds(days, &now));
             samples.extend(down.map(|down| leader::RESOURCE_DOWNTIME.sample([name, window], down)));
         }
         if let Some(reason) = unschedulable_reason(resource, &status) {

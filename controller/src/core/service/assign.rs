@@ -48,7 +48,7 @@ pub(super) fn assign(
         return false;
     }
     let mut guards: BTreeMap<String, Guard> = BTreeMap::new();
-    guards.insert(cluster_view.keys.fence(node), Guard::Unchanged(fence.modified));
+    guards.insert(cluster_view.keys.fence(node), Guard::Unchanged(fence.mod_revision));
     if let Some(assignment) = service.assignment {
         for (other_node, epoch) in assigned_nodes(&assignment.value) {
             if other_node == node && epoch == fence.value.epoch {
@@ -68,7 +68,7 @@ pub(super) fn assign(
                 return false;
             }
             match prove_not_running(planner, service, other_node, epoch, node) {
-                Ok(found) => guards.extend(found),
+                Ok(proof_guards) => guards.extend(proof_guards),
                 Err((reason, message)) => {
                     update.add_wait(reason, message);
                     return false;
@@ -84,7 +84,7 @@ pub(super) fn assign(
     let definition = definition(&input, service, update, node, fence.value.epoch, &action);
     if definition.exclusive && may_start_service(&action) {
         match copies::prove_no_other_copy(&input, service, update, node) {
-            Ok(found) => guards.extend(found),
+            Ok(proof_guards) => guards.extend(proof_guards),
             Err(silent) => {
                 let message = format!(
                     "Node {} may still run a copy. Wait until the node is reachable again. WARNING: data loss if the copy \
@@ -130,9 +130,9 @@ fn start_node<'a>(action: &'a Action, node: &'a NodeName) -> Option<&'a str> {
 /// Returns at most five names and the number of the remaining names, for a condition.
 pub(in crate::core) fn first_names(names: &[ResourceName]) -> String {
     const SHOWN: usize = 5;
-    let more = names.len().saturating_sub(SHOWN);
+    let omitted = names.len().saturating_sub(SHOWN);
     let shown = names.iter().take(SHOWN).map(ResourceName::as_str).collect::<Vec<_>>().join(", ");
-    if more > 0 { format!("{shown} and {more} more") } else { shown }
+    if omitted > 0 { format!("{shown} and {omitted} more") } else { shown }
 }
 
 /// Returns the nodes that an assignment names, with their epochs.
@@ -251,13 +251,13 @@ fn definition(
     let assigned = assigned.filter(|assignment| assignment.definition.uid == current.uid);
     let is_here = assigned.is_some_and(|assignment| assigned_nodes(assignment).contains(&(node, epoch)));
     let assigned = assigned.map(|assignment| assignment.definition.clone());
-    let known = match action {
+    let action_definition = match action {
         Action::Start => differing(),
         Action::Restart => None,
         Action::Stop { .. } | Action::Migrate { .. } | Action::Leave if is_here => assigned,
         Action::Stop { .. } | Action::Migrate { .. } | Action::Leave => differing().or(assigned),
     };
-    known.unwrap_or(current)
+    action_definition.unwrap_or(current)
 }
 
 fn may_start_service(action: &Action) -> bool {

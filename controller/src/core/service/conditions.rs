@@ -69,8 +69,9 @@ pub(super) fn set_conditions(input: &PlanInput<'_>, service: &Service<'_>, updat
         None => update.status.conditions.retain(|condition| condition.kind != "DefinitionDiffers"),
         Some(copy) => {
             let definition_text = |definition: &ServiceDefinition| {
-                let identity =
-                    definition.identity().map_or("an unknown service".to_owned(), |it| it.to_string());
+                let identity = definition
+                    .identity()
+                    .map_or("an unknown service".to_owned(), |identity| identity.to_string());
                 format!("{identity}, exclusive {}", definition.exclusive)
             };
             let message = format!(
@@ -93,8 +94,8 @@ pub(super) fn set_conditions(input: &PlanInput<'_>, service: &Service<'_>, updat
     // A blocking reason is reported once, when it begins.
     let needs_event = matches!(reason, Reason::Unschedulable | Reason::MultipleActive | Reason::Preempting)
         || (update.is_stalled && matches!(reason, Reason::Draining | Reason::WatchdogFailed));
-    let is_new = before.as_ref().is_none_or(|(known, _)| *known != reason)
-        || (update.is_deadlocked && before.is_none_or(|(_, known)| known != message));
+    let is_new = before.as_ref().is_none_or(|(old_reason, _)| *old_reason != reason)
+        || (update.is_deadlocked && before.is_none_or(|(_, old_message)| old_message != message));
     if update.events.is_empty() && is_new && (needs_event || update.is_deadlocked) {
         update.events.push((EventType::Warning, reason, message));
     }

@@ -18,14 +18,14 @@ pub(super) fn update_copies(input: &PlanInput<'_>, service: &Service<'_>, update
         match &assignment.action {
             Action::Start | Action::Restart | Action::Migrate { .. } => {
                 for copy in permitted_copies(assignment) {
-                    copies.retain(|known| !is_same_copy(known, &copy));
+                    copies.retain(|other| !is_same_copy(other, &copy));
                     copies.push(copy);
                 }
             }
             Action::Stop { .. } | Action::Leave => {}
         }
     }
-    copies.sort_by(|one, other| (&one.node, one.epoch).cmp(&(&other.node, other.epoch)));
+    copies.sort_by(|left, right| (&left.node, left.epoch).cmp(&(&right.node, right.epoch)));
     update.status.copies = copies;
 }
 
@@ -43,7 +43,7 @@ pub(super) fn remaining_copies(
         }
     }
     for copy in reported_copies(input, service) {
-        if !copies.iter().any(|known| is_same_copy(known, &copy))
+        if !copies.iter().any(|other| is_same_copy(other, &copy))
             && end_guards(input, service, &copy).is_none()
         {
             copies.push(copy);
@@ -81,7 +81,7 @@ pub(super) fn prove_no_other_copy(
             continue;
         }
         match end_guards(input, service, &copy) {
-            Some(found) => guards.extend(found),
+            Some(end_guards) => guards.extend(end_guards),
             None => return Err(copy.node),
         }
     }
@@ -114,8 +114,10 @@ pub(super) fn differing_definition(
         .find(|definition| !definition.may_replace(&desired_definition))
 }
 
-fn is_same_copy(one: &ServiceCopy, other: &ServiceCopy) -> bool {
-    one.node == other.node && one.epoch == other.epoch && one.definition.has_same_identity(&other.definition)
+fn is_same_copy(left: &ServiceCopy, right: &ServiceCopy) -> bool {
+    left.node == right.node
+        && left.epoch == right.epoch
+        && left.definition.has_same_identity(&right.definition)
 }
 
 /// Returns the copies that an assignment permits.
@@ -157,15 +159,15 @@ fn reported_copies(input: &PlanInput<'_>, service: &Service<'_>) -> Vec<ServiceC
         let is_found = report.phase == Phase::ProbedRunning && report.definition.is_some();
         let may_run = is_found || report.phase.is_permitted();
         if may_run && report.uid == *service.uid() {
-            let known = report.definition.as_deref().unwrap_or(&definition).clone();
+            let report_definition = report.definition.as_deref().unwrap_or(&definition).clone();
             let copy = ServiceCopy {
                 node: node.clone(),
                 epoch: report.epoch,
                 boot_id: report.boot_id.clone(),
-                definition: ServiceDefinition { exclusive: report.exclusive, ..known },
+                definition: ServiceDefinition { exclusive: report.exclusive, ..report_definition },
                 is_unguarded: false,
             };
-            if !copies.iter().any(|known| is_same_copy(known, &copy)) {
+            if !copies.iter().any(|other| is_same_copy(other, &copy)) {
                 copies.push(copy);
             }
         }

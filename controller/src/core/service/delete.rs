@@ -53,14 +53,14 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
     // An unreachable agent starts nothing more, and the tombstone covers the copy there.
     let managing_node = managing_nodes(&input, service, None).find(|node| !is_unreachable(planner, node));
     if let Some(node) = managing_node {
-        if let Some(known) = planner.nodes.get(node) {
-            update.wake_after(known.late_at, 0, "a node that manages a deleted service is unreachable");
+        if let Some(health) = planner.nodes.get(node) {
+            update.wake_after(health.late_at, 0, "a node that manages a deleted service is unreachable");
         }
         end_management(planner, service, update, unconfirmed_message(node));
         return;
     }
     let mut transaction = Transaction::new()
-        .delete(keys.spec(Kind::Resource, name), Guard::Unchanged(service.resource.modified));
+        .delete(keys.spec(Kind::Resource, name), Guard::Unchanged(service.resource.mod_revision));
     if service.assignment.is_some() {
         transaction = transaction.delete(keys.assignment(name), record_guard(service.assignment));
         // A permit that is committed before that must be seen first.
@@ -245,13 +245,15 @@ pub(super) fn plan_orphans(planner: &mut Planner<'_>) {
             .unwrap_or_default();
         super::copies::mark_unguarded(&mut remaining);
         if let Some(status) = cluster_view.resource_statuses.get(name) {
-            transaction = transaction
-                .delete(cluster_view.keys.status(Kind::Resource, name), Guard::Unchanged(status.modified));
+            transaction = transaction.delete(
+                cluster_view.keys.status(Kind::Resource, name),
+                Guard::Unchanged(status.mod_revision),
+            );
         }
         if let Some(assignment) = cluster_view.assignments.get(name) {
             let value = &assignment.value;
-            transaction =
-                transaction.delete(cluster_view.keys.assignment(name), Guard::Unchanged(assignment.modified));
+            transaction = transaction
+                .delete(cluster_view.keys.assignment(name), Guard::Unchanged(assignment.mod_revision));
             if Service::epoch_status(&input, &value.node, value.epoch) != EpochStatus::Released {
                 let stored_tombstone = cluster_view.tombstones.get(name);
                 let mut nodes = stored_tombstone

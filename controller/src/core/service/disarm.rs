@@ -104,7 +104,7 @@ fn freeze(service: &Service<'_>, update: &mut ServiceUpdate, is_manual: bool) {
 
 /// Returns `true` if the agents were permitted to disarm.
 fn is_disarm_permitted(input: &PlanInput<'_>, disarmed: Disarmed) -> bool {
-    input.cluster_view.cluster_status.as_ref().is_some_and(|known| known.value.disarm == Some(disarmed))
+    input.cluster_view.cluster_status.as_ref().is_some_and(|status| status.value.disarm == Some(disarmed))
 }
 
 /// Returns `true` if a service, as stored, prevents the agents from disarming.

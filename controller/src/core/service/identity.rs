@@ -36,7 +36,8 @@ pub(super) fn conflict(planner: &Planner<'_>, service: &Service<'_>) -> Option<S
 /// Returns the precedence of a resource: resources whose service may run come first, then assigned resources, then
 /// older resources.
 fn precedence<'a>(cluster_view: &ClusterView, name: &'a ResourceName) -> (u8, Revision, &'a ResourceName) {
-    let created = cluster_view.resources.get(name).map_or(Revision(i64::MAX), |resource| resource.created);
+    let create_revision =
+        cluster_view.resources.get(name).map_or(Revision(i64::MAX), |resource| resource.create_revision);
     let copies =
         cluster_view.resource_statuses.get(name).is_some_and(|status| !status.value.copies.is_empty());
     let usage_rank = match cluster_view.assignments.get(name).map(|assignment| &assignment.value.action) {
@@ -45,7 +46,7 @@ fn precedence<'a>(cluster_view: &ClusterView, name: &'a ResourceName) -> (u8, Re
         Some(Action::Stop { .. }) => 1,
         None => 2,
     };
-    (usage_rank, created, name)
+    (usage_rank, create_revision, name)
 }
 
 /// Returns the tombstones of other names that hold the service's identity.
@@ -57,8 +58,8 @@ pub(super) fn tombstones_with_identity<'a>(
     cluster_view
         .tombstones
         .iter()
-        .filter(|(of, tombstone)| {
-            *of != name && copies_with_identity(&tombstone.value, identity).next().is_some()
+        .filter(|(owner, tombstone)| {
+            *owner != name && copies_with_identity(&tombstone.value, identity).next().is_some()
         })
         .collect()
 }
@@ -89,7 +90,7 @@ pub(super) fn answer_required_after(
     other_tombstones
         .map(|(_, tombstone)| tombstone)
         .chain(own_tombstone)
-        .map(|tombstone| tombstone.modified)
+        .map(|tombstone| tombstone.mod_revision)
         .max()
 }
 
@@ -106,7 +107,7 @@ pub(super) fn end_tombstones(input: &PlanInput<'_>, service: &Service<'_>, updat
         remaining.nodes = remaining.copies.iter().map(|copy| copy.node.clone()).collect();
         let remaining = Some(remaining).filter(|remaining| !remaining.copies.is_empty());
         if remaining.as_ref() != Some(&tombstone.value) {
-            update.tombstones.insert(cluster_view.keys.tombstone(name), (tombstone.modified, remaining));
+            update.tombstones.insert(cluster_view.keys.tombstone(name), (tombstone.mod_revision, remaining));
         }
     }
 }
@@ -144,12 +145,12 @@ pub(super) fn probe_changed_identity(
         .assignment
         .map(|assignment| &assignment.value)
         .filter(|assignment| assignment.definition.uid == *service.uid());
-    let known = update
+    let requested_identity = update
         .status
         .asked_identity
         .clone()
         .or_else(|| assigned.and_then(|assignment| assignment.definition.identity()));
-    let changed = known.is_some() && known != current;
+    let changed = requested_identity.is_some() && requested_identity != current;
     let is_queued = update.status.state == ServiceState::Queued;
     if changed && !is_queued {
         let active_assignment = service

@@ -28,7 +28,7 @@ impl Planner<'_> {
     /// A joint placement can help only if separate placements found a node for at least one service.
     pub fn find_joint_placement(&self) -> Option<JointPlacement> {
         let unplaced: BTreeSet<ResourceName> =
-            self.scheduled.iter().filter(|(_, found)| !**found).map(|(name, _)| name.clone()).collect();
+            self.scheduled.iter().filter(|(_, has_node)| !**has_node).map(|(name, _)| name.clone()).collect();
         if unplaced.is_empty() || unplaced.len() == self.scheduled.len() {
             return None;
         }

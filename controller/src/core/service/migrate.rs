@@ -48,7 +48,7 @@ pub(super) fn source_end(input: &PlanInput<'_>, service: &Service<'_>, assignmen
     let (node, epoch) = (&assignment.node, assignment.epoch);
     let released = match Service::epoch_status(input, node, epoch) {
         EpochStatus::Released => {
-            cluster_view.fences.get(node).map(|fence| fence.value.proven_at(fence.modified))
+            cluster_view.fences.get(node).map(|fence| fence.value.proven_at(fence.mod_revision))
         }
         EpochStatus::Active | EpochStatus::Closing => None,
     };
@@ -65,7 +65,7 @@ pub(super) fn source_end(input: &PlanInput<'_>, service: &Service<'_>, assignmen
     match report.value.phase {
         Phase::MoveFailed if report.value.never_began => SourceEnd::NeverBegan,
         Phase::HandedOver | Phase::MoveFailed | Phase::Stopped | Phase::Failed => {
-            SourceEnd::At(report.modified)
+            SourceEnd::At(report.mod_revision)
         }
         Phase::HandingOver
         | Phase::Starting
@@ -120,8 +120,8 @@ pub(super) fn proof_covers_migration(
 fn proves_empty_after(input: &PlanInput<'_>, service: &Service<'_>, node: &NodeName, end: Revision) -> bool {
     let cluster_view = input.cluster_view;
     let Some(fence) = cluster_view.fences.get(node) else { return false };
-    let is_later = fence.value.proven_at(fence.modified) > end;
-    let heard_since = || cluster_view.alive.get(node).is_some_and(|alive| alive.modified > end);
+    let is_later = fence.value.proven_at(fence.mod_revision) > end;
+    let heard_since = || cluster_view.alive.get(node).is_some_and(|alive| alive.mod_revision > end);
     // A node that is armed without a permit may have a daemon without a deadline, which does not reset the node.
     let had_permit = || {
         cluster_view.service_report(service.name, node).is_some_and(|report| {
@@ -130,7 +130,7 @@ fn proves_empty_after(input: &PlanInput<'_>, service: &Service<'_>, node: &NodeN
     };
     let ends_by_silence = matches!(fence.value.proof, Some(Proof::Silence { .. }));
     fence.value.state == FenceState::Fenced
-        && (fence.value.is_confirmed_off_after(end, fence.modified)
+        && (fence.value.is_confirmed_off_after(end, fence.mod_revision)
             || ends_by_silence && is_later && heard_since() && had_permit())
 }
 

@@ -163,11 +163,9 @@ fn followed_move(planner: &Planner<'_>, service: &Service<'_>, target: &NodeName
     let statuses = &planner.input.cluster_view.resource_statuses;
     let mut followed = FollowedMove::None;
     for name in planner.view.rules.strict_affinity_partners(service.name) {
-        let moves_there = planner
-            .view
-            .services
-            .get(&name)
-            .is_some_and(|facts| facts.uses.len() > 1 && facts.current_or_target_node() == Some(target));
+        let moves_there = planner.view.services.get(&name).is_some_and(|facts| {
+            facts.used_nodes.len() > 1 && facts.current_or_target_node() == Some(target)
+        });
         if !moves_there {
             continue;
         }
@@ -193,11 +191,9 @@ pub(super) fn is_eligible_with_companions(placement: &Placement, target: &NodeNa
 fn is_companion_moving(planner: &Planner<'_>, service: &Service<'_>) -> bool {
     let rules = &planner.view.rules;
     rules.anti_affinity_rules_of(service.name).chain(rules.affinity_rules_of(service.name)).any(|partners| {
-        partners
-            .resources
-            .iter()
-            .filter(|name| name.as_str() != service.name)
-            .any(|name| planner.view.services.get(name.as_str()).is_some_and(|facts| facts.uses.len() > 1))
+        partners.resources.iter().filter(|name| name.as_str() != service.name).any(|name| {
+            planner.view.services.get(name.as_str()).is_some_and(|facts| facts.used_nodes.len() > 1)
+        })
     })
 }
 
@@ -291,7 +287,7 @@ pub(super) fn moves_in_progress_on(planner: &Planner<'_>, node: &NodeName) -> us
         .view
         .services
         .iter()
-        .filter(|(_, facts)| facts.uses.len() > 1 && facts.uses.contains(node))
+        .filter(|(_, facts)| facts.used_nodes.len() > 1 && facts.used_nodes.contains(node))
         .filter(|(name, facts)| {
             match cluster_view.resource_statuses.get(*name).map(|status| status.value.state) {
                 Some(ServiceState::Migrate) => true,

@@ -35,10 +35,10 @@ pub(in crate::core) fn requests_by_service<'a>(
         let resource = ResourceName::from(names::without_type(resource));
         let status = input.cluster_view.operation_statuses.get(name);
         let request = ServiceRequest { name, operation, status };
-        let takes_precedence = requests.get(&resource).is_none_or(|known| {
+        let takes_precedence = requests.get(&resource).is_none_or(|other| {
             let is_stop = |spec: &OperationSpec| spec.action == OperationAction::Stop;
-            let older = operation.created < known.operation.created;
-            if is_stop(&operation.value.spec) && is_stop(&known.operation.value.spec) {
+            let older = operation.create_revision < other.operation.create_revision;
+            if is_stop(&operation.value.spec) && is_stop(&other.operation.value.spec) {
                 !older
             } else {
                 older
@@ -303,7 +303,9 @@ fn blockers(planner: &Planner<'_>, service: &Service<'_>, target: &NodeName) -> 
         .filter(|partners| partners.strict)
         .flat_map(|partners| partners.resources.iter())
         .filter(|name| *name != service.name)
-        .filter(|name| planner.view.services.get(*name).is_some_and(|facts| facts.uses.contains(target)))
+        .filter(|name| {
+            planner.view.services.get(*name).is_some_and(|facts| facts.used_nodes.contains(target))
+        })
         .cloned()
         .collect();
     names.sort();

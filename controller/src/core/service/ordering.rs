@@ -25,7 +25,9 @@ pub(super) fn unscheduled_dependency(planner: &Planner<'_>, name: &ResourceName)
     planner
         .order
         .dependencies(name)
-        .filter(|dependency| services.get(dependency.as_str()).is_some_and(|facts| facts.uses.is_empty()))
+        .filter(|dependency| {
+            services.get(dependency.as_str()).is_some_and(|facts| facts.used_nodes.is_empty())
+        })
         .find_map(|dependency| dependency_blocker(planner, dependency))
 }
 
@@ -45,7 +47,7 @@ pub(super) fn leave_node_for_dependency(
 pub(super) fn services_without_restart(planner: &Planner<'_>) -> Vec<ResourceName> {
     let services = planner.view.services.iter();
     services
-        .filter(|(_, facts)| facts.is_desired && !facts.moves_live && !facts.uses.is_empty())
+        .filter(|(_, facts)| facts.is_desired && !facts.moves_live && !facts.used_nodes.is_empty())
         .map(|(name, _)| name.clone())
         .filter(|name| unscheduled_dependency(planner, name).is_some())
         .collect()
@@ -66,12 +68,13 @@ pub(super) fn restart_blocker(
     let input = planner.input;
     let cluster_view = input.cluster_view;
     let stop = cluster_view.service_report(service.name, node).filter(|report| {
-        report.value.reason == Reason::LeaseLost && input.now.monotonic_raw < report.seen + STOP_REPORT_MS
+        report.value.reason == Reason::LeaseLost
+            && input.now.monotonic_raw < report.first_seen_at + STOP_REPORT_MS
     });
     let Some(stop) = stop else { return start_blocker(planner, service) };
     let dependent_stop_warning = |dependency: &&ResourceName| {
         cluster_view.service_report(dependency, node).is_some_and(|report| {
-            report.value.exclusive && report.value.phase.may_run() && report.modified < stop.modified
+            report.value.exclusive && report.value.phase.may_run() && report.mod_revision < stop.mod_revision
         })
     };
     let Some(dependency) = planner.order.dependencies(service.name).find(dependent_stop_warning) else {
@@ -79,7 +82,7 @@ pub(super) fn restart_blocker(
     };
     let message = format!("Waiting for node {node} to report that dependency {dependency} is also stopped");
     let wake_reason = "an agent has reported all services that it stopped";
-    planner.plan.wake_at(&input, stop.seen + STOP_REPORT_MS, wake_reason);
+    planner.plan.wake_at(&input, stop.first_seen_at + STOP_REPORT_MS, wake_reason);
     Some(message)
 }
 
@@ -88,7 +91,7 @@ pub(super) fn blocked_services(planner: &Planner<'_>) -> Vec<ResourceName> {
     let services = planner.view.services.iter();
     services
         .filter(|(name, facts)| {
-            facts.is_desired && facts.uses.is_empty() && start_blocker_of(planner, name).is_some()
+            facts.is_desired && facts.used_nodes.is_empty() && start_blocker_of(planner, name).is_some()
         })
         .map(|(name, _)| name.clone())
         .collect()

@@ -27,7 +27,7 @@ pub(super) fn set_outcome(input: &PlanInput<'_>, service: &Service<'_>, update: 
     let (waits_for, waits) = wait_reason(update);
     // Start and Stop are recorded together with their change of the requested state. A later change takes
     // precedence.
-    let is_superseded = service.resource.modified > request.operation.created;
+    let is_superseded = service.resource.mod_revision > request.operation.create_revision;
     let change_message = format!("Requested state changed to {:?}", service.requested_state());
     let is_replacing = update.status.replacement.is_some();
     let mut end = |phase, reason, message: &str| set_status(input, service, update, phase, reason, message);
@@ -118,7 +118,7 @@ pub(super) fn set_outcome(input: &PlanInput<'_>, service: &Service<'_>, update: 
         OperationAction::ClearError => match state {
             // This stop of the service failed as well. Further attempts to clear the error would not help.
             ServiceState::Error
-                if service.status.is_some_and(|known| known.value.state == ServiceState::Stopping) =>
+                if service.status.is_some_and(|status| status.value.state == ServiceState::Stopping) =>
             {
                 end(failed, Reason::StopFailed, &message);
             }

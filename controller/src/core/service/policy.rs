@@ -33,12 +33,12 @@ pub(super) fn best_placement(
 /// they would stop and start repeatedly. Services with strict affinity to the service move with it.
 fn view_with_returning_dependents(planner: &Planner<'_>, service: &Service<'_>) -> Option<View> {
     let services = &planner.view.services;
-    if services.get(service.name).is_none_or(|facts| facts.uses.is_empty()) {
+    if services.get(service.name).is_none_or(|facts| facts.used_nodes.is_empty()) {
         return None;
     }
     let returns = |name: &&ResourceName| {
         let facts = services.get(*name);
-        facts.is_some_and(|facts| facts.is_desired && facts.uses.is_empty() && facts.node.is_some())
+        facts.is_some_and(|facts| facts.is_desired && facts.used_nodes.is_empty() && facts.node.is_some())
     };
     let mut dependents = planner.order.all_dependents(service.name);
     dependents.retain(returns);
@@ -53,7 +53,7 @@ fn view_with_returning_dependents(planner: &Planner<'_>, service: &Service<'_>) 
     let mut view = planner.view.clone();
     view.services.change_all(|name, facts| {
         if dependents.contains(name) {
-            facts.uses.extend(facts.node.clone());
+            facts.used_nodes.extend(facts.node.clone());
         }
     });
     Some(view)
@@ -110,9 +110,9 @@ pub(super) fn no_node_message(placement: &Placement) -> String {
         return "No eligible node: the cluster has no nodes".to_owned();
     }
     // The condition names few nodes; `hactl why` lists all of them.
-    let more = nodes.len().saturating_sub(8);
+    let omitted = nodes.len().saturating_sub(8);
     nodes.truncate(8);
-    let more_text = if more > 0 { format!("; and {more} more") } else { String::new() };
+    let more_text = if omitted > 0 { format!("; and {omitted} more") } else { String::new() };
     format!("No eligible node: {}{more_text}", nodes.join("; "))
 }
 
@@ -157,7 +157,7 @@ pub(super) fn start_failed(
         return;
     }
     let mut facts = service_facts(planner.input.cluster_view, &service.resource.value, &update.status);
-    facts.uses.clear();
+    facts.used_nodes.clear();
     let placement = place(&planner.view, service.name, &facts);
     let relocations = update.status.relocations + u32::from(!never_here);
     // The service then stays on the node of its next start for the length of the pause.
@@ -198,7 +198,7 @@ pub(super) fn record_failure(update: &mut ServiceUpdate, node: &NodeName, class:
 
 /// Adds a node to a list in the status, unless the list contains it.
 pub(super) fn add_node(nodes: &mut Vec<NodeName>, node: &NodeName) {
-    if !nodes.iter().any(|known| known == node) {
+    if !nodes.iter().any(|other| other == node) {
         nodes.push(node.to_owned());
         nodes.sort();
     }

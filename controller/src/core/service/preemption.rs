@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug)]
 pub(super) struct Preemption {
     /// The service that needs the capacity.
-    by: ResourceName,
+    preempting_service: ResourceName,
     priority: i32,
 }
 
@@ -36,14 +36,14 @@ pub(super) fn preempt_or_wait(
         return;
     }
     let mut facts = service_facts(planner.input.cluster_view, &service.resource.value, &update.status);
-    facts.uses.clear();
-    let with = companions_without_node(planner, service);
+    facts.used_nodes.clear();
+    let companions = companions_without_node(planner, service);
     let leaving = services_being_stopped(planner, service);
     let preemptible = preemptable_services(planner, service);
     let preemption_request = PreemptionRequest {
         name: service.name,
         service: &facts,
-        with: &with,
+        companions: &companions,
         preemptible: &preemptible,
         leaving: &leaving,
     };
@@ -53,15 +53,15 @@ pub(super) fn preempt_or_wait(
     };
     let priority = service.resource.value.spec.priority;
     for victim in &chosen_preemption.victims {
-        let preemption = Preemption { by: service.name.clone(), priority };
+        let preemption = Preemption { preempting_service: service.name.clone(), priority };
         planner.preempted_services.insert(victim.clone(), preemption);
     }
     let node = chosen_preemption.node;
     let mut stopping_names: Vec<String> =
         chosen_preemption.victims.iter().map(|name| name_with_priority(planner, name)).collect();
-    let already_stopping = leaving
-        .iter()
-        .filter(|name| planner.view.services.get(*name).is_some_and(|facts| facts.uses.contains(&node)));
+    let already_stopping = leaving.iter().filter(|name| {
+        planner.view.services.get(*name).is_some_and(|facts| facts.used_nodes.contains(&node))
+    });
     stopping_names.extend(already_stopping.map(|name| name_with_priority(planner, name)));
     stopping_names.sort();
     let message = format!("Waiting for preempted services to stop on {node}: {}", stopping_names.join(", "));
@@ -88,7 +88,7 @@ pub(super) fn companions_without_node(
                 .resources
                 .get(name)
                 .is_some_and(|other| other.value.spec.state == RequestedState::Started);
-            let uses_none = planner.view.services.get(name).is_some_and(|facts| facts.uses.is_empty());
+            let uses_none = planner.view.services.get(name).is_some_and(|facts| facts.used_nodes.is_empty());
             let state = cluster_view.resource_statuses.get(name).map(|status| status.value.state);
             let is_being_scheduled =
                 matches!(state, Some(ServiceState::RequestStart | ServiceState::Recovery));
@@ -123,14 +123,14 @@ fn services_being_stopped(planner: &Planner<'_>, service: &Service<'_>) -> BTree
 /// later in the same plan.
 fn preemptable_services(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<ResourceName> {
     let cluster_view = planner.input.cluster_view;
-    let rank = |name: &ResourceName, own: i32| planner.order.priority(name, own);
-    let own = rank(service.name, service.resource.value.spec.priority);
+    let rank = |name: &ResourceName, own_priority: i32| planner.order.priority(name, own_priority);
+    let own_priority = rank(service.name, service.resource.value.spec.priority);
     cluster_view
         .resources
         .iter()
         .filter(|(name, resource)| {
             let spec = &resource.value.spec;
-            rank(name, spec.priority) < own
+            rank(name, spec.priority) < own_priority
                 && spec.state == RequestedState::Started
                 && resource.value.metadata.deletion_timestamp.is_none()
                 && !planner.input.busy.contains(&Subject::Service((*name).clone()))
@@ -147,25 +147,28 @@ fn preemptable_services(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSe
 
 /// Stops the service if it is preempted.
 pub(super) fn stop_if_preempted(planner: &Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
-    let Some(Preemption { by, priority }) = planner.preempted_services.get(service.name) else { return };
+    let Some(Preemption { preempting_service, priority }) = planner.preempted_services.get(service.name)
+    else {
+        return;
+    };
     if !matches!(update.status.state, ServiceState::Starting | ServiceState::Started) {
         return;
     }
     let node = update.status.node.clone().unwrap_or_default();
-    update.status.preempted_by = Some(by.clone());
+    update.status.preempted_by = Some(preempting_service.clone());
     update.status.maintenance_node = None;
     update.transition_to(
         ServiceState::RequestStop,
         Reason::Preempted,
-        format!("Stopping on {node}: preempted by {by} (priority {priority})"),
+        format!("Stopping on {node}: preempted by {preempting_service} (priority {priority})"),
     );
 }
 
 /// Starts a stopped service again. A preempted service is scheduled on another node.
 pub(super) fn start_again(update: &mut ServiceUpdate) {
     match &update.status.preempted_by {
-        Some(by) => {
-            let message = format!("Preempted by {by}, scheduling on another node");
+        Some(preempting_service) => {
+            let message = format!("Preempted by {preempting_service}, scheduling on another node");
             update.transition_to(ServiceState::Recovery, Reason::Preempted, message);
         }
         None => {

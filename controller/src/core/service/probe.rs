@@ -51,7 +51,7 @@ fn is_unregistered(fence: &Fence) -> bool {
 pub(super) fn is_unreachable(planner: &Planner<'_>, node: &NodeName) -> bool {
     let input = &planner.input;
     let valid_ms = input.cluster_view.heartbeat_valid_ms(node);
-    planner.nodes.get(node).is_some_and(|known| input.now.monotonic_raw >= known.late_at)
+    planner.nodes.get(node).is_some_and(|health| input.now.monotonic_raw >= health.late_at)
         && input.commit_gaps.is_current(input.now.monotonic_raw, valid_ms / 2)
 }
 
@@ -89,7 +89,7 @@ fn answer(
                 Some(report) if report.value.uid == *service.uid() && report.value.epoch == fence.epoch => {
                     // The question must be later than the deletion: earlier answers do not cover a copy that the
                     // deletion left running.
-                    let is_after_deletion = deleted_at.is_none_or(|deleted| report.modified > deleted);
+                    let is_after_deletion = deleted_at.is_none_or(|deleted| report.mod_revision > deleted);
                     is_after_deletion.then(|| answer_of_report(cluster_view, service, &report.value, status))
                 }
                 Some(_) | None => None,
@@ -185,15 +185,20 @@ fn answer_of_report(
         | Phase::HandedOver
         | Phase::MoveFailed => false,
     };
-    let older = |needed: Option<i64>, made: i64| needed.is_some_and(|needed| !is_probe || made < needed);
-    if older(status.probe_generation, report.probed_generation)
-        || older(status.probe_arming, report.probed_arming)
-        || older(Some(status.asked_generation).filter(|needed| *needed > 0), report.probed_generation)
+    let is_older = |needed_value: Option<i64>, report_value: i64| {
+        needed_value.is_some_and(|needed_value| !is_probe || report_value < needed_value)
+    };
+    if is_older(status.probe_generation, report.probed_generation)
+        || is_older(status.probe_arming, report.probed_arming)
+        || is_older(
+            Some(status.asked_generation).filter(|generation| *generation > 0),
+            report.probed_generation,
+        )
         || report.definition.is_none()
             && report
                 .identity
                 .as_ref()
-                .is_some_and(|asked| Some(asked) != cluster_view.identity(service.name))
+                .is_some_and(|identity| Some(identity) != cluster_view.identity(service.name))
     {
         return Answer::Unanswered("has not answered yet");
     }
@@ -215,9 +220,9 @@ fn answer_of_report(
 pub(super) fn is_answered_by_operator(input: &PlanInput<'_>, service: &Service<'_>, node: &NodeName) -> bool {
     input.cluster_view.open_operations().any(|(_, operation)| {
         let spec = &operation.value.spec;
-        let named = spec.resource.as_deref().map(ha_api_types::names::without_type);
+        let requested_name = spec.resource.as_deref().map(ha_api_types::names::without_type);
         spec.action == OperationAction::Start
-            && named == Some(service.name)
+            && requested_name == Some(service.name)
             && spec.not_on.as_deref() == Some(node)
     }) && input.cluster_view.fences.contains_key(node)
 }

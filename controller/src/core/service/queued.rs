@@ -157,10 +157,10 @@ pub(super) fn plan_queued(planner: &mut Planner<'_>, service: &Service<'_>, upda
             }
             Answer::Unanswered(cause) => {
                 unanswered.push(format!("{node} {cause}"));
-                if let Some(known) = planner.nodes.get(*node) {
+                if let Some(health) = planner.nodes.get(*node) {
                     // The service does not wait longer for a node that stays unreachable until then.
                     update.wake_after(
-                        known.late_at,
+                        health.late_at,
                         0,
                         "a probed node is unreachable for the heartbeat lifetime",
                     );
@@ -250,13 +250,13 @@ fn record_counted_empty(
         let key = cluster_view.keys.fence(node);
         if service.is_exclusive() && fence.value.state == FenceState::Open {
             let ordered = Fence { verify: true, ..fence.value.clone() };
-            update.fences.insert(key, (Guard::Unchanged(fence.modified), ordered));
+            update.fences.insert(key, (Guard::Unchanged(fence.mod_revision), ordered));
             update.guards.insert(cluster_view.keys.alive(node), guard_of(cluster_view.alive.get(node)));
             update
                 .guards
                 .insert(cluster_view.keys.node_report(node), guard_of(cluster_view.node_reports.get(node)));
         } else {
-            update.guards.insert(key, Guard::Unchanged(fence.modified));
+            update.guards.insert(key, Guard::Unchanged(fence.mod_revision));
         }
     }
     if service.is_exclusive() {

@@ -96,11 +96,11 @@ fn plan_load_moves(planner: &mut Planner<'_>, mut services: BTreeSet<&ResourceNa
                 && !counts.as_ref().is_some_and(|counts| counts.is_full(to))
         };
         let Some(planned) = best_move(&view, &services, is_suitable) else { break };
-        for name in planned.with.iter().chain([&planned.service]) {
+        for name in planned.companions.iter().chain([&planned.service]) {
             services.remove(name);
             if let Some(mut facts) = view.services.get_mut(name) {
                 facts.node = Some(planned.to.clone());
-                facts.uses = BTreeSet::from([planned.to.clone()]);
+                facts.used_nodes = BTreeSet::from([planned.to.clone()]);
             }
         }
         planner.rebalances.insert(planned.service.clone(), PlannedRebalance { planned, cause: Cause::Load });
@@ -191,7 +191,7 @@ fn is_service_stable(planner: &Planner<'_>, name: &ResourceName, facts: &Service
                 SchedulerMode::Basic | SchedulerMode::Static => true,
                 SchedulerMode::Dynamic => facts.measured.cpu.is_some() && facts.measured.memory.is_some(),
             };
-            is_measured || planner.input.now.monotonic_raw >= status.seen + MEASURED_AFTER_MS
+            is_measured || planner.input.now.monotonic_raw >= status.first_seen_at + MEASURED_AFTER_MS
         }
         // A service in these states may wait for a long time, and uses no node.
         ServiceState::Queued
@@ -242,12 +242,12 @@ pub(super) fn begin_planned_move(
     let message = match cause {
         Cause::Load => {
             let (before, after) = (planned.before, planned.after);
-            let with = if planned.with.is_empty() {
+            let companions = if planned.companions.is_empty() {
                 String::new()
             } else {
-                format!(" with {}", planned.with.join(", "))
+                format!(" with {}", planned.companions.join(", "))
             };
-            format!("{}{with}, imbalance from {before:.2} to {after:.2}", update.message)
+            format!("{}{companions}, imbalance from {before:.2} to {after:.2}", update.message)
         }
         Cause::Services(limit_text) => format!("{}; {limit_text}", update.message),
     };

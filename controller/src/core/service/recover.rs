@@ -232,10 +232,14 @@ pub(super) fn wait_for_registration(planner: &Planner<'_>, update: &mut ServiceU
                 report.value.mode == Mode::Registering && report.value.boot_id == *boot_id
             });
             let valid_ms = cluster_view.heartbeat_valid_ms(&node);
-            let closed = cluster_view.fences.get(&node).map(|fence| fence.seen).filter(|_| asks);
-            let waits = closed.filter(|seen| planner.input.now.monotonic_raw < *seen + valid_ms);
-            if let Some(seen) = waits {
-                update.wake_after(seen, valid_ms, "a node that asked to register again was not registered");
+            let closed = cluster_view.fences.get(&node).map(|fence| fence.first_seen_at).filter(|_| asks);
+            let waits = closed.filter(|closed_at| planner.input.now.monotonic_raw < *closed_at + valid_ms);
+            if let Some(closed_at) = waits {
+                update.wake_after(
+                    closed_at,
+                    valid_ms,
+                    "a node that asked to register again was not registered",
+                );
             }
             waits.is_some()
         }
@@ -396,7 +400,7 @@ fn return_deadline(
         (ShutdownPolicy::Conditional, Leave::Reboot, _)
         | (ShutdownPolicy::Migrate, Leave::Reboot, ReturnWaiter::Stopped)
         | (ShutdownPolicy::Freeze | ShutdownPolicy::Failover, _, _) => {
-            Some(wait_limit_ms(input, &assignment.node).map(|limit_ms| fence.seen + limit_ms))
+            Some(wait_limit_ms(input, &assignment.node).map(|limit_ms| fence.first_seen_at + limit_ms))
         }
     }
 }

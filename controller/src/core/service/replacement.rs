@@ -147,7 +147,7 @@ fn must_end(input: &PlanInput<'_>, service: &Service<'_>) -> bool {
 pub(super) fn rewrite(input: &PlanInput<'_>, update: &mut ServiceUpdate, assignment: Assignment) {
     let node = &assignment.node;
     if let Some(fence) = input.cluster_view.fences.get(node) {
-        update.guards.insert(input.cluster_view.keys.fence(node), Guard::Unchanged(fence.modified));
+        update.guards.insert(input.cluster_view.keys.fence(node), Guard::Unchanged(fence.mod_revision));
     }
     update.assignment_change = AssignmentChange::Put(Box::new(assignment));
 }
@@ -315,7 +315,7 @@ pub(super) fn begin(
         update.add_wait(Reason::NodeNotOnline, format!("Node {target} is not registered"));
         return false;
     };
-    update.guards.insert(cluster_view.keys.fence(target), Guard::Unchanged(fence.modified));
+    update.guards.insert(cluster_view.keys.fence(target), Guard::Unchanged(fence.mod_revision));
     let (key, guard) = report_guard(&input, &node, service.name);
     update.guards.insert(key, guard);
     let replacement = Replacement {

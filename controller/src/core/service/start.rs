@@ -222,7 +222,9 @@ pub(super) fn plan_started(planner: &mut Planner<'_>, service: &Service<'_>, upd
                 error::stop_failed(planner, service, update, report);
                 return;
             }
-            Phase::Running => clear_failures_if_stable(service, update, answer.seen, input.now.monotonic_raw),
+            Phase::Running => {
+                clear_failures_if_stable(service, update, answer.first_seen_at, input.now.monotonic_raw);
+            }
             Phase::Starting => update.set_message(Reason::Restarted, format!("Starting again on {node}")),
             Phase::Stopping => update.set_message(Reason::Stopping, format!("Stopping on {node}")),
             Phase::ProbedRunning

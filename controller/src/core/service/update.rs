@@ -177,7 +177,7 @@ impl ServiceUpdate {
         wake_reason: &'static str,
     ) {
         let at = since + duration_ms;
-        if self.wake.is_none_or(|(known, _)| at < known) {
+        if self.wake.is_none_or(|(wake_time, _)| at < wake_time) {
             self.wake = Some((at, wake_reason));
         }
     }
@@ -237,7 +237,7 @@ impl ServiceUpdate {
             has_writes = true;
         }
         if let (Some(request), Some(status)) = (&service.operation, &self.operation)
-            && request.status.map(|known| &known.value) != Some(status)
+            && request.status.map(|stored| &stored.value) != Some(status)
         {
             let key = keys.status(Kind::Operation, request.name);
             transaction = transaction.put(key, record_guard(request.status), serialized(status));
@@ -256,7 +256,7 @@ impl ServiceUpdate {
             transaction = transaction.put(key, *guard, serialized(fence));
         }
         let spec_key = keys.spec(Kind::Resource, name);
-        let spec_guard = Guard::Unchanged(service.resource.modified);
+        let spec_guard = Guard::Unchanged(service.resource.mod_revision);
         let requested = self.requested_state.and_then(|state| {
             let stored = input.cluster_view.entry(&spec_key)?;
             external_change::with_requested_state(&stored.value, state)

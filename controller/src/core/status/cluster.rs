@@ -30,7 +30,7 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
     if let Some(stored_status) = stored_status {
         let only_waiting =
             ClusterStatus { waiting_for: stored_status.value.waiting_for.clone(), ..status.clone() };
-        let next_write_at = stored_status.seen + WAITING_WRITE_INTERVAL_MS;
+        let next_write_at = stored_status.first_seen_at + WAITING_WRITE_INTERVAL_MS;
         if only_waiting == stored_status.value
             && status != stored_status.value
             && input.now.monotonic_raw < next_write_at
@@ -46,7 +46,7 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
 fn status(input: &PlanInput<'_>, disarm: Option<Disarmed>, plan: &Plan) -> ClusterStatus {
     let cluster_view = input.cluster_view;
     let mut status =
-        cluster_view.cluster_status.as_ref().map(|known| known.value.clone()).unwrap_or_default();
+        cluster_view.cluster_status.as_ref().map(|status| status.value.clone()).unwrap_or_default();
     let generation = cluster_view.cluster.as_ref().map_or(0, |cluster| cluster.value.metadata.generation);
     status.observed_generation = generation;
     status.leader = Some(input.config.id.clone());
@@ -69,10 +69,10 @@ fn waiting_for(plan: &Plan) -> Vec<String> {
     let mut sentences: Vec<String> = plan.waiting.iter().map(Waiting::sentence).collect();
     sentences.sort();
     sentences.dedup();
-    let more = sentences.len().saturating_sub(MAX_WAITING);
+    let omitted = sentences.len().saturating_sub(MAX_WAITING);
     sentences.truncate(MAX_WAITING);
-    if more > 0 {
-        sentences.push(format!("and {more} more"));
+    if omitted > 0 {
+        sentences.push(format!("and {omitted} more"));
     }
     sentences
 }
@@ -82,7 +82,7 @@ fn waiting_for(plan: &Plan) -> Vec<String> {
 fn disarm(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) -> Option<Disarmed> {
     let cluster_view = input.cluster_view;
     let disarm_mode = cluster_view.settings().disarmed?;
-    if cluster_view.cluster_status.as_ref().is_some_and(|known| known.value.disarm == Some(disarm_mode)) {
+    if cluster_view.cluster_status.as_ref().is_some_and(|status| status.value.disarm == Some(disarm_mode)) {
         return Some(disarm_mode);
     }
     let fenced = nodes
@@ -145,8 +145,8 @@ fn fences(input: &PlanInput<'_>, status: &mut ClusterStatus) {
             None => status.recent_fences.push(recent),
         }
     }
-    let more = status.recent_fences.len().saturating_sub(MAX_FENCES);
-    status.recent_fences.drain(..more);
+    let omitted = status.recent_fences.len().saturating_sub(MAX_FENCES);
+    status.recent_fences.drain(..omitted);
 }
 
 /// Sets the condition that publishes the N+1 check. The result of a previous leader stays until this leader has one.
@@ -173,8 +173,8 @@ fn reservation_events(input: &PlanInput<'_>, status: &ClusterStatus) -> Vec<Even
     let find = |conditions: &[Condition]| {
         conditions.iter().find(|condition| condition.kind == FAILOVER_CAPACITY).cloned()
     };
-    let before = input.cluster_view.cluster_status.as_ref().and_then(|known| {
-        let mut conditions = known.value.conditions.clone();
+    let before = input.cluster_view.cluster_status.as_ref().and_then(|status| {
+        let mut conditions = status.value.conditions.clone();
         rename_conditions(&mut conditions);
         find(&conditions)
     });

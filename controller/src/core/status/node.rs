@@ -52,7 +52,7 @@ pub(super) fn plan(input: &PlanInput<'_>, nodes: &NodeTable, plan: &mut Plan) {
         if !is_gone || registers_deleted(plan, name) {
             continue;
         }
-        let removed_at = stored_status.seen + GONE_RETENTION_MS;
+        let removed_at = stored_status.first_seen_at + GONE_RETENTION_MS;
         plan.wake_at(input, removed_at, "the status of a deleted node is removed");
         if input.now.monotonic_raw >= removed_at {
             plan.actions.retain(|action| {
@@ -117,7 +117,7 @@ fn assigned_requests(input: &PlanInput<'_>) -> BTreeMap<NodeName, (u32, Amounts)
             .cluster_view
             .resources
             .get(name)
-            .map(|known| requests(input.cluster_view, &known.value))
+            .map(|report| requests(input.cluster_view, &report.value))
             .unwrap_or_default();
         let (count, total) = loads.entry(assignment.value.node.clone()).or_default();
         if runs {
@@ -130,11 +130,11 @@ fn assigned_requests(input: &PlanInput<'_>) -> BTreeMap<NodeName, (u32, Amounts)
     loads
 }
 
-fn add(one: Option<Quantity>, other: Option<Quantity>) -> Option<Quantity> {
-    match (one, other) {
+fn add(left: Option<Quantity>, right: Option<Quantity>) -> Option<Quantity> {
+    match (left, right) {
         (None, None) => None,
-        (one, other) => Some(Quantity::from_milli(
-            one.unwrap_or_default().milli().saturating_add(other.unwrap_or_default().milli()),
+        (left, right) => Some(Quantity::from_milli(
+            left.unwrap_or_default().milli().saturating_add(right.unwrap_or_default().milli()),
         )),
     }
 }
@@ -150,7 +150,7 @@ fn status(
     let spec = cluster_view.nodes.get(name);
     let generation = spec.map_or(0, |spec| spec.value.metadata.generation);
     let mut status =
-        cluster_view.node_statuses.get(name).map(|known| known.value.clone()).unwrap_or_default();
+        cluster_view.node_statuses.get(name).map(|status| status.value.clone()).unwrap_or_default();
     status.observed_generation = generation;
     let maintenance = spec.is_some_and(|spec| spec.value.spec.maintenance);
     status.state = if spec.is_none() { NodeState::Gone } else { state(node, maintenance) };
@@ -172,7 +172,7 @@ fn status(
         status.checks.clone_from(&doctor.value.checks);
         status.last_termination.clone_from(&doctor.value.last_end);
         if let Some(watchdog) = &mut status.watchdog {
-            watchdog.seen = doctor.value.watchdog.as_ref().map(Into::into);
+            watchdog.observation = doctor.value.watchdog.as_ref().map(Into::into);
         }
     }
     status.usage =
@@ -281,7 +281,7 @@ fn copy_report(status: &mut NodeStatus, report: &NodeReport) {
         descriptor_retained: watchdog.descriptor_retained,
         tested: watchdog.tested,
         last_test: watchdog.last_test.as_ref().map(Into::into),
-        seen: None,
+        observation: None,
     });
 }
 

@@ -84,18 +84,18 @@ pub(super) struct Agent {
 
 pub(super) struct Read<T> {
     pub(super) value: T,
-    modified: Revision,
-    created: Revision,
+    mod_revision: Revision,
+    create_revision: Revision,
 }
 
 pub(super) fn read<T: DeserializeOwned>(state: &MemoryState, key: &str) -> Option<Read<T>> {
     let Entry { value, mod_revision, create_revision, .. } = state.get(key).entries.into_iter().next()?;
     let value = serde_json::from_slice(&value).unwrap();
-    Some(Read { value, modified: mod_revision, created: create_revision })
+    Some(Read { value, mod_revision, create_revision })
 }
 
 fn guard<T>(read: Option<&Read<T>>) -> Guard {
-    read.map_or(Guard::Absent, |read| Guard::Unchanged(read.modified))
+    read.map_or(Guard::Absent, |read| Guard::Unchanged(read.mod_revision))
 }
 
 fn json<T: serde::Serialize>(value: &T) -> Vec<u8> {
@@ -265,7 +265,7 @@ impl Agent {
         let key = keys.node_report(&self.name);
         let stored_report: Option<Read<NodeReport>> = read(state, &key);
         let stands = stored_report.as_ref().is_some_and(|stored_report| {
-            Some(stored_report.modified) == self.request
+            Some(stored_report.mod_revision) == self.request
                 && fence.is_none_or(|fence| fence.value.request != self.request)
         });
         if stands {
@@ -304,10 +304,10 @@ impl Agent {
             epoch: fence.value.epoch,
             sequence: self.sequence,
         };
-        let alive_guard = alive.as_ref().map_or(Guard::Absent, |alive| Guard::Created(alive.created));
+        let alive_guard = alive.as_ref().map_or(Guard::Absent, |alive| Guard::Created(alive.create_revision));
         let mut transaction = Transaction::new()
             .put_leased(alive_key, alive_guard, json(&value), lease)
-            .guard(keys.fence(&self.name), Guard::Unchanged(fence.modified))
+            .guard(keys.fence(&self.name), Guard::Unchanged(fence.mod_revision))
             .guard(report_key.clone(), guard(report.as_ref()));
         let new_report = self.report(fence.value.epoch, self.mode.unwrap_or(Mode::Active));
         if report.as_ref().is_none_or(|report| report.value != new_report) {
@@ -368,8 +368,8 @@ impl Agent {
         let key = keys.service_report(&self.name, name);
         let Some(report) = read::<ServiceReport>(state, &key) else { return };
         let transaction = Transaction::new()
-            .delete(key, Guard::Unchanged(report.modified))
-            .guard(keys.fence(&self.name), Guard::Unchanged(fence.modified))
+            .delete(key, Guard::Unchanged(report.mod_revision))
+            .guard(keys.fence(&self.name), Guard::Unchanged(fence.mod_revision))
             .guard(keys.assignment(name), Guard::Absent);
         state.commit(&transaction);
     }
@@ -389,8 +389,8 @@ impl Agent {
         let assignment: Option<Read<Assignment>> = read(state, &keys.assignment(&name.into()));
         let transaction = Transaction::new()
             .put(key, guard(stored_report.as_ref()), json(report))
-            .guard(keys.alive(&self.name), Guard::Created(alive.created))
-            .guard(keys.fence(&self.name), Guard::Unchanged(fence.modified))
+            .guard(keys.alive(&self.name), Guard::Created(alive.create_revision))
+            .guard(keys.fence(&self.name), Guard::Unchanged(fence.mod_revision))
             .guard(keys.node_report(&self.name), guard(node.as_ref()))
             .guard(keys.assignment(&name.into()), guard(assignment.as_ref()));
         state.commit(&transaction).applied().is_some()
@@ -423,14 +423,15 @@ impl Agent {
         let mut write_report = |agent: &Agent, state: &mut MemoryState, phase: Phase| {
             report.phase = phase;
             let phase_messages = [(Phase::MoveFailed, "the link broke"), (Phase::Stopped, "nothing came")];
-            let phase_messages = phase_messages.into_iter().find(|(of, _)| *of == phase);
+            let phase_messages =
+                phase_messages.into_iter().find(|(message_phase, _)| *message_phase == phase);
             report.message = phase_messages.map_or_else(String::new, |(_, message)| message.to_owned());
             agent.commit_report(state, keys, fence, &name, &report)
         };
         let answered = |state: &MemoryState, node: &NodeName| {
             read::<ServiceReport>(state, &keys.service_report(node, &name))
-                .filter(|known| known.value.action_uid.as_ref() == Some(&assignment.action_uid))
-                .map(|known| known.value.phase)
+                .filter(|report| report.value.action_uid.as_ref() == Some(&assignment.action_uid))
+                .map(|report| report.value.phase)
         };
         if let Action::Migrate { target, target_epoch, .. } = &assignment.action
             && *target == self.name

@@ -1,34 +1,37 @@
 //! Tests of the identity of etcd's data (FENCING, R1.26, R1.32).
 
-use super::lab::Lab;
+use super::test_cluster::TestCluster;
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::record::Incarnation;
 
-fn serialized(lab: &Lab) -> Option<Incarnation> {
-    lab.read(&lab.keys.incarnation())
+fn serialized(cluster: &TestCluster) -> Option<Incarnation> {
+    cluster.read(&cluster.keys.incarnation())
 }
 
 #[test]
 fn only_the_first_leader_writes_the_incarnation() {
-    let mut lab = Lab::new(2, &["node1"]);
-    lab.wait_until_nodes_online();
-    let first = serialized(&lab).expect("named");
+    let mut cluster = TestCluster::new(2, &["node1"]);
+    cluster.wait_until_nodes_online();
+    let first = serialized(&cluster).expect("named");
     assert!(!first.value.is_empty() && first.predecessors.is_empty() && !first.continues_any);
-    let leader =
-        lab.members.iter().position(|member| member.core.term().is_some()).expect("one member is leader");
-    lab.members[leader].running = false;
-    lab.run_until(30_000, "another leads", |lab| {
-        lab.members.iter().any(|member| member.running && member.core.term().is_some())
+    let leader = cluster
+        .controllers
+        .iter()
+        .position(|controller| controller.core.term().is_some())
+        .expect("one controller is leader");
+    cluster.controllers[leader].is_running = false;
+    cluster.run_until(30_000, "another leads", |cluster| {
+        cluster.controllers.iter().any(|controller| controller.is_running && controller.core.term().is_some())
     });
-    lab.run(5_000);
-    assert_eq!(serialized(&lab), Some(first));
+    cluster.run(5_000);
+    assert_eq!(serialized(&cluster), Some(first));
 }
 
 #[test]
 fn operator_lets_node_follow_replaced_store() {
-    let mut lab = Lab::new(1, &["node1"]);
-    lab.wait_until_nodes_online();
-    let before = serialized(&lab).expect("named");
+    let mut cluster = TestCluster::new(1, &["node1"]);
+    cluster.wait_until_nodes_online();
+    let before = serialized(&cluster).expect("named");
     let spec = |node: &str| OperationSpec {
         action: OperationAction::FollowStore,
         node: Some(node.into()),
@@ -36,8 +39,9 @@ fn operator_lets_node_follow_replaced_store() {
     };
     // A node that refuses the data of this etcd has not registered there.
     for name in ["first", "again"] {
-        lab.create_operation(name, spec("node9"));
-        lab.run_until(5_000, "done", |lab| lab.operation(name).phase == OperationPhase::Succeeded);
+        cluster.create_operation(name, spec("node9"));
+        cluster
+            .run_until(5_000, "done", |cluster| cluster.operation(name).phase == OperationPhase::Succeeded);
     }
-    assert_eq!(serialized(&lab), Some(Incarnation { followers: vec!["node9".into()], ..before }));
+    assert_eq!(serialized(&cluster), Some(Incarnation { followers: vec!["node9".into()], ..before }));
 }

@@ -1,8 +1,8 @@
 //! Tests of counted events and of the leader's metrics about objects.
 
 use super::fencing::{TH, running_on};
-use super::lab::Lab;
 use super::services::operation;
+use super::test_cluster::TestCluster;
 use crate::core::metric_event::{FailoverPhase, MetricEvent};
 use crate::core::samples::{MetricsInput, Relocations, samples};
 use crate::core::{FencerAction, FencerOutcome};
@@ -14,9 +14,9 @@ use ha_api_types::record::FenceState;
 use ha_api_types::resource::ServiceState;
 use ha_api_types::time::Millis;
 
-fn phase_durations(lab: &Lab, phase: FailoverPhase) -> Vec<Millis> {
-    let of = |event: &MetricEvent| match event {
-        MetricEvent::Phase { phase: found, duration_ms } if *found == phase => Some(*duration_ms),
+fn phase_durations(cluster: &TestCluster, phase: FailoverPhase) -> Vec<Millis> {
+    let duration = |event: &MetricEvent| match event {
+        MetricEvent::Phase { phase: event_phase, duration_ms } if *event_phase == phase => Some(*duration_ms),
         MetricEvent::Phase { .. }
         | MetricEvent::Leadership { .. }
         | MetricEvent::Relocation { .. }
@@ -25,126 +25,130 @@ fn phase_durations(lab: &Lab, phase: FailoverPhase) -> Vec<Millis> {
         | MetricEvent::Notification { .. }
         | MetricEvent::Operation { .. } => None,
     };
-    lab.metric_events.iter().filter_map(of).collect()
+    cluster.metric_events.iter().filter_map(duration).collect()
 }
 
 /// Returns how often exactly this event was counted.
-fn event_count(lab: &Lab, event: &MetricEvent) -> usize {
-    lab.metric_events.iter().filter(|found| *found == event).count()
+fn event_count(cluster: &TestCluster, event: &MetricEvent) -> usize {
+    cluster.metric_events.iter().filter(|counted_event| *counted_event == event).count()
 }
 
 fn relocation(reason: Reason) -> MetricEvent {
     MetricEvent::Relocation { resource: "web".into(), reason }
 }
 
-fn leader_samples(lab: &Lab) -> Vec<Sample> {
-    let core = &lab.members[0].core;
+fn leader_samples(cluster: &TestCluster) -> Vec<Sample> {
+    let core = &cluster.controllers[0].core;
     let relocations = Relocations::from([(("web".into(), Reason::Failback), 2)]);
     samples(&MetricsInput {
         cluster_view: core.cluster_view(),
-        now: &lab.now,
+        now: &cluster.now,
         waiting: core.wait_conditions().len(),
         reservation: core.reservation(),
         relocations: &relocations,
     })
 }
 
-fn availability(lab: &Lab) -> f64 {
-    let record = lab.status("web").availability.expect("a record");
-    record.ratio(30, &lab.now.timestamp()).expect("the service was desired")
+fn availability(cluster: &TestCluster) -> f64 {
+    let record = cluster.status("web").availability.expect("a record");
+    record.ratio(30, &cluster.now.timestamp()).expect("the service was desired")
 }
 
-fn down_seconds(lab: &Lab) -> f64 {
-    let record = lab.status("web").availability.expect("a record");
-    record.down_seconds(365, &lab.now.timestamp()).expect("the downtime is recorded")
+fn down_seconds(cluster: &TestCluster) -> f64 {
+    let record = cluster.status("web").availability.expect("a record");
+    record.down_seconds(365, &cluster.now.timestamp()).expect("the downtime is recorded")
 }
 
 #[test]
 fn failover_is_counted_once_with_phase_durations() {
-    let (mut lab, node) = running_on(&["node1", "node2"]);
-    let fencing_delay_ms = lab.agent(&node).fencing_delay_ms();
-    lab.agent(&node).power_off();
-    lab.run_until(60_000, "runs elsewhere", |lab| {
-        lab.is_in_state("web", ServiceState::Started)
-            && lab.running_nodes("web").iter().any(|place| *place != node)
+    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let fencing_delay_ms = cluster.agent(&node).fencing_delay_ms();
+    cluster.agent(&node).power_off();
+    cluster.run_until(60_000, "runs elsewhere", |cluster| {
+        cluster.is_in_state("web", ServiceState::Started)
+            && cluster.running_nodes("web").iter().any(|place| *place != node)
     });
-    lab.run(1_000);
+    cluster.run(1_000);
     let (detect, fence) =
-        (phase_durations(&lab, FailoverPhase::Detect), phase_durations(&lab, FailoverPhase::Fence));
-    assert_eq!((detect.len(), fence.len()), (1, 1), "{:?}", lab.metric_events);
+        (phase_durations(&cluster, FailoverPhase::Detect), phase_durations(&cluster, FailoverPhase::Fence));
+    assert_eq!((detect.len(), fence.len()), (1, 1), "{:?}", cluster.metric_events);
     assert!(detect[0] >= TH, "{detect:?}");
-    let both = detect[0] + fence[0];
-    assert!((fencing_delay_ms..fencing_delay_ms + 500).contains(&both), "{both} ms of {fencing_delay_ms}");
+    let sum_ms = detect[0] + fence[0];
+    assert!(
+        (fencing_delay_ms..fencing_delay_ms + 500).contains(&sum_ms),
+        "{sum_ms} ms of {fencing_delay_ms}"
+    );
     for phase in [FailoverPhase::Place, FailoverPhase::Start] {
-        let took = phase_durations(&lab, phase);
+        let took = phase_durations(&cluster, phase);
         assert!(took.len() == 1 && took[0] < 2_000, "{phase:?}: {took:?}");
     }
-    assert_eq!(event_count(&lab, &MetricEvent::Fence { method: "Silence", confirmed: true }), 1);
-    assert_eq!(event_count(&lab, &MetricEvent::Failover), 1);
-    assert_eq!(event_count(&lab, &relocation(Reason::Recovered)), 1);
+    assert_eq!(event_count(&cluster, &MetricEvent::Fence { method: "Silence", confirmed: true }), 1);
+    assert_eq!(event_count(&cluster, &MetricEvent::Failover), 1);
+    assert_eq!(event_count(&cluster, &relocation(Reason::Recovered)), 1);
 }
 
 #[test]
 fn failed_fence_device_counts_no_fencing_proof() {
-    let (mut lab, node) = running_on(&["node1", "node2"]);
-    lab.agent(&node).is_virtual = true;
+    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    cluster.agent(&node).is_virtual = true;
     let parts = vec![FencePart { agent: "fence_x".to_owned(), ..FencePart::default() }];
     let device = FenceDevice { name: "pdu".to_owned(), retries: 0, parts, ..FenceDevice::default() };
-    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![device]);
-    lab.fencer = Some(FencerOutcome::Failed("no".to_owned()));
-    lab.run(2_000);
+    cluster.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![device]);
+    cluster.fencer_outcome = Some(FencerOutcome::Failed("no".to_owned()));
+    cluster.run(2_000);
     assert_eq!(
-        event_count(&lab, &MetricEvent::Fence { method: "Device", confirmed: false }),
+        event_count(&cluster, &MetricEvent::Fence { method: "Device", confirmed: false }),
         0,
         "only asked"
     );
-    lab.agent(&node).power_off();
-    lab.run_until(TH + 20_000, "tried", |lab| {
-        lab.members[0].runs.iter().any(|run| run.action == FencerAction::Off)
+    cluster.agent(&node).power_off();
+    cluster.run_until(TH + 20_000, "tried", |cluster| {
+        cluster.controllers[0].runs.iter().any(|run| run.action == FencerAction::Off)
     });
-    lab.run(1_000);
+    cluster.run(1_000);
     assert!(
-        event_count(&lab, &MetricEvent::Fence { method: "Device", confirmed: false }) > 0,
+        event_count(&cluster, &MetricEvent::Fence { method: "Device", confirmed: false }) > 0,
         "{:?}",
-        lab.metric_events
+        cluster.metric_events
     );
-    assert_eq!(event_count(&lab, &MetricEvent::Fence { method: "Device", confirmed: true }), 0);
-    assert_eq!(lab.fence(&node).state, FenceState::Fencing);
+    assert_eq!(event_count(&cluster, &MetricEvent::Fence { method: "Device", confirmed: true }), 0);
+    assert_eq!(cluster.fence(&node).state, FenceState::Fencing);
 }
 
 #[test]
 fn a_move_and_its_operation_are_counted_once() {
-    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = running_on(&["node1", "node2"]);
     let other = if node == "node1" { "node2" } else { "node1" };
-    lab.create_operation("move", operation(OperationAction::Relocate, Some(other)));
-    lab.run_until(10_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
-    lab.run(2_000);
-    assert_eq!(event_count(&lab, &relocation(Reason::UserRequested)), 1, "{:?}", lab.metric_events);
+    cluster.create_operation("move", operation(OperationAction::Relocate, Some(other)));
+    cluster
+        .run_until(10_000, "moved", |cluster| cluster.operation("move").phase == OperationPhase::Succeeded);
+    cluster.run(2_000);
+    assert_eq!(event_count(&cluster, &relocation(Reason::UserRequested)), 1, "{:?}", cluster.metric_events);
     let (action, phase) = (OperationAction::Relocate, OperationPhase::Succeeded);
-    assert_eq!(event_count(&lab, &MetricEvent::Operation { action, driver: "simulated", phase }), 1);
-    assert_eq!(event_count(&lab, &MetricEvent::Failover), 0);
+    assert_eq!(event_count(&cluster, &MetricEvent::Operation { action, driver: "simulated", phase }), 1);
+    assert_eq!(event_count(&cluster, &MetricEvent::Failover), 0);
 }
 
 #[test]
 fn only_the_leader_counts_metric_events() {
-    let mut lab = Lab::new(3, &["node1", "node2"]);
-    lab.wait_until_nodes_online();
-    lab.start("web");
-    assert_eq!(event_count(&lab, &MetricEvent::Leadership { gained: true }), 1);
-    let node = lab.status("web").node.unwrap();
-    lab.agent(&node).power_off();
-    lab.run_until(60_000, "runs elsewhere", |lab| {
-        lab.running_nodes("web").iter().any(|place| *place != node)
+    let mut cluster = TestCluster::new(3, &["node1", "node2"]);
+    cluster.wait_until_nodes_online();
+    cluster.start("web");
+    assert_eq!(event_count(&cluster, &MetricEvent::Leadership { gained: true }), 1);
+    let node = cluster.status("web").node.unwrap();
+    cluster.agent(&node).power_off();
+    cluster.run_until(60_000, "runs elsewhere", |cluster| {
+        cluster.running_nodes("web").iter().any(|place| *place != node)
     });
-    lab.run(2_000);
-    assert_eq!(event_count(&lab, &MetricEvent::Failover), 1);
+    cluster.run(2_000);
+    assert_eq!(event_count(&cluster, &MetricEvent::Failover), 1);
 }
 
 #[test]
 fn samples_of_the_leader_follow_its_cluster_view() {
-    let (mut lab, node) = running_on(&["node1", "node2"]);
-    lab.run(5_000);
-    let shown = leader_samples(&lab);
+    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    cluster.run(5_000);
+    let shown = leader_samples(&cluster);
     for sample in [
         leader::NODE_STATE.sample([&node, "Online"], 1.0),
         leader::NODE_STATE.sample([&node, "Fence"], 0.0),
@@ -158,8 +162,8 @@ fn samples_of_the_leader_follow_its_cluster_view() {
         leader::RESOURCE_NODE.sample(["web", &node], 1.0),
         leader::RESOURCE_RESTARTS.sample(["web"], 0.0),
         leader::RESOURCE_RELOCATIONS.sample(["web", "Failback"], 2.0),
-        leader::RESOURCE_AVAILABILITY.sample(["web", "30d"], availability(&lab)),
-        leader::RESOURCE_DOWNTIME.sample(["web", "365d"], down_seconds(&lab)),
+        leader::RESOURCE_AVAILABILITY.sample(["web", "30d"], availability(&cluster)),
+        leader::RESOURCE_DOWNTIME.sample(["web", "365d"], down_seconds(&cluster)),
         leader::CLUSTER_ARMING.sample(["Armed"], 1.0),
         leader::CLUSTER_ARMING.sample(["Disarmed"], 0.0),
     ] {
@@ -170,11 +174,13 @@ fn samples_of_the_leader_follow_its_cluster_view() {
     assert!(!shown.iter().any(|sample| *sample.metric == *leader::RESOURCE_UNPLACED));
 
     for node in ["node1", "node2"] {
-        lab.agent(node).power_off();
+        cluster.agent(node).power_off();
     }
-    lab.run_until(120_000, "no node is eligible", |lab| lab.is_in_state("web", ServiceState::Recovery));
-    lab.run(2_000);
-    let shown = leader_samples(&lab);
+    cluster.run_until(120_000, "no node is eligible", |cluster| {
+        cluster.is_in_state("web", ServiceState::Recovery)
+    });
+    cluster.run(2_000);
+    let shown = leader_samples(&cluster);
     for sample in [
         leader::NODE_FENCE_STATE.sample([&node, "Fenced"], 1.0),
         leader::RESOURCE_RUNNING.sample(["web"], 0.0),
@@ -188,9 +194,9 @@ fn samples_of_the_leader_follow_its_cluster_view() {
 
 #[test]
 fn every_sample_has_the_declared_labels() {
-    let (mut lab, _) = running_on(&["node1", "node2"]);
-    lab.run(60_000);
-    for sample in leader_samples(&lab) {
+    let (mut cluster, _) = running_on(&["node1", "node2"]);
+    cluster.run(60_000);
+    for sample in leader_samples(&cluster) {
         assert_eq!(sample.labels.len(), sample.metric.labels.len(), "{sample:?}");
         assert!(leader::ALL.contains(&sample.metric), "{sample:?}");
     }

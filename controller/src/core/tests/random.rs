@@ -1,6 +1,6 @@
 //! Properties that must always hold: random faults over real cores, and random inputs into one core.
 
-use super::lab::Lab;
+use super::test_cluster::TestCluster;
 use crate::core::combined_controller::CombinedController;
 use crate::core::{CommitId, Config, Effect, FencerOutcome, Input, RunId};
 use ha_api_types::id::{Epoch, Revision};
@@ -74,39 +74,39 @@ fn fault() -> impl Strategy<Value = Fault> {
     ]
 }
 
-fn inflict(lab: &mut Lab, fault: &Fault, number: usize) {
+fn inflict(cluster: &mut TestCluster, fault: &Fault, number: usize) {
     match fault {
-        Fault::Die(node) => lab.agent(NODES[*node]).power_off(),
+        Fault::Die(node) => cluster.agent(NODES[*node]).power_off(),
         Fault::Boot(node) => {
-            if !lab.agents[NODES[*node]].is_powered_on {
-                lab.agent(NODES[*node]).boot_again();
+            if !cluster.agents[NODES[*node]].is_powered_on {
+                cluster.agent(NODES[*node]).boot_again();
             }
         }
-        Fault::Cut(node) => lab.agent(NODES[*node]).isolated = true,
-        Fault::Join(node) => lab.agent(NODES[*node]).isolated = false,
+        Fault::Cut(node) => cluster.agent(NODES[*node]).isolated = true,
+        Fault::Join(node) => cluster.agent(NODES[*node]).isolated = false,
         Fault::Want(service, state) => {
-            if exists(lab, SERVICES[*service]) {
-                lab.set_requested_state(SERVICES[*service], *state);
+            if exists(cluster, SERVICES[*service]) {
+                cluster.set_requested_state(SERVICES[*service], *state);
             } else {
-                lab.create_resource(SERVICES[*service]);
+                cluster.create_resource(SERVICES[*service]);
             }
         }
         Fault::FailStop(node, service, fails) => {
-            let faults = &mut lab.agent(NODES[*node]).faults.fails_stop;
+            let faults = &mut cluster.agent(NODES[*node]).faults.fails_stop;
             if *fails {
                 faults.insert((SERVICES[*service]).into());
             } else {
                 faults.remove(SERVICES[*service]);
             }
         }
-        Fault::Mute(node, mute) => lab.agent(NODES[*node]).faults.ignores_probes = *mute,
+        Fault::Mute(node, mute) => cluster.agent(NODES[*node]).faults.ignores_probes = *mute,
         Fault::Delete(service) => {
-            if exists(lab, SERVICES[*service]) {
-                lab.delete(SERVICES[*service]);
+            if exists(cluster, SERVICES[*service]) {
+                cluster.delete(SERVICES[*service]);
             }
         }
         Fault::Maintain(node, on) => {
-            lab.edit::<NodeSpec>(NODES[*node], |node| node.spec.maintenance = *on);
+            cluster.edit::<NodeSpec>(NODES[*node], |node| node.spec.maintenance = *on);
         }
         Fault::Restart(service) => {
             let spec = OperationSpec {
@@ -114,11 +114,11 @@ fn inflict(lab: &mut Lab, fault: &Fault, number: usize) {
                 resource: Some(SERVICES[*service].to_owned()),
                 ..OperationSpec::default()
             };
-            lab.create_operation(&format!("restart-{number}"), spec);
+            cluster.create_operation(&format!("restart-{number}"), spec);
         }
         Fault::LoseJournal(node) => {
-            if lab.agents[NODES[*node]].is_powered_on && !lab.agents[NODES[*node]].isolated {
-                lab.agent(NODES[*node]).lose_journal();
+            if cluster.agents[NODES[*node]].is_powered_on && !cluster.agents[NODES[*node]].isolated {
+                cluster.agent(NODES[*node]).lose_journal();
             }
         }
         Fault::Move(service, node, live) => {
@@ -129,7 +129,7 @@ fn inflict(lab: &mut Lab, fault: &Fault, number: usize) {
                 node: Some(NODES[*node].into()),
                 ..OperationSpec::default()
             };
-            lab.create_operation(&format!("move-{number}"), spec);
+            cluster.create_operation(&format!("move-{number}"), spec);
         }
         Fault::Clear(service) => {
             let spec = OperationSpec {
@@ -137,27 +137,27 @@ fn inflict(lab: &mut Lab, fault: &Fault, number: usize) {
                 resource: Some(SERVICES[*service].to_owned()),
                 ..OperationSpec::default()
             };
-            lab.create_operation(&format!("clear-{number}"), spec);
+            cluster.create_operation(&format!("clear-{number}"), spec);
         }
         Fault::FailStart(node, service, fails) => {
-            let faults = &mut lab.agent(NODES[*node]).faults.fails_start;
+            let faults = &mut cluster.agent(NODES[*node]).faults.fails_start;
             if *fails {
                 faults.insert((SERVICES[*service]).into(), FailureClass::RetryHere);
             } else {
                 faults.remove(SERVICES[*service]);
             }
         }
-        Fault::FailMigrate(node, fails) => lab.agent(NODES[*node]).faults.fails_migrate = *fails,
-        Fault::Lose(applied) => lab.lost_commits.push(*applied),
-        Fault::StopController(at) => lab.members[*at].running = false,
-        Fault::StartController(at) => lab.members[*at].running = true,
-        Fault::Wait(ms) => lab.run(*ms),
+        Fault::FailMigrate(node, fails) => cluster.agent(NODES[*node]).faults.fails_migrate = *fails,
+        Fault::Lose(applied) => cluster.lost_commits.push(*applied),
+        Fault::StopController(index) => cluster.controllers[*index].is_running = false,
+        Fault::StartController(index) => cluster.controllers[*index].is_running = true,
+        Fault::Wait(ms) => cluster.run(*ms),
     }
 }
 
-fn exists(lab: &Lab, name: &str) -> bool {
-    let key = lab.keys.spec(Kind::Resource, name);
-    lab.read::<Resource>(&key).is_some_and(|resource| resource.metadata.deletion_timestamp.is_none())
+fn exists(cluster: &TestCluster, name: &str) -> bool {
+    let key = cluster.keys.spec(Kind::Resource, name);
+    cluster.read::<Resource>(&key).is_some_and(|resource| resource.metadata.deletion_timestamp.is_none())
 }
 
 /// Returns the number of cases: `HACTL_RANDOM_CASES`, 40 by default.
@@ -166,17 +166,17 @@ fn cases() -> u32 {
 }
 
 /// Checks that epochs never decrease, over the whole history of the store.
-fn epochs_rise(lab: &Lab) {
+fn epochs_rise(cluster: &TestCluster) {
     let mut epochs: BTreeMap<String, Epoch> = BTreeMap::new();
-    for (_, changes) in lab.state.changes_since(lab.keys.root(), Revision(1)).unwrap() {
+    for (_, changes) in cluster.state.changes_since(cluster.keys.root(), Revision(1)).unwrap() {
         for change in changes {
             if let Change::Put(entry) = change
                 && entry.key.contains("/fence/")
             {
                 let fence: Fence = serde_json::from_slice(&entry.value).unwrap();
-                let known = epochs.entry(entry.key).or_default();
-                assert!(fence.epoch >= *known, "an epoch went back");
-                *known = fence.epoch;
+                let highest_epoch = epochs.entry(entry.key).or_default();
+                assert!(fence.epoch >= *highest_epoch, "an epoch went back");
+                *highest_epoch = fence.epoch;
             }
         }
     }
@@ -189,21 +189,21 @@ proptest! {
     /// guard. After the faults end, every requested service runs exactly once.
     #[test]
     fn random_failures_end_with_exactly_one_copy(faults in proptest::collection::vec(fault(), 1..40)) {
-        let mut lab = Lab::new(2, &NODES);
-        lab.wait_until_nodes_online();
+        let mut cluster = TestCluster::new(2, &NODES);
+        cluster.wait_until_nodes_online();
         for name in SERVICES {
-            lab.create_resource(name);
+            cluster.create_resource(name);
         }
         for (number, fault) in faults.iter().enumerate() {
-            inflict(&mut lab, fault, number);
-            lab.run(100);
+            inflict(&mut cluster, fault, number);
+            cluster.run(100);
         }
-        for member in &mut lab.members {
-            member.running = true;
+        for controller in &mut cluster.controllers {
+            controller.is_running = true;
         }
-        lab.lost_commits.clear();
+        cluster.lost_commits.clear();
         for node in NODES {
-            let agent = lab.agent(node);
+            let agent = cluster.agent(node);
             agent.faults = super::agent::Faults::default();
             if agent.is_powered_on {
                 agent.isolated = false;
@@ -212,31 +212,31 @@ proptest! {
             }
         }
         for node in NODES {
-            lab.edit::<NodeSpec>(node, |node| node.spec.maintenance = false);
+            cluster.edit::<NodeSpec>(node, |node| node.spec.maintenance = false);
         }
-        lab.run(30_000);
+        cluster.run(30_000);
         for (number, name) in SERVICES.iter().enumerate() {
-            if !exists(&lab, name) {
-                lab.create_resource(name);
+            if !exists(&cluster, name) {
+                cluster.create_resource(name);
             }
-            if lab.is_in_state(name, ServiceState::Error) {
-                inflict(&mut lab, &Fault::Clear(number), 1000 + number);
+            if cluster.is_in_state(name, ServiceState::Error) {
+                inflict(&mut cluster, &Fault::Clear(number), 1000 + number);
             }
-            lab.set_requested_state(name, RequestedState::Started);
+            cluster.set_requested_state(name, RequestedState::Started);
         }
-        lab.run_until(60_000, "everything runs", |lab| {
-            SERVICES.iter().all(|name| lab.is_in_state(name, ServiceState::Started) && lab.running_nodes(name).len() == 1)
+        cluster.run_until(60_000, "everything runs", |cluster| {
+            SERVICES.iter().all(|name| cluster.is_in_state(name, ServiceState::Started) && cluster.running_nodes(name).len() == 1)
         });
-        epochs_rise(&lab);
-        for member in &lab.members {
-            for (term, transaction, _) in &member.commits {
-                let id = &member.core.config().id;
-                let own = [lab.keys.candidate(id), lab.keys.refresh(id), lab.keys.leader()]
+        epochs_rise(&cluster);
+        for controller in &cluster.controllers {
+            for (term, transaction, _) in &controller.commits {
+                let id = &controller.core.config().id;
+                let is_own_key = [cluster.keys.candidate(id), cluster.keys.refresh(id), cluster.keys.leader()]
                     .iter()
                     .any(|key| transaction.writes_key(key));
-                let signed = transaction.guards().get(&lab.keys.leader())
+                let signed = transaction.guards().get(&cluster.keys.leader())
                     == term.map(|term| ha_store::Guard::Created(term.revision())).as_ref();
-                prop_assert!(own || signed, "{transaction:?}");
+                prop_assert!(is_own_key || signed, "{transaction:?}");
             }
         }
     }
@@ -339,10 +339,10 @@ proptest! {
                 prop_assert!(effects < 1_000);
                 if let Effect::Commit { transaction, .. } = effect {
                     prop_assert!(transaction.fits());
-                    let own = [keys.candidate(&"c0".into()), keys.refresh(&"c0".into()), keys.leader()]
+                    let own_keys = [keys.candidate(&"c0".into()), keys.refresh(&"c0".into()), keys.leader()]
                         .iter()
                         .any(|key| transaction.writes_key(key));
-                    prop_assert!(own || transaction.guards().contains_key(&keys.leader()));
+                    prop_assert!(own_keys || transaction.guards().contains_key(&keys.leader()));
                 }
             }
             let _ = core.deadline();

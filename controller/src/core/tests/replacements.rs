@@ -2,8 +2,8 @@
 //! until the end of a replacement.
 
 use super::agent::{Agent, Read, read};
-use super::lab::Lab;
-use super::services::{lab, operation};
+use super::services::{online_cluster, operation};
+use super::test_cluster::TestCluster;
 use ha_api_types::driver::{DriverSpec, ExecDriver, SimulatedDriver};
 use ha_api_types::id::NodeName;
 use ha_api_types::keys::Keys;
@@ -57,8 +57,9 @@ impl Agent {
     ) -> bool {
         let Some(requested) = &assignment.replacement else { return false };
         let name = &assignment.definition.name;
-        let known: Option<Read<ServiceReport>> = read(state, &keys.service_report(&self.name, name));
-        let Some(report) = known.map(|known| known.value).filter(|report| report.epoch == fence.value.epoch)
+        let stored: Option<Read<ServiceReport>> = read(state, &keys.service_report(&self.name, name));
+        let Some(report) =
+            stored.map(|stored| stored.value).filter(|report| report.epoch == fence.value.epoch)
         else {
             return false;
         };
@@ -90,98 +91,109 @@ impl Agent {
     }
 }
 
-/// Returns a lab in which `web` runs on node1 and has its data there and on node2; all nodes reach its pool.
-fn replicated() -> Lab {
-    let mut lab = lab(&["node1", "node2", "node3", "node4"]);
+/// Returns a cluster in which `web` runs on node1 and has its data there and on node2; all nodes reach its pool.
+fn replicated() -> TestCluster {
+    let mut cluster = online_cluster(&["node1", "node2", "node3", "node4"]);
     for node in ["node1", "node2", "node3", "node4"] {
-        lab.edit::<NodeSpec>(node, |node| node.spec.storage_pools = vec!["disks".to_owned()]);
+        cluster.edit::<NodeSpec>(node, |node| node.spec.storage_pools = vec!["disks".to_owned()]);
     }
-    lab.agent("node1").running.insert("web".into());
+    cluster.agent("node1").running.insert("web".into());
     let driver = DriverSpec { simulated: Some(SimulatedDriver::default()), ..DriverSpec::default() };
     let storage = StorageSpec {
         pool: "disks".to_owned(),
         mode: StorageMode::Replicated,
         secondary: Some("node2".into()),
     };
-    lab.apply(Resource::new(
+    cluster.apply(Resource::new(
         "web",
         ResourceSpec { driver, storage: Some(storage), ..ResourceSpec::default() },
     ));
-    lab.run_until(20_000, "adopted", |lab| {
-        lab.is_in_state("web", ServiceState::Started) && lab.status("web").running
+    cluster.run_until(20_000, "adopted", |cluster| {
+        cluster.is_in_state("web", ServiceState::Started) && cluster.status("web").running
     });
-    assert_eq!((lab.running_nodes("web"), secondary(&lab)), (vec!["node1".into()], Some("node2".into())));
-    lab
+    assert_eq!(
+        (cluster.running_nodes("web"), secondary(&cluster)),
+        (vec!["node1".into()], Some("node2".into()))
+    );
+    cluster
 }
 
-fn secondary(lab: &Lab) -> Option<NodeName> {
-    lab.status("web").secondary().cloned()
+fn secondary(cluster: &TestCluster) -> Option<NodeName> {
+    cluster.status("web").secondary().cloned()
 }
 
-fn request_replacement(lab: &mut Lab, name: &str, node: &str) {
-    lab.create_operation(name, operation(OperationAction::ReplaceSecondary, Some(node)));
+fn request_replacement(cluster: &mut TestCluster, name: &str, node: &str) {
+    cluster.create_operation(name, operation(OperationAction::ReplaceSecondary, Some(node)));
 }
 
-/// Returns a lab with a replacement that its node has begun and that does not end.
-fn replacing() -> Lab {
-    let mut lab = replicated();
-    lab.agent("node1").faults.replacement_outcome = ReplacementOutcome::Hangs;
-    request_replacement(&mut lab, "replace", "node3");
-    lab.run_until(2_000, "begun", |lab| {
-        lab.operation("replace").message == "Node node1 is making node3 the secondary in place of node2"
+/// Returns a cluster with a replacement that its node has begun and that does not end.
+fn replacing() -> TestCluster {
+    let mut cluster = replicated();
+    cluster.agent("node1").faults.replacement_outcome = ReplacementOutcome::Hangs;
+    request_replacement(&mut cluster, "replace", "node3");
+    cluster.run_until(2_000, "begun", |cluster| {
+        cluster.operation("replace").message == "Node node1 is making node3 the secondary in place of node2"
     });
-    let operation = lab.operation("replace");
+    let operation = cluster.operation("replace");
     assert_eq!((operation.phase, operation.reason), (OperationPhase::Running, Reason::ReplacingSecondary));
-    assert_eq!(secondary(&lab), Some("node2".into()), "the old secondary is still in use");
-    lab
+    assert_eq!(secondary(&cluster), Some("node2".into()), "the old secondary is still in use");
+    cluster
 }
 
 #[test]
 fn new_secondary_is_used_until_redeclared() {
-    let mut lab = replicated();
-    let before = lab.assignment("web").unwrap();
-    request_replacement(&mut lab, "replace", "node3");
-    lab.run_until(3_000, "replaced", |lab| lab.operation("replace").phase == OperationPhase::Succeeded);
-    lab.run(1_000);
-    assert_eq!(lab.operation("replace").message, "node3 is the secondary in place of node2");
-    assert_eq!((secondary(&lab), lab.status("web").replacement), (Some("node3".into()), None));
-    assert_eq!(lab.assignment("web"), Some(before), "the service keeps running under its permit");
+    let mut cluster = replicated();
+    let before = cluster.assignment("web").unwrap();
+    request_replacement(&mut cluster, "replace", "node3");
+    cluster.run_until(3_000, "replaced", |cluster| {
+        cluster.operation("replace").phase == OperationPhase::Succeeded
+    });
+    cluster.run(1_000);
+    assert_eq!(cluster.operation("replace").message, "node3 is the secondary in place of node2");
+    assert_eq!((secondary(&cluster), cluster.status("web").replacement), (Some("node3".into()), None));
+    assert_eq!(cluster.assignment("web"), Some(before), "the service keeps running under its permit");
     // The service fails over to the new secondary, and the previous primary has the other copy.
-    lab.agent("node1").power_off();
-    lab.run_until(30_000, "recovered", |lab| lab.running_nodes("web") == ["node3"]);
-    lab.run_until(5_000, "started", |lab| lab.is_in_state("web", ServiceState::Started));
-    assert_eq!(secondary(&lab), Some("node1".into()));
-    request_replacement(&mut lab, "again", "node4");
-    lab.run_until(3_000, "replaced", |lab| lab.operation("again").phase == OperationPhase::Succeeded);
-    assert_eq!(secondary(&lab), Some("node4".into()));
-    lab.edit::<ResourceSpec>("web", |resource| {
+    cluster.agent("node1").power_off();
+    cluster.run_until(30_000, "recovered", |cluster| cluster.running_nodes("web") == ["node3"]);
+    cluster.run_until(5_000, "started", |cluster| cluster.is_in_state("web", ServiceState::Started));
+    assert_eq!(secondary(&cluster), Some("node1".into()));
+    request_replacement(&mut cluster, "again", "node4");
+    cluster.run_until(3_000, "replaced", |cluster| {
+        cluster.operation("again").phase == OperationPhase::Succeeded
+    });
+    assert_eq!(secondary(&cluster), Some("node4".into()));
+    cluster.edit::<ResourceSpec>("web", |resource| {
         resource.spec.storage.as_mut().unwrap().secondary = Some("node1".into());
     });
-    lab.run(1_000);
-    assert_eq!(secondary(&lab), Some("node1".into()), "a new declaration has precedence");
+    cluster.run(1_000);
+    assert_eq!(secondary(&cluster), Some("node1".into()), "a new declaration has precedence");
 }
 
 #[test]
 fn failed_replacement_hook_keeps_old_secondary() {
-    let mut lab = replicated();
-    lab.agent("node1").faults.replacement_outcome = ReplacementOutcome::Fails;
-    request_replacement(&mut lab, "replace", "node3");
-    lab.run_until(3_000, "failed", |lab| lab.operation("replace").phase == OperationPhase::Failed);
-    let operation = lab.operation("replace");
+    let mut cluster = replicated();
+    cluster.agent("node1").faults.replacement_outcome = ReplacementOutcome::Fails;
+    request_replacement(&mut cluster, "replace", "node3");
+    cluster
+        .run_until(3_000, "failed", |cluster| cluster.operation("replace").phase == OperationPhase::Failed);
+    let operation = cluster.operation("replace");
     assert_eq!(
         (operation.reason, operation.message.as_str()),
         (Reason::ReplaceFailed, "no room on the new one; node2 remains the secondary")
     );
-    assert_eq!((secondary(&lab), lab.running_nodes("web")), (Some("node2".into()), vec!["node1".into()]));
-    assert!(lab.events.iter().any(|event| event.reason == Reason::ReplaceFailed));
+    assert_eq!(
+        (secondary(&cluster), cluster.running_nodes("web")),
+        (Some("node2".into()), vec!["node1".into()])
+    );
+    assert!(cluster.events.iter().any(|event| event.reason == Reason::ReplaceFailed));
 }
 
 #[test]
 fn node_loss_during_replacement_uses_old_secondary() {
-    let mut lab = replacing();
-    lab.agent("node1").power_off();
-    lab.run_until(30_000, "recovered", |lab| lab.running_nodes("web") == ["node2"]);
-    let operation = lab.operation("replace");
+    let mut cluster = replacing();
+    cluster.agent("node1").power_off();
+    cluster.run_until(30_000, "recovered", |cluster| cluster.running_nodes("web") == ["node2"]);
+    let operation = cluster.operation("replace");
     assert_eq!(
         (operation.phase, operation.reason, operation.message.as_str()),
         (
@@ -194,44 +206,44 @@ fn node_loss_during_replacement_uses_old_secondary() {
 
 #[test]
 fn node_loss_after_replacement_uses_new_secondary() {
-    let mut lab = replacing();
+    let mut cluster = replacing();
     // The leader is down when the node reports the outcome, and then the node dies.
-    lab.members[0].running = false;
-    lab.agent("node1").faults.replacement_outcome = ReplacementOutcome::Succeeds;
-    lab.run(1_000);
-    lab.agent("node1").power_off();
-    lab.add_controller("c1", "1");
-    lab.run_until(60_000, "recovered", |lab| lab.running_nodes("web") == ["node3"]);
-    lab.run(1_000);
-    assert_eq!(lab.operation("replace").phase, OperationPhase::Succeeded);
+    cluster.controllers[0].is_running = false;
+    cluster.agent("node1").faults.replacement_outcome = ReplacementOutcome::Succeeds;
+    cluster.run(1_000);
+    cluster.agent("node1").power_off();
+    cluster.add_controller("c1", "1");
+    cluster.run_until(60_000, "recovered", |cluster| cluster.running_nodes("web") == ["node3"]);
+    cluster.run(1_000);
+    assert_eq!(cluster.operation("replace").phase, OperationPhase::Succeeded);
 }
 
 #[test]
 fn replacement_report_is_recorded_before_readmission() {
-    for lost in 0..3 {
-        let mut lab = replacing();
+    for lost_count in 0..3 {
+        let mut cluster = replacing();
         // The leader closes the epoch and dies before it receives the success of the replacement.
-        lab.members[0].running = false;
-        lab.agent("node1").faults.replacement_outcome = ReplacementOutcome::Succeeds;
-        lab.run(1_000);
-        lab.agent("node1").power_off();
-        let (key, fence) = (lab.keys.fence(&"node1".into()), lab.fence("node1"));
+        cluster.controllers[0].is_running = false;
+        cluster.agent("node1").faults.replacement_outcome = ReplacementOutcome::Succeeds;
+        cluster.run(1_000);
+        cluster.agent("node1").power_off();
+        let (key, fence) = (cluster.keys.fence(&"node1".into()), cluster.fence("node1"));
         let closed = Fence { epoch: fence.epoch + 1, state: FenceState::Fenced, ..fence };
-        let guard = Guard::Unchanged(lab.state.get(&key).entries[0].mod_revision);
+        let guard = Guard::Unchanged(cluster.state.get(&key).entries[0].mod_revision);
         let close = Transaction::new().put(key, guard, serde_json::to_vec(&closed).unwrap());
-        lab.state.commit(&close).applied().unwrap();
-        lab.agent("node1").boot_again();
-        lab.run(10_000);
+        cluster.state.commit(&close).applied().unwrap();
+        cluster.agent("node1").boot_again();
+        cluster.run(10_000);
         // The next leader's first writes about the service are lost.
-        let key = lab.keys.status(Kind::Resource, "web");
-        lab.lost_commits_by_key = vec![key.clone(); lost];
-        lab.add_controller("c1", "1");
-        lab.run_until(60_000, "runs", |lab| !lab.running_nodes("web").is_empty());
-        lab.run(5_000);
-        assert_eq!(lab.operation("replace").phase, OperationPhase::Succeeded, "{lost} writes lost");
-        assert_eq!(lab.status("web").replicas, ["node1", "node3"], "{lost} writes lost");
+        let key = cluster.keys.status(Kind::Resource, "web");
+        cluster.lost_commits_by_key = vec![key.clone(); lost_count];
+        cluster.add_controller("c1", "1");
+        cluster.run_until(60_000, "runs", |cluster| !cluster.running_nodes("web").is_empty());
+        cluster.run(5_000);
+        assert_eq!(cluster.operation("replace").phase, OperationPhase::Succeeded, "{lost_count} writes lost");
+        assert_eq!(cluster.status("web").replicas, ["node1", "node3"], "{lost_count} writes lost");
         let applied = |key: &str, word: &str| {
-            lab.members[1].commits.iter().position(|(_, transaction, outcome)| {
+            cluster.controllers[1].commits.iter().position(|(_, transaction, outcome)| {
                 let written = transaction.writes().get(key).is_some_and(|write| match write {
                     Write::Put { value, .. } => String::from_utf8_lossy(value).contains(word),
                     Write::Delete => false,
@@ -240,88 +252,93 @@ fn replacement_report_is_recorded_before_readmission() {
             })
         };
         let recorded = applied(&key, r#""replicas":["node1","node3"]"#).unwrap();
-        let admitted = applied(&lab.keys.fence(&"node1".into()), r#""state":"Open""#).unwrap();
-        assert!(recorded < admitted, "{lost} writes lost: from then on its agent says other things");
+        let admitted = applied(&cluster.keys.fence(&"node1".into()), r#""state":"Open""#).unwrap();
+        assert!(recorded < admitted, "{lost_count} writes lost: from then on its agent says other things");
     }
 }
 
 #[test]
 fn replacement_blocks_moves_and_stop_cancels_it() {
-    let mut lab = replacing();
-    lab.create_operation("move", operation(OperationAction::Migrate, Some("node2")));
-    lab.edit::<NodeSpec>("node1", |node| node.spec.maintenance = true);
-    lab.run(5_000);
-    assert_eq!(lab.operation("move").phase, OperationPhase::Pending);
-    assert_eq!(lab.running_nodes("web"), ["node1"]);
-    let ready = lab.status("web").conditions.into_iter().find(|condition| condition.kind == "Ready").unwrap();
+    let mut cluster = replacing();
+    cluster.create_operation("move", operation(OperationAction::Migrate, Some("node2")));
+    cluster.edit::<NodeSpec>("node1", |node| node.spec.maintenance = true);
+    cluster.run(5_000);
+    assert_eq!(cluster.operation("move").phase, OperationPhase::Pending);
+    assert_eq!(cluster.running_nodes("web"), ["node1"]);
+    let ready =
+        cluster.status("web").conditions.into_iter().find(|condition| condition.kind == "Ready").unwrap();
     assert_eq!((ready.status, ready.reason), (ConditionStatus::True, Reason::ReplacingSecondary));
-    lab.set_requested_state("web", RequestedState::Stopped);
-    lab.run_until(5_000, "stopped", |lab| lab.is_in_state("web", ServiceState::Stopped));
-    let operation = lab.operation("replace");
+    cluster.set_requested_state("web", RequestedState::Stopped);
+    cluster.run_until(5_000, "stopped", |cluster| cluster.is_in_state("web", ServiceState::Stopped));
+    let operation = cluster.operation("replace");
     assert_eq!((operation.phase, operation.reason), (OperationPhase::Failed, Reason::Interrupted));
-    assert_eq!(lab.status("web").replacement, None);
+    assert_eq!(cluster.status("web").replacement, None);
 }
 
 #[test]
 fn a_replacement_is_canceled_with_its_operation_or_service() {
     for ends in ["operation", "ignored", "deleted"] {
-        let mut lab = replacing();
+        let mut cluster = replacing();
         match ends {
             "operation" => {
-                let key = lab.keys.spec(Kind::Operation, "replace");
-                let revision = lab.state.get(&key).entries[0].mod_revision;
+                let key = cluster.keys.spec(Kind::Operation, "replace");
+                let revision = cluster.state.get(&key).entries[0].mod_revision;
                 let guard = Guard::Unchanged(revision);
-                lab.state.commit(&Transaction::new().delete(key, guard)).applied().unwrap();
+                cluster.state.commit(&Transaction::new().delete(key, guard)).applied().unwrap();
             }
-            "ignored" => lab.set_requested_state("web", RequestedState::Ignored),
-            _ => lab.delete("web"),
+            "ignored" => cluster.set_requested_state("web", RequestedState::Ignored),
+            _ => cluster.delete("web"),
         }
-        lab.run_until(5_000, ends, |lab| lab.status("web").replacement.is_none());
-        lab.run(2_000);
-        assert_eq!(lab.running_nodes("web"), ["node1"], "the service keeps running");
-        let is_canceled =
-            lab.events.iter().any(|event| event.message.contains("canceled by the leader; node2 remains"));
+        cluster.run_until(5_000, ends, |cluster| cluster.status("web").replacement.is_none());
+        cluster.run(2_000);
+        assert_eq!(cluster.running_nodes("web"), ["node1"], "the service keeps running");
+        let is_canceled = cluster
+            .events
+            .iter()
+            .any(|event| event.message.contains("canceled by the leader; node2 remains"));
         assert!(is_canceled, "{ends}: its node has answered for it");
         let state = match ends {
             "operation" => Some(ServiceState::Started),
             "ignored" => Some(ServiceState::Ignored),
             _ => None,
         };
-        let stored =
-            lab.read::<ha_api_types::resource::ResourceStatus>(&lab.keys.status(Kind::Resource, "web"));
+        let stored = cluster
+            .read::<ha_api_types::resource::ResourceStatus>(&cluster.keys.status(Kind::Resource, "web"));
         assert_eq!(stored.map(|status| status.state), state, "{ends}");
     }
 }
 
 #[test]
 fn another_leader_continues_a_replacement() {
-    let mut lab = replacing();
-    lab.members[0].running = false;
-    lab.add_controller("c1", "1");
-    lab.run(30_000);
-    assert_eq!(lab.operation("replace").phase, OperationPhase::Running);
-    lab.agent("node1").faults.replacement_outcome = ReplacementOutcome::Succeeds;
-    lab.run_until(5_000, "replaced", |lab| lab.operation("replace").phase == OperationPhase::Succeeded);
-    assert_eq!(secondary(&lab), Some("node3".into()));
+    let mut cluster = replacing();
+    cluster.controllers[0].is_running = false;
+    cluster.add_controller("c1", "1");
+    cluster.run(30_000);
+    assert_eq!(cluster.operation("replace").phase, OperationPhase::Running);
+    cluster.agent("node1").faults.replacement_outcome = ReplacementOutcome::Succeeds;
+    cluster.run_until(5_000, "replaced", |cluster| {
+        cluster.operation("replace").phase == OperationPhase::Succeeded
+    });
+    assert_eq!(secondary(&cluster), Some("node3".into()));
 }
 
 #[test]
 fn concurrent_replacements_per_node_are_limited() {
-    let mut lab = replacing();
+    let mut cluster = replacing();
     for name in ["two", "three"] {
-        lab.agent("node1").running.insert(name.into());
-        let mut resource: Resource = lab.read(&lab.keys.spec(Kind::Resource, "web")).unwrap();
+        cluster.agent("node1").running.insert(name.into());
+        let mut resource: Resource = cluster.read(&cluster.keys.spec(Kind::Resource, "web")).unwrap();
         resource.metadata.name = name.to_owned();
         resource.metadata.uid = String::new().into();
-        lab.apply(Resource::new(name, resource.spec));
-        lab.run_until(20_000, "started", |lab| lab.is_in_state(name, ServiceState::Started));
+        cluster.apply(Resource::new(name, resource.spec));
+        cluster.run_until(20_000, "started", |cluster| cluster.is_in_state(name, ServiceState::Started));
         let mut spec = operation(OperationAction::ReplaceSecondary, Some("node4"));
         spec.resource = Some(name.to_owned());
-        lab.create_operation(name, spec);
-        lab.run(1_000);
+        cluster.create_operation(name, spec);
+        cluster.run(1_000);
     }
-    assert_eq!(lab.operation("two").phase, OperationPhase::Running);
-    let waiting = lab.operation("three");
+    assert_eq!(cluster.operation("two").phase, OperationPhase::Running);
+    let waiting = cluster.operation("three");
     assert_eq!(waiting.phase, OperationPhase::Pending);
     assert!(
         waiting.message.contains(
@@ -333,13 +350,13 @@ fn concurrent_replacements_per_node_are_limited() {
 }
 
 /// Requests a replacement, and compares the reason and message of its refusal.
-fn check(node: &str, change: impl FnOnce(&mut Lab), reason: Reason, message: &str) {
-    let mut lab = replicated();
-    change(&mut lab);
-    lab.run(2_000);
-    request_replacement(&mut lab, "replace", node);
-    lab.run(500);
-    let status = lab.operation("replace");
+fn check(node: &str, change: impl FnOnce(&mut TestCluster), reason: Reason, message: &str) {
+    let mut cluster = replicated();
+    change(&mut cluster);
+    cluster.run(2_000);
+    request_replacement(&mut cluster, "replace", node);
+    cluster.run(500);
+    let status = cluster.operation("replace");
     assert_eq!(
         (status.phase, status.reason, status.message.as_str()),
         (OperationPhase::Refused, reason, message)
@@ -349,10 +366,12 @@ fn check(node: &str, change: impl FnOnce(&mut Lab), reason: Reason, message: &st
 #[test]
 fn a_replacement_is_refused_with_its_reason() {
     let edit = |change: fn(&mut ResourceSpec)| {
-        move |lab: &mut Lab| lab.edit::<ResourceSpec>("web", |resource| change(&mut resource.spec))
+        move |cluster: &mut TestCluster| {
+            cluster.edit::<ResourceSpec>("web", |resource| change(&mut resource.spec));
+        }
     };
     let node3 = |change: fn(&mut NodeSpec)| {
-        move |lab: &mut Lab| lab.edit::<NodeSpec>("node3", |node| change(&mut node.spec))
+        move |cluster: &mut TestCluster| cluster.edit::<NodeSpec>("node3", |node| change(&mut node.spec))
     };
     check("node9", |_| {}, Reason::NotFound, "Node node9 not found");
     check("node2", |_| {}, Reason::CurrentNode, "node2 is already the secondary of web");
@@ -402,9 +421,9 @@ fn a_replacement_is_refused_with_its_reason() {
     );
     check(
         "node3",
-        |lab| {
-            lab.agent("node3").power_off();
-            lab.run(20_000);
+        |cluster| {
+            cluster.agent("node3").power_off();
+            cluster.run(20_000);
         },
         Reason::NodeNotOnline,
         "node3 is not eligible as the secondary: node is not online: Registration was revoked while the node ran no exclusive services",
@@ -427,9 +446,9 @@ fn a_replacement_is_refused_with_its_reason() {
     };
     check(
         "node3",
-        move |lab| {
-            lab.edit::<ResourceSpec>("web", |resource| resource.spec.requests = disk(20));
-            lab.edit::<NodeSpec>("node3", |node| node.spec.capacity = Some(disk(10)));
+        move |cluster| {
+            cluster.edit::<ResourceSpec>("web", |resource| resource.spec.requests = disk(20));
+            cluster.edit::<NodeSpec>("node3", |node| node.spec.capacity = Some(disk(10)));
         },
         Reason::NotEnoughDisk,
         "node3 is not eligible as the secondary: not enough disk: 20Gi requested, 10Gi of 10Gi free",

@@ -156,7 +156,7 @@ fn expected(error: &str) -> Option<BTreeSet<String>> {
 
 /// Returns the enums of a source file that are read from stored text, with their stored variants in lower case.
 fn enums(source: &str) -> Vec<(String, BTreeSet<String>)> {
-    let mut found = Vec::new();
+    let mut enums = Vec::new();
     let mut attributes = String::new();
     let mut current: Option<(String, BTreeSet<String>)> = None;
     for line in source.lines() {
@@ -168,7 +168,7 @@ fn enums(source: &str) -> Vec<(String, BTreeSet<String>)> {
                     line.trim_start().chars().take_while(char::is_ascii_alphanumeric).collect();
                 variants.insert(word.to_lowercase());
             } else if line == "}" {
-                found.extend(current.take());
+                enums.extend(current.take());
             }
         } else if let Some(name) = line.strip_prefix("pub enum ") {
             if attributes.contains("Deserialize") {
@@ -181,16 +181,16 @@ fn enums(source: &str) -> Vec<(String, BTreeSet<String>)> {
             attributes += line;
         }
     }
-    found
+    enums
 }
 
-fn read_sources(directory: &Path, found: &mut Vec<String>) {
+fn read_sources(directory: &Path, sources: &mut Vec<String>) {
     let entries = fs::read_dir(directory).expect("the sources are there");
     for path in entries.map(|entry| entry.expect("readable").path()) {
         if path.is_dir() && !path.ends_with("view") && !path.ends_with("metric") {
-            read_sources(&path, found);
+            read_sources(&path, sources);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(fs::read_to_string(&path).expect("text"));
+            sources.push(fs::read_to_string(&path).expect("text"));
         }
     }
 }
@@ -210,17 +210,17 @@ const EXEMPT: [(&str, &str); 9] = [
 
 #[test]
 fn each_stored_enum_has_unknown_value_sample() {
-    let mut seen: Vec<BTreeSet<String>> = Vec::new();
+    let mut sampled_enums: Vec<BTreeSet<String>> = Vec::new();
     for sample in samples() {
-        let whole = (sample.read)(&sample.value);
-        assert!(whole.is_ok(), "{whole:?}: {}", sample.value);
+        let result = (sample.read)(&sample.value);
+        assert!(result.is_ok(), "{result:?}: {}", sample.value);
         let mut pointers = Vec::new();
         strings(&sample.value, "", &mut pointers);
         for pointer in pointers {
             let mut novel = sample.value.clone();
             *novel.pointer_mut(&pointer).expect("the word exists in the sample") = json!(NOVEL);
             let Err(error) = (sample.read)(&novel) else { continue };
-            seen.extend(expected(&error));
+            sampled_enums.extend(expected(&error));
             // The leader records the key as unreadable. The value must not count as absent.
             if let Some(key) = &sample.key {
                 assert!(is_noticed(key, &novel), "{key} {pointer}");
@@ -235,7 +235,7 @@ fn each_stored_enum_has_unknown_value_sample() {
         .iter()
         .filter(|(name, variants)| {
             !EXEMPT.iter().any(|(exempt, _)| exempt == name)
-                && !seen.iter().any(|words| variants.is_subset(words))
+                && !sampled_enums.iter().any(|words| variants.is_subset(words))
         })
         .map(|(name, _)| name.as_str())
         .collect();
@@ -260,17 +260,20 @@ fn is_noticed(key: &str, value: &Value) -> bool {
 fn unknown_record_fields_change_no_behavior() {
     for sample in samples() {
         let plain = (sample.read)(&sample.value).expect("the sample is readable");
-        let mut more = sample.value.clone();
-        more.as_object_mut().expect("a record").insert("novel".to_owned(), json!({"of": ["a", "version"]}));
-        assert_eq!((sample.read)(&more), Ok(plain.clone()), "{}", sample.value);
+        let mut extended = sample.value.clone();
+        extended
+            .as_object_mut()
+            .expect("a record")
+            .insert("novel".to_owned(), json!({"of": ["a", "version"]}));
+        assert_eq!((sample.read)(&extended), Ok(plain.clone()), "{}", sample.value);
         if let Some(key) = &sample.key {
-            assert!(!is_noticed(key, &more), "{key}");
+            assert!(!is_noticed(key, &extended), "{key}");
         }
         // Users can misspell fields of specs, and the API refuses that. A reader of stored specs accepts unknown
         // fields.
-        if let Some(spec) = more.get_mut("spec").and_then(Value::as_object_mut) {
+        if let Some(spec) = extended.get_mut("spec").and_then(Value::as_object_mut) {
             spec.insert("novel".to_owned(), json!(1));
-            assert_eq!((sample.read)(&more), Ok(plain), "{}", sample.value);
+            assert_eq!((sample.read)(&extended), Ok(plain), "{}", sample.value);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! controllers and agents, and rollbacks.
 
 use super::fencing::running_on;
-use super::lab::{Lab, Lens};
+use super::test_cluster::{EntryReader, TestCluster};
 use crate::core::world::ClusterView;
 use ha_api_types::cluster::{CLUSTER_NAME, ClusterSpec, ClusterStatus, Disarmed};
 use ha_api_types::id::{Epoch, Revision};
@@ -66,9 +66,9 @@ fn with_changed_value(entry: &Entry, change: impl FnOnce(&mut Value)) -> Entry {
     Entry { value: value.to_string().into_bytes().into(), ..entry.clone() }
 }
 
-/// Returns the lens of a version that cannot read the words at this location: in every entry, or only in entries that
+/// Returns the reader of a version that cannot read the words at this location: in every entry, or only in entries that
 /// were written up to a revision.
-fn unreadable_word_lens(keys: &Keys, location: &WordLocation, until: Option<Revision>) -> Lens {
+fn reader_without_word(keys: &Keys, location: &WordLocation, until: Option<Revision>) -> EntryReader {
     let (keys, location) = (keys.clone(), location.clone());
     Rc::new(move |entry| {
         let matches_location = key_type(&keys, &entry.key).as_ref() == Some(&location.key_type)
@@ -89,17 +89,17 @@ fn word_at(key_type: &str, field: &str) -> WordLocation {
 }
 
 /// Collects the pointers of all strings in a value.
-pub(super) fn strings(value: &Value, prefix: &str, found: &mut Vec<String>) {
+pub(super) fn strings(value: &Value, prefix: &str, texts: &mut Vec<String>) {
     match value {
-        Value::String(_) => found.push(prefix.to_owned()),
+        Value::String(_) => texts.push(prefix.to_owned()),
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                strings(item, &format!("{prefix}/{index}"), found);
+                strings(item, &format!("{prefix}/{index}"), texts);
             }
         }
         Value::Object(fields) => {
             for (name, field) in fields {
-                strings(field, &format!("{prefix}/{}", name.replace('~', "~0").replace('/', "~1")), found);
+                strings(field, &format!("{prefix}/{}", name.replace('~', "~0").replace('/', "~1")), texts);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
@@ -115,32 +115,33 @@ fn is_readable(keys: &Keys, entry: &Entry) -> bool {
 /// Returns records of a varied history: starts, a lost node, fencing without a device, an operation, a disarmed
 /// cluster.
 fn samples() -> (Keys, Vec<Entry>) {
-    let (mut lab, node) = running_on(&["node1", "node2", "node3"]);
+    let (mut cluster, node) = running_on(&["node1", "node2", "node3"]);
     let mut samples = Vec::new();
-    let mut take = |lab: &Lab| samples.extend(lab.state.list(lab.keys.root()).entries);
-    take(&lab);
+    let mut take = |cluster: &TestCluster| samples.extend(cluster.state.list(cluster.keys.root()).entries);
+    take(&cluster);
     let spec = OperationSpec {
         action: OperationAction::Migrate,
         resource: Some("web".to_owned()),
         node: ["node1", "node2"].into_iter().find(|name| *name != node).map(Into::into),
         ..OperationSpec::default()
     };
-    lab.create_operation("move", spec);
+    cluster.create_operation("move", spec);
     for _ in 0..20 {
-        lab.step();
-        take(&lab);
+        cluster.step();
+        take(&cluster);
     }
-    lab.run_until(20_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
-    let node = lab.status("web").node.unwrap_or(node);
-    lab.agent(&node).power_off();
+    cluster
+        .run_until(20_000, "moved", |cluster| cluster.operation("move").phase == OperationPhase::Succeeded);
+    let node = cluster.status("web").node.unwrap_or(node);
+    cluster.agent(&node).power_off();
     for _ in 0..150 {
-        lab.step();
-        take(&lab);
+        cluster.step();
+        take(&cluster);
     }
-    lab.edit::<ClusterSpec>(CLUSTER_NAME, |cluster| cluster.spec.disarmed = Some(Disarmed::Freeze));
-    lab.run(3_000);
-    take(&lab);
-    (lab.keys.clone(), samples)
+    cluster.edit::<ClusterSpec>(CLUSTER_NAME, |settings| settings.spec.disarmed = Some(Disarmed::Freeze));
+    cluster.run(3_000);
+    take(&cluster);
+    (cluster.keys.clone(), samples)
 }
 
 /// Returns the locations of all stored words: strings that make the value unreadable if they are replaced.
@@ -158,7 +159,7 @@ fn stored_words() -> BTreeSet<WordLocation> {
             if locations.contains(&location) {
                 continue;
             }
-            if !is_readable(&keys, &unreadable_word_lens(&keys, &location, None)(&entry)) {
+            if !is_readable(&keys, &reader_without_word(&keys, &location, None)(&entry)) {
                 locations.insert(location);
             }
         }
@@ -186,9 +187,9 @@ fn an_unknown_field_keeps_a_value_readable() {
         {
             continue;
         }
-        let more = with_changed_value(&entry, add);
-        let fails = String::from_utf8_lossy(&more.value).into_owned();
-        assert!(is_readable(&keys, &more), "{} {fails}", more.key);
+        let extended = with_changed_value(&entry, add);
+        let fails = String::from_utf8_lossy(&extended.value).into_owned();
+        assert!(is_readable(&keys, &extended), "{} {fails}", extended.key);
     }
     let request = json!({"candidate": "c0", "sentSequence": 3, "bootId": "b", "epoch": 2, "novel": {"a": 1}});
     let request: ha_api_types::record::HoldRequest =
@@ -201,7 +202,7 @@ fn an_unknown_field_keeps_a_value_readable() {
 #[test]
 fn unknown_enum_values_cause_no_second_copy() {
     let locations = stored_words();
-    for known in [
+    for known_key in [
         "fence",
         "alive",
         "assignment",
@@ -211,8 +212,8 @@ fn unknown_enum_values_cause_no_second_copy() {
         "status/cluster",
     ] {
         assert!(
-            known == "alive" || locations.iter().any(|location| location.key_type == known),
-            "no word in {known}: {locations:?}"
+            known_key == "alive" || locations.iter().any(|location| location.key_type == known_key),
+            "no word in {known_key}: {locations:?}"
         );
     }
     assert!(locations.len() > 25, "{locations:?}");
@@ -225,197 +226,212 @@ fn unknown_enum_values_cause_no_second_copy() {
 /// Agents and a former leader write the word, and the current leader cannot read it. A node dies. Then the upgrade
 /// ends.
 fn upgrade_agents_first(location: &WordLocation) {
-    let (mut lab, node) = running_on(&["node1", "node2", "node3"]);
-    lab.replace_controller(0, "old", Some(unreadable_word_lens(&lab.keys, location, None)));
+    let (mut cluster, node) = running_on(&["node1", "node2", "node3"]);
+    cluster.replace_controller(0, "old", Some(reader_without_word(&cluster.keys, location, None)));
     // Keys of the leader are excluded, because a leader can read every word that it writes. A leader that could not
     // would rewrite its keys without end in this test.
-    let own = ["fence", "assignment", "tombstone", "status/"]
+    let is_of_leader = ["fence", "assignment", "tombstone", "status/"]
         .iter()
         .any(|key_type| location.key_type.starts_with(key_type));
-    if own {
+    if is_of_leader {
         return;
     }
-    lab.run(10_000);
-    lab.agent(&node).power_off();
-    lab.run(30_000);
-    lab.replace_controller(0, "new", None);
-    lab.run_until(60_000, &format!("{location:?}: recovered"), |lab| {
-        lab.is_in_state("web", ServiceState::Started) && lab.running_nodes("web").len() == 1
+    cluster.run(10_000);
+    cluster.agent(&node).power_off();
+    cluster.run(30_000);
+    cluster.replace_controller(0, "new", None);
+    cluster.run_until(60_000, &format!("{location:?}: recovered"), |cluster| {
+        cluster.is_in_state("web", ServiceState::Started) && cluster.running_nodes("web").len() == 1
     });
-    assert!(!lab.running_nodes("web").contains(&node));
+    assert!(!cluster.running_nodes("web").contains(&node));
 }
 
 /// The version before a rollback stored the word. The process that now writes the key cannot read the word, and a node
 /// dies.
 fn roll_back_after_unknown_word(location: &WordLocation) {
-    let (mut lab, node) = running_on(&["node1", "node2", "node3"]);
-    let until = lab.state.revision();
-    lab.replace_controller(0, "old", Some(unreadable_word_lens(&lab.keys, location, Some(until))));
-    lab.run(15_000);
+    let (mut cluster, node) = running_on(&["node1", "node2", "node3"]);
+    let until = cluster.state.revision();
+    cluster.replace_controller(0, "old", Some(reader_without_word(&cluster.keys, location, Some(until))));
+    cluster.run(15_000);
     if location.key_type == "fence" {
         // For an unreadable fence, only an operator's confirmation is a proof.
-        assert_eq!(lab.running_nodes("web"), [node.as_str()], "{location:?}");
+        assert_eq!(cluster.running_nodes("web"), [node.as_str()], "{location:?}");
         return;
     }
-    lab.agent(&node).power_off();
-    lab.run(40_000);
+    cluster.agent(&node).power_off();
+    cluster.run(40_000);
     if ["report", "alive", "spec"].iter().any(|key_type| location.key_type.starts_with(key_type)) {
         // The dead node does not rewrite its reports, and only users write specs.
-        lab.replace_controller(0, "new", None);
+        cluster.replace_controller(0, "new", None);
     }
-    lab.run_until(60_000, &format!("{location:?}: recovered"), |lab| {
-        lab.is_in_state("web", ServiceState::Started) && lab.running_nodes("web").len() == 1
+    cluster.run_until(60_000, &format!("{location:?}: recovered"), |cluster| {
+        cluster.is_in_state("web", ServiceState::Started) && cluster.running_nodes("web").len() == 1
     });
-    assert!(!lab.running_nodes("web").contains(&node));
+    assert!(!cluster.running_nodes("web").contains(&node));
 }
 
 #[test]
 fn an_unreadable_service_report_is_an_active_copy() {
-    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = running_on(&["node1", "node2"]);
     // Silence does not prove the loss of a virtual machine.
-    lab.agent(&node).is_virtual = true;
-    lab.run(2_000);
-    lab.replace_controller(
+    cluster.agent(&node).is_virtual = true;
+    cluster.run(2_000);
+    cluster.replace_controller(
         0,
         "old",
-        Some(unreadable_word_lens(&lab.keys, &word_at("report/resource", "/phase"), None)),
+        Some(reader_without_word(&cluster.keys, &word_at("report/resource", "/phase"), None)),
     );
-    lab.run(8_000);
-    lab.agent(&node).isolated = true;
-    lab.run(60_000);
-    assert_eq!(lab.fence(&node).state, FenceState::Open, "{}", lab.show());
-    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.trust_watchdog_on_virtual_machine = true);
-    lab.run_until(30_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    cluster.run(8_000);
+    cluster.agent(&node).isolated = true;
+    cluster.run(60_000);
+    assert_eq!(cluster.fence(&node).state, FenceState::Open, "{}", cluster.show());
+    cluster.edit::<NodeSpec>(&node, |node| node.spec.fencing.trust_watchdog_on_virtual_machine = true);
+    cluster.run_until(30_000, "fenced", |cluster| cluster.fence(&node).state == FenceState::Fenced);
 }
 
 #[test]
 fn an_unreadable_service_report_of_an_earlier_epoch_does_not_count() {
-    let (mut lab, node) = running_on(&["node1", "node2"]);
-    lab.agent(&node).power_off();
-    lab.run_until(30_000, "recovered", |lab| !lab.running_nodes("web").is_empty());
+    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    cluster.agent(&node).power_off();
+    cluster.run_until(30_000, "recovered", |cluster| !cluster.running_nodes("web").is_empty());
     // The report of the previous boot stays in the store.
-    lab.agent(&node).boot_again();
-    lab.agent(&node).faults.ignores_probes = true;
-    lab.run_until(20_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
-    lab.run(2_000);
-    lab.replace_controller(
+    cluster.agent(&node).boot_again();
+    cluster.agent(&node).faults.ignores_probes = true;
+    cluster.run_until(20_000, "back", |cluster| cluster.fence(&node).state == FenceState::Open);
+    cluster.run(2_000);
+    cluster.replace_controller(
         0,
         "old",
-        Some(unreadable_word_lens(&lab.keys, &word_at("report/resource", "/phase"), None)),
+        Some(reader_without_word(&cluster.keys, &word_at("report/resource", "/phase"), None)),
     );
-    lab.run(8_000);
-    lab.agent(&node).power_off();
-    lab.run_until(20_000, "closed immediately", |lab| lab.fence(&node).state == FenceState::Closed);
+    cluster.run(8_000);
+    cluster.agent(&node).power_off();
+    cluster
+        .run_until(20_000, "closed immediately", |cluster| cluster.fence(&node).state == FenceState::Closed);
 }
 
 #[test]
 fn an_unreadable_node_report_proves_nothing() {
     for field in ["/mode/kind", "/watchdog/kind", "/onStoreLoss"] {
-        let (mut lab, node) = running_on(&["node1", "node2"]);
-        lab.replace_controller(
+        let (mut cluster, node) = running_on(&["node1", "node2"]);
+        cluster.replace_controller(
             0,
             "old",
-            Some(unreadable_word_lens(&lab.keys, &word_at("report/node", field), None)),
+            Some(reader_without_word(&cluster.keys, &word_at("report/node", field), None)),
         );
-        lab.run(8_000);
-        lab.agent(&node).isolated = true;
-        lab.run(60_000);
-        assert_ne!(lab.fence(&node).state, FenceState::Fenced, "{field} {}", lab.show());
-        lab.replace_controller(0, "new", None);
-        lab.run_until(30_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+        cluster.run(8_000);
+        cluster.agent(&node).isolated = true;
+        cluster.run(60_000);
+        assert_ne!(cluster.fence(&node).state, FenceState::Fenced, "{field} {}", cluster.show());
+        cluster.replace_controller(0, "new", None);
+        cluster.run_until(30_000, "fenced", |cluster| cluster.fence(&node).state == FenceState::Fenced);
     }
 }
 
 #[test]
 fn an_unreadable_fence_counts_as_fencing_until_an_operator_confirms() {
-    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = running_on(&["node1", "node2"]);
     let other = if node == "node1" { "node2" } else { "node1" };
-    lab.replace_controller(
+    cluster.replace_controller(
         0,
         "old",
-        Some(unreadable_word_lens(&lab.keys, &word_at("fence", "/state"), Some(lab.state.revision()))),
+        Some(reader_without_word(&cluster.keys, &word_at("fence", "/state"), Some(cluster.state.revision()))),
     );
-    lab.run(5_000);
-    lab.agent(&node).power_off();
-    lab.run(60_000);
-    assert!(lab.running_nodes("web").is_empty(), "{}", lab.show());
-    let before = lab.fence(&node);
-    lab.operate_node(OperationAction::ConfirmFenced, &node);
-    lab.run_until(20_000, "confirmed", |lab| lab.fence(&node).state == FenceState::Fenced);
-    assert!(lab.fence(&node).epoch > before.epoch);
-    lab.agent(other).power_off();
-    lab.agent(other).boot_again();
-    lab.run(30_000);
+    cluster.run(5_000);
+    cluster.agent(&node).power_off();
+    cluster.run(60_000);
+    assert!(cluster.running_nodes("web").is_empty(), "{}", cluster.show());
+    let before = cluster.fence(&node);
+    cluster.operate_node(OperationAction::ConfirmFenced, &node);
+    cluster.run_until(20_000, "confirmed", |cluster| cluster.fence(&node).state == FenceState::Fenced);
+    assert!(cluster.fence(&node).epoch > before.epoch);
+    cluster.agent(other).power_off();
+    cluster.agent(other).boot_again();
+    cluster.run(30_000);
     // The other node's fence is also unreadable. That node registers once an operator has confirmed it off too.
-    let fence = lab.fence(other);
+    let fence = cluster.fence(other);
     assert_eq!(fence.state, FenceState::Open);
 }
 
 #[test]
 fn unreadable_cluster_object_changes_nothing() {
-    let (mut lab, node) = running_on(&["node1", "node2"]);
-    lab.edit::<ClusterSpec>(CLUSTER_NAME, |cluster| cluster.spec.disarmed = Some(Disarmed::Freeze));
-    lab.run(3_000);
-    let status: ClusterStatus = lab.read(&lab.keys.status(Kind::Cluster, CLUSTER_NAME)).expect("written");
+    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    cluster.edit::<ClusterSpec>(CLUSTER_NAME, |settings| settings.spec.disarmed = Some(Disarmed::Freeze));
+    cluster.run(3_000);
+    let status: ClusterStatus =
+        cluster.read(&cluster.keys.status(Kind::Cluster, CLUSTER_NAME)).expect("written");
     assert_eq!(status.active.and_then(|active| active.disarmed), Some(Disarmed::Freeze));
     for instance in ["old", "older"] {
-        lab.replace_controller(
+        cluster.replace_controller(
             0,
             instance,
-            Some(unreadable_word_lens(&lab.keys, &word_at("spec/cluster", "/spec/shutdownPolicy"), None)),
+            Some(reader_without_word(&cluster.keys, &word_at("spec/cluster", "/spec/shutdownPolicy"), None)),
         );
-        lab.run(15_000);
+        cluster.run(15_000);
     }
-    lab.agent(&node).isolated = true;
-    lab.run(60_000);
-    assert_eq!(lab.fence(&node).state, FenceState::Open, "nothing is fenced on silence: {}", lab.show());
+    cluster.agent(&node).isolated = true;
+    cluster.run(60_000);
+    assert_eq!(
+        cluster.fence(&node).state,
+        FenceState::Open,
+        "nothing is fenced on silence: {}",
+        cluster.show()
+    );
     // If the active settings are unreadable too, the leader plans no action.
     let (keys, hidden_word) = (
-        lab.keys.clone(),
-        unreadable_word_lens(&lab.keys, &word_at("spec/cluster", "/spec/shutdownPolicy"), None),
+        cluster.keys.clone(),
+        reader_without_word(&cluster.keys, &word_at("spec/cluster", "/spec/shutdownPolicy"), None),
     );
-    let neither: Lens = Rc::new(move |entry| {
+    let neither: EntryReader = Rc::new(move |entry| {
         let entry = hidden_word(entry);
         if entry.key != keys.status(Kind::Cluster, CLUSTER_NAME) {
             return entry;
         }
         with_changed_value(&entry, |value| value["active"] = json!(NOVEL))
     });
-    lab.edit::<ClusterSpec>(CLUSTER_NAME, |cluster| cluster.spec.disarmed = None);
-    lab.replace_controller(0, "oldest", Some(neither));
-    let before = lab.members[0].commits.len();
-    lab.run(60_000);
-    assert_eq!(lab.fence(&node).state, FenceState::Open);
-    let written =
-        lab.members[0].commits[before..].iter().flat_map(|(_, transaction, _)| transaction.writes().keys());
+    cluster.edit::<ClusterSpec>(CLUSTER_NAME, |settings| settings.spec.disarmed = None);
+    cluster.replace_controller(0, "oldest", Some(neither));
+    let before = cluster.controllers[0].commits.len();
+    cluster.run(60_000);
+    assert_eq!(cluster.fence(&node).state, FenceState::Open);
+    let written = cluster.controllers[0].commits[before..]
+        .iter()
+        .flat_map(|(_, transaction, _)| transaction.writes().keys());
     let planned: Vec<&String> = written
         .filter(|key| !key.contains("/candidate/") && !key.contains("/refresh/") && !key.ends_with("/leader"))
         .collect();
     assert!(planned.is_empty(), "{planned:?}");
-    assert!(lab.members[0].core.wait_conditions().iter().any(|waiting| waiting.reason == Reason::Unreadable));
+    assert!(
+        cluster.controllers[0]
+            .core
+            .wait_conditions()
+            .iter()
+            .any(|waiting| waiting.reason == Reason::Unreadable)
+    );
 }
 
 #[test]
 fn cluster_keeps_the_lowest_protocol_version() {
-    let mut lab = Lab::new(2, &["node1", "node2"]);
-    lab.wait_until_nodes_online();
-    let protocol = |lab: &Lab| {
-        let status: ClusterStatus = lab.read(&lab.keys.status(Kind::Cluster, CLUSTER_NAME)).expect("written");
+    let mut cluster = TestCluster::new(2, &["node1", "node2"]);
+    cluster.wait_until_nodes_online();
+    let protocol = |cluster: &TestCluster| {
+        let status: ClusterStatus =
+            cluster.read(&cluster.keys.status(Kind::Cluster, CLUSTER_NAME)).expect("written");
         status.protocol
     };
-    lab.run(2_000);
+    cluster.run(2_000);
     // The scripted agents do not report a version.
-    assert_eq!(protocol(&lab), Protocol::FIRST);
+    assert_eq!(protocol(&cluster), Protocol::FIRST);
     for name in ["node1", "node2"] {
-        lab.agent(name).protocol = Protocol::CURRENT;
+        cluster.agent(name).protocol = Protocol::CURRENT;
     }
-    lab.run(3_000);
-    assert_eq!(protocol(&lab), Protocol::CURRENT);
+    cluster.run(3_000);
+    assert_eq!(protocol(&cluster), Protocol::CURRENT);
     // A node that is no longer registered does not count.
-    lab.agent("node2").protocol = Protocol::FIRST;
-    lab.run(3_000);
-    assert_eq!(protocol(&lab), Protocol::FIRST);
-    lab.agent("node2").power_off();
-    lab.run(20_000);
-    assert_eq!(protocol(&lab), Protocol::CURRENT);
+    cluster.agent("node2").protocol = Protocol::FIRST;
+    cluster.run(3_000);
+    assert_eq!(protocol(&cluster), Protocol::FIRST);
+    cluster.agent("node2").power_off();
+    cluster.run(20_000);
+    assert_eq!(protocol(&cluster), Protocol::CURRENT);
 }

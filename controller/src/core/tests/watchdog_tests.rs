@@ -1,7 +1,7 @@
 //! Tests of `hactl node test-watchdog`: how the leader allows a test and follows its progress.
 
 use super::fencing::running_on;
-use super::lab::Lab;
+use super::test_cluster::TestCluster;
 use ha_api_types::cluster::ClusterSpec;
 use ha_api_types::kind::Kind;
 use ha_api_types::meta::Condition;
@@ -11,39 +11,46 @@ use ha_api_types::reason::Reason;
 use ha_store::{Guard, Transaction};
 use serde_json::{Value, json};
 
-fn watchdog_test_spec(lab: &Lab, node: &str) -> OperationSpec {
+fn watchdog_test_spec(cluster: &TestCluster, node: &str) -> OperationSpec {
     OperationSpec {
         action: OperationAction::TestWatchdog,
         node: Some(node.into()),
-        boot_id: Some(lab.fence(node).boot_id),
+        boot_id: Some(cluster.fence(node).boot_id),
         ..OperationSpec::default()
     }
 }
 
 /// Requests a test, and checks the leader's answer.
-fn check(lab: &mut Lab, name: &str, spec: OperationSpec, phase: OperationPhase, reason: Reason, part: &str) {
-    lab.create_operation(name, spec);
-    lab.run(300);
-    let status = lab.operation(name);
+fn check(
+    cluster: &mut TestCluster,
+    name: &str,
+    spec: OperationSpec,
+    phase: OperationPhase,
+    reason: Reason,
+    part: &str,
+) {
+    cluster.create_operation(name, spec);
+    cluster.run(300);
+    let status = cluster.operation(name);
     assert!((status.phase, status.reason) == (phase, reason) && status.message.contains(part), "{status:?}");
 }
 
 /// Enables maintenance of the node without services, and returns its name.
-fn node_in_maintenance(lab: &mut Lab, busy: &str) -> String {
+fn node_in_maintenance(cluster: &mut TestCluster, busy: &str) -> String {
     let names = ["node1", "node2"];
     let name = names.into_iter().find(|name| *name != busy).expect("two nodes");
-    lab.edit::<NodeSpec>(name, |node| node.spec.maintenance = true);
-    lab.run_until(5_000, "in maintenance", |lab| lab.node_is(name, NodeState::Maintenance));
+    cluster.edit::<NodeSpec>(name, |node| node.spec.maintenance = true);
+    cluster.run_until(5_000, "in maintenance", |cluster| cluster.node_is(name, NodeState::Maintenance));
     name.to_owned()
 }
 
 #[test]
 fn only_an_idle_online_node_may_test_its_watchdog() {
     use OperationPhase::{Refused, Running};
-    let (mut lab, busy) = running_on(&["node1", "node2"]);
-    let spec = watchdog_test_spec(&lab, &busy);
+    let (mut cluster, busy) = running_on(&["node1", "node2"]);
+    let spec = watchdog_test_spec(&cluster, &busy);
     check(
-        &mut lab,
+        &mut cluster,
         "at-work",
         spec,
         Refused,
@@ -51,18 +58,18 @@ fn only_an_idle_online_node_may_test_its_watchdog() {
         "not in maintenance: run \"hactl node maintenance enable",
     );
     // No other node is eligible for its service.
-    let other = node_in_maintenance(&mut lab, &busy);
-    lab.edit::<NodeSpec>(&busy, |node| node.spec.maintenance = true);
-    lab.run(500);
-    let spec = watchdog_test_spec(&lab, &busy);
-    check(&mut lab, "busy", spec, Refused, Reason::Refused, "Services are still active on");
+    let other = node_in_maintenance(&mut cluster, &busy);
+    cluster.edit::<NodeSpec>(&busy, |node| node.spec.maintenance = true);
+    cluster.run(500);
+    let spec = watchdog_test_spec(&cluster, &busy);
+    check(&mut cluster, "busy", spec, Refused, Reason::Refused, "Services are still active on");
     let idle = other;
-    let spec = OperationSpec { boot_id: Some("another".into()), ..watchdog_test_spec(&lab, &idle) };
-    check(&mut lab, "old", spec, Refused, Reason::Outdated, "has rebooted");
-    let spec = OperationSpec { node: Some("nix".into()), ..watchdog_test_spec(&lab, &idle) };
-    check(&mut lab, "nobody", spec, Refused, Reason::NotFound, "Node nix not found");
-    let spec = watchdog_test_spec(&lab, &idle);
-    check(&mut lab, "test", spec, Running, Reason::InProgress, "Waiting for the watchdog of");
+    let spec = OperationSpec { boot_id: Some("another".into()), ..watchdog_test_spec(&cluster, &idle) };
+    check(&mut cluster, "old", spec, Refused, Reason::Outdated, "has rebooted");
+    let spec = OperationSpec { node: Some("nix".into()), ..watchdog_test_spec(&cluster, &idle) };
+    check(&mut cluster, "nobody", spec, Refused, Reason::NotFound, "Node nix not found");
+    let spec = watchdog_test_spec(&cluster, &idle);
+    check(&mut cluster, "test", spec, Running, Reason::InProgress, "Waiting for the watchdog of");
 }
 
 #[test]
@@ -73,73 +80,84 @@ fn returning_machine_reports_the_watchdog_test_result() {
         (Some(earlier), OperationPhase::Failed),
         (None, OperationPhase::Failed),
     ] {
-        let (mut lab, busy) = running_on(&["node1", "node2"]);
-        let idle = node_in_maintenance(&mut lab, &busy);
-        let spec = watchdog_test_spec(&lab, &idle);
+        let (mut cluster, busy) = running_on(&["node1", "node2"]);
+        let idle = node_in_maintenance(&mut cluster, &busy);
+        let spec = watchdog_test_spec(&cluster, &idle);
         check(
-            &mut lab,
+            &mut cluster,
             "test",
             spec,
             OperationPhase::Running,
             Reason::InProgress,
             "Waiting for the watchdog of",
         );
-        lab.agent(&idle).power_off();
-        lab.run(10_000);
-        assert_eq!(lab.operation("test").phase, OperationPhase::Running);
-        lab.agent(&idle).tested = remembers.map(Into::into);
-        lab.agent(&idle).boot_again();
-        lab.run_until(20_000, "followed to its end", |lab| lab.operation("test").phase == phase);
-        lab.run(500);
-        let watchdog = lab.node(&idle).watchdog.expect("the node has a watchdog");
+        cluster.agent(&idle).power_off();
+        cluster.run(10_000);
+        assert_eq!(cluster.operation("test").phase, OperationPhase::Running);
+        cluster.agent(&idle).tested = remembers.map(Into::into);
+        cluster.agent(&idle).boot_again();
+        cluster.run_until(20_000, "followed to its end", |cluster| cluster.operation("test").phase == phase);
+        cluster.run(500);
+        let watchdog = cluster.node(&idle).watchdog.expect("the node has a watchdog");
         assert_eq!(watchdog.last_test.map(|test| test.operation).as_deref(), remembers);
     }
 }
 
 #[test]
 fn what_was_never_tested_fails_required_watchdog_test() {
-    let (mut lab, busy) = running_on(&["node1", "node2"]);
-    let idle = node_in_maintenance(&mut lab, &busy);
-    lab.edit::<ClusterSpec>("default", |cluster| cluster.spec.fencing.require_tested = true);
-    lab.run(500);
-    let message = |lab: &Lab| {
-        let conditions = lab.node(&idle).conditions;
-        conditions.into_iter().find(|one| one.kind == "Fenceable").map(|one| one.reason)
+    let (mut cluster, busy) = running_on(&["node1", "node2"]);
+    let idle = node_in_maintenance(&mut cluster, &busy);
+    cluster.edit::<ClusterSpec>("default", |settings| settings.spec.fencing.require_tested = true);
+    cluster.run(500);
+    let message = |cluster: &TestCluster| {
+        let conditions = cluster.node(&idle).conditions;
+        conditions
+            .into_iter()
+            .find(|condition| condition.kind == "Fenceable")
+            .map(|condition| condition.reason)
     };
-    assert_eq!(message(&lab), Some(Reason::WatchdogUntested));
+    assert_eq!(message(&cluster), Some(Reason::WatchdogUntested));
     // The watchdog can still be tested, and is accepted afterward.
-    let spec = watchdog_test_spec(&lab, &idle);
-    check(&mut lab, "test", spec, OperationPhase::Running, Reason::InProgress, "Waiting for the watchdog of");
-    lab.agent(&idle).power_off();
-    lab.agent(&idle).tested = Some("test".into());
-    lab.run(8_000);
-    lab.agent(&idle).boot_again();
-    lab.run_until(20_000, "tested", |lab| lab.operation("test").phase == OperationPhase::Succeeded);
-    lab.run(500);
-    assert!(message(&lab) != Some(Reason::WatchdogUntested));
+    let spec = watchdog_test_spec(&cluster, &idle);
+    check(
+        &mut cluster,
+        "test",
+        spec,
+        OperationPhase::Running,
+        Reason::InProgress,
+        "Waiting for the watchdog of",
+    );
+    cluster.agent(&idle).power_off();
+    cluster.agent(&idle).tested = Some("test".into());
+    cluster.run(8_000);
+    cluster.agent(&idle).boot_again();
+    cluster
+        .run_until(20_000, "tested", |cluster| cluster.operation("test").phase == OperationPhase::Succeeded);
+    cluster.run(500);
+    assert!(message(&cluster) != Some(Reason::WatchdogUntested));
 }
 
 #[test]
 fn conditions_of_earlier_versions_are_migrated() {
-    let (mut lab, busy) = running_on(&["node1", "node2"]);
-    let kinds = |lab: &Lab| -> (Vec<String>, Vec<String>) {
-        let kinds = |list: Vec<Condition>| list.into_iter().map(|one| one.kind).collect();
-        (kinds(lab.node(&busy).conditions), kinds(lab.status("web").conditions))
+    let (mut cluster, busy) = running_on(&["node1", "node2"]);
+    let kinds = |cluster: &TestCluster| -> (Vec<String>, Vec<String>) {
+        let kinds = |list: Vec<Condition>| list.into_iter().map(|condition| condition.kind).collect();
+        (kinds(cluster.node(&busy).conditions), kinds(cluster.status("web").conditions))
     };
-    let present = kinds(&lab);
+    let present = kinds(&cluster);
     assert_eq!(present, (vec!["Fenceable".to_owned(), "Ready".to_owned()], vec!["Ready".to_owned()]));
-    let keys = &lab.keys;
+    let keys = &cluster.keys;
     let (node, web) = (keys.status(Kind::Node, &busy), keys.status(Kind::Resource, "web"));
     let stalled = json!({"type": "Stalled", "status": "False", "reason": "Running", "message": ""});
-    let mut old_node = lab.read::<Value>(&node).unwrap();
+    let mut old_node = cluster.read::<Value>(&node).unwrap();
     old_node["conditions"][0]["type"] = json!("Watchdog");
     old_node["conditions"].as_array_mut().unwrap().rotate_left(1);
-    let mut old_web = lab.read::<Value>(&web).unwrap();
+    let mut old_web = cluster.read::<Value>(&web).unwrap();
     old_web["conditions"].as_array_mut().unwrap().push(stalled);
     for (key, value) in [(node, old_node), (web, old_web)] {
-        let known = Guard::Unchanged(lab.state.get(&key).entries[0].mod_revision);
-        lab.state.commit(&Transaction::new().put(key, known, serde_json::to_vec(&value).unwrap()));
+        let guard = Guard::Unchanged(cluster.state.get(&key).entries[0].mod_revision);
+        cluster.state.commit(&Transaction::new().put(key, guard, serde_json::to_vec(&value).unwrap()));
     }
-    assert_ne!(kinds(&lab), present);
-    lab.run_until(60_000, "the present types", |lab| kinds(lab) == present);
+    assert_ne!(kinds(&cluster), present);
+    cluster.run_until(60_000, "the present types", |cluster| kinds(cluster) == present);
 }

@@ -38,7 +38,7 @@ impl ClusterView {
     /// Returns the current state of a service, for a later call of [`ClusterView::count_service`].
     pub(super) fn service_before(&self, name: &ResourceName) -> Option<ServiceBefore> {
         self.counting.as_ref()?;
-        let status = self.resource_statuses.get(name).map(|known| &known.value);
+        let status = self.resource_statuses.get(name).map(|stored| &stored.value);
         Some(ServiceBefore {
             state: status.map(|status| status.state).unwrap_or_default(),
             node: status.and_then(|status| status.node.clone()),
@@ -53,7 +53,7 @@ impl ClusterView {
         now: MonotonicTime,
     ) {
         let (Some(counting), Some(before)) = (&mut self.counting, before) else { return };
-        let Some(status) = self.resource_statuses.get(name).map(|known| &known.value) else { return };
+        let Some(status) = self.resource_statuses.get(name).map(|stored| &stored.value) else { return };
         let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
         let reason = ready.map_or(Reason::Unknown, |ready| ready.reason);
         let relocation = |reason| MetricEvent::Relocation { resource: name.to_owned(), reason };
@@ -66,7 +66,7 @@ impl ClusterView {
             ServiceState::Starting if reason == Reason::Recovered => {
                 let fence = before.node.as_ref().and_then(|node| self.fences.get(node));
                 if let Some(fence) = fence.filter(|fence| fence.value.state != FenceState::Open) {
-                    let duration_ms = now.since(fence.seen);
+                    let duration_ms = now.since(fence.first_seen_at);
                     counting.events.push(MetricEvent::Phase { phase: FailoverPhase::Place, duration_ms });
                 }
                 counting.placed_at.insert(name.to_owned(), now);
@@ -116,7 +116,7 @@ impl ClusterView {
     /// Counts a change of a node's fence, given its previous state.
     pub(super) fn count_fence(&mut self, node: &NodeName, before: Option<FenceState>, now: MonotonicTime) {
         let (Some(counting), Some(before)) = (&mut self.counting, before) else { return };
-        let Some(fence) = self.fences.get(node).map(|known| &known.value) else { return };
+        let Some(fence) = self.fences.get(node).map(|stored| &stored.value) else { return };
         let proof = fence.proof.as_ref().filter(|proof| !matches!(proof, Proof::CleanLeave { .. }));
         let (is_closed, is_proven) = match (before, fence.state) {
             (FenceState::Open, FenceState::Fencing) => (true, false),
@@ -152,14 +152,14 @@ impl ClusterView {
     /// Counts a change of an operation's status, given its previous phase.
     pub(super) fn count_operation(&mut self, name: &str, before: Option<OperationPhase>) {
         let Some(counting) = &mut self.counting else { return };
-        let Some(phase) = self.operation_statuses.get(name).map(|known| known.value.phase) else { return };
-        let Some(spec) = self.operations.get(name).map(|known| &known.value.spec) else { return };
+        let Some(phase) = self.operation_statuses.get(name).map(|stored| stored.value.phase) else { return };
+        let Some(spec) = self.operations.get(name).map(|stored| &stored.value.spec) else { return };
         if !phase.is_final() || before.is_some_and(OperationPhase::is_final) {
             return;
         }
         let resource = spec.resource.as_deref().map(names::without_type);
         let resource = resource.and_then(|resource| self.resources.get(resource));
-        let driver = resource.and_then(|known| known.value.spec.driver.kind()).map_or("", DriverKind::name);
+        let driver = resource.and_then(|stored| stored.value.spec.driver.kind()).map_or("", DriverKind::name);
         counting.events.push(MetricEvent::Operation { action: spec.action, driver, phase });
     }
 }

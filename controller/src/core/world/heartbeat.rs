@@ -17,12 +17,13 @@ pub(super) fn put(
     entry: &Entry,
     now: MonotonicTime,
 ) -> Result<(), Partial<()>> {
-    if let Some(known) = table.get_mut(name)
-        && known.modified != entry.mod_revision
+    if let Some(alive) = table.get_mut(name)
+        && alive.mod_revision != entry.mod_revision
         && let Some(sequence) = before.and_then(|before| changed_sequence(before, &entry.value))
     {
-        known.value.sequence = sequence;
-        (known.created, known.modified, known.seen) = (entry.create_revision, entry.mod_revision, now);
+        alive.value.sequence = sequence;
+        (alive.create_revision, alive.mod_revision, alive.first_seen_at) =
+            (entry.create_revision, entry.mod_revision, now);
         return Ok(());
     }
     put_record(table, name, entry, now)
@@ -93,11 +94,11 @@ mod tests {
             "{}",
         ] {
             let alone: Alive = serde_json::from_str(after).expect("sound");
-            let (result, known) = read(first, after);
+            let (result, alive) = read(first, after);
             assert_eq!(result, Ok(()), "{after}");
-            let known = known.expect("it is known");
+            let alive = alive.expect("it is known");
             assert_eq!(
-                (known.value, known.modified, known.seen),
+                (alive.value, alive.mod_revision, alive.first_seen_at),
                 (alone, Revision(2), MonotonicTime(2)),
                 "{after}"
             );

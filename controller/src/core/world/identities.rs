@@ -43,7 +43,7 @@ impl ClusterView {
         let copies = status.into_iter().flat_map(|status| &status.copies);
         let of_copies: BTreeSet<Identity> = copies
             .filter_map(|copy| copy.definition.identity())
-            .filter(|found| Some(found) != identity.as_ref())
+            .filter(|copy_identity| Some(copy_identity) != identity.as_ref())
             .collect();
         for identity_key in identity.iter().chain(&of_copies) {
             identities.resources_by_identity.entry(identity_key.clone()).or_default().insert(name.clone());

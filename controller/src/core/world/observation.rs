@@ -32,9 +32,9 @@ impl ClusterView {
     /// Observes a new revision of a candidate or refresh key. Versions without `refresh/<id>` put the candidate key
     /// every Ki.
     pub(super) fn observe_refresh(&mut self, id: &ControllerId, is_change: bool, now: MonotonicTime) {
-        let known = self.refreshed.get(id).is_some_and(|known| known.has_changed);
+        let has_changed = self.refreshed.get(id).is_some_and(|observation| observation.has_changed);
         self.refreshed
-            .insert(id.to_owned(), RefreshObservation { since: now, has_changed: known || is_change });
+            .insert(id.to_owned(), RefreshObservation { since: now, has_changed: has_changed || is_change });
     }
 
     /// Observes a heartbeat. Returns `true` if it was so late that the node may have counted as silent.
@@ -46,12 +46,12 @@ impl ClusterView {
     ) -> bool {
         let valid_ms = self.heartbeat_valid_ms(node);
         match self.observations.get_mut(node) {
-            Some(known) if known.revision == Some(revision) => false,
-            Some(known) => {
-                let is_late = known.revision.is_none() || now.since(known.since) >= valid_ms;
-                known.has_changed |= known.revision.is_some();
-                known.since = now;
-                known.revision = Some(revision);
+            Some(observation) if observation.revision == Some(revision) => false,
+            Some(observation) => {
+                let is_late = observation.revision.is_none() || now.since(observation.since) >= valid_ms;
+                observation.has_changed |= observation.revision.is_some();
+                observation.since = now;
+                observation.revision = Some(revision);
                 is_late
             }
             None => {

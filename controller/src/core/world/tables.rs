@@ -15,13 +15,18 @@ pub(super) fn put<K: Ord + Clone, T: DeserializeOwned>(
     now: MonotonicTime,
 ) -> Result<(), String> {
     let value = serde_json::from_slice(&entry.value).map_err(|error| error.to_string())?;
-    let seen = match table.get(name) {
-        Some(known) if known.modified == entry.mod_revision => known.seen,
+    let first_seen_at = match table.get(name) {
+        Some(stored) if stored.mod_revision == entry.mod_revision => stored.first_seen_at,
         Some(_) | None => now,
     };
-    let versioned = Versioned { value, created: entry.create_revision, modified: entry.mod_revision, seen };
+    let versioned = Versioned {
+        value,
+        create_revision: entry.create_revision,
+        mod_revision: entry.mod_revision,
+        first_seen_at,
+    };
     match table.get_mut(name) {
-        Some(known) => *known = versioned,
+        Some(stored) => *stored = versioned,
         None => drop(table.insert(name.clone(), versioned)),
     }
     Ok(())
@@ -35,13 +40,18 @@ pub(super) fn put_record<K: Ord + Clone, T: DeserializeOwned + Default>(
     now: MonotonicTime,
 ) -> Result<(), Partial<()>> {
     let (value, result) = read_leniently(entry);
-    let seen = match table.get(name) {
-        Some(known) if known.modified == entry.mod_revision => known.seen,
+    let first_seen_at = match table.get(name) {
+        Some(stored) if stored.mod_revision == entry.mod_revision => stored.first_seen_at,
         Some(_) | None => now,
     };
-    let versioned = Versioned { value, created: entry.create_revision, modified: entry.mod_revision, seen };
+    let versioned = Versioned {
+        value,
+        create_revision: entry.create_revision,
+        mod_revision: entry.mod_revision,
+        first_seen_at,
+    };
     match table.get_mut(name) {
-        Some(known) => *known = versioned,
+        Some(stored) => *stored = versioned,
         None => drop(table.insert(name.clone(), versioned)),
     }
     result
@@ -57,9 +67,16 @@ pub(super) fn put_single<T: DeserializeOwned + Default>(
         return Ok(());
     }
     let (value, result) = read_leniently(entry);
-    let seen =
-        slot.as_ref().filter(|known| known.modified == entry.mod_revision).map_or(now, |known| known.seen);
-    *slot = Some(Versioned { value, created: entry.create_revision, modified: entry.mod_revision, seen });
+    let first_seen_at = slot
+        .as_ref()
+        .filter(|stored| stored.mod_revision == entry.mod_revision)
+        .map_or(now, |stored| stored.first_seen_at);
+    *slot = Some(Versioned {
+        value,
+        create_revision: entry.create_revision,
+        mod_revision: entry.mod_revision,
+        first_seen_at,
+    });
     result
 }
 

@@ -171,7 +171,7 @@ impl ClusterView {
             return self.may_run_under_epoch(node, report.value.epoch);
         }
         let Some(fence) = self.fences.get(node) else { return true };
-        let is_since_registration = fence.value.request.is_none_or(|request| report.modified > request);
+        let is_since_registration = fence.value.request.is_none_or(|request| report.mod_revision > request);
         self.is_fence_unreadable(node) || (self.unreleased_epoch(node).is_some() && is_since_registration)
     }
 
@@ -312,9 +312,9 @@ impl ClusterView {
             let generation = status.observed_generation;
             let cluster = self.cluster.get_or_insert_with(|| Versioned {
                 value: Cluster::new(CLUSTER_NAME, active.clone()),
-                created: Revision(0),
-                modified: Revision(0),
-                seen: now,
+                create_revision: Revision(0),
+                mod_revision: Revision(0),
+                first_seen_at: now,
             });
             cluster.value.spec = active;
             cluster.value.metadata.generation = generation;

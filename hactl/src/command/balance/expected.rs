@@ -84,21 +84,23 @@ impl Expected {
 
     fn compare(&self, current: &Source, moving: &[&str]) -> Result<(), String> {
         for (name, expected) in &self.nodes {
-            let Some(found) = current.cluster.nodes.iter().find(|node| node.name == *name) else {
+            let Some(node) = current.cluster.nodes.iter().find(|node| node.name == *name) else {
                 return Err(format!("node {name} not found"));
             };
-            let found = acceptance_of(current, found);
-            if found != *expected {
-                return Err(format!("node {name} is {}, was {}", found.word(), expected.word()));
+            let acceptance = acceptance_of(current, node);
+            if acceptance != *expected {
+                return Err(format!("node {name} is {}, was {}", acceptance.word(), expected.word()));
             }
         }
-        let found = placements(&current.cluster, |_| true);
+        let current_placements = placements(&current.cluster, |_| true);
         for (name, expected) in &self.services {
-            let Some(found) = found.get(name) else { return Err(format!("{name} not found")) };
-            if found != expected {
+            let Some(placement) = current_placements.get(name) else {
+                return Err(format!("{name} not found"));
+            };
+            if placement != expected {
                 return Err(format!(
                     "{name} is on {}, not on {}",
-                    placement_text(found),
+                    placement_text(placement),
                     placement_text(expected)
                 ));
             }

@@ -361,7 +361,7 @@ impl Arguments {
         let n1_failing_nodes: BTreeSet<usize> = problem_nodes()
             .enumerate()
             .filter(|(_, (problem_node, usage))| !problem_node.is_offline && usage.fails_n1())
-            .map(|(at, _)| at)
+            .map(|(index, _)| index)
             .collect();
         let is_on_failing_node = |placement: &&Placement| {
             placement.nodes().any(|problem_node| n1_failing_nodes.contains(&problem_node))

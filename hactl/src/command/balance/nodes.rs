@@ -50,8 +50,8 @@ const COLUMNS: [Column; 22] = [
     column("nmem", "n_mem", |row| row.node.memory_own.to_string()),
     column("imem", "i_mem", |row| row.memory_used.to_string()),
     column("xmem", "x_mem", |row| {
-        let known = row.node.memory_own + row.memory_used + row.usage.memory_free;
-        (row.node.memory_total - known).to_string()
+        let accounted_memory = row.node.memory_own + row.memory_used + row.usage.memory_free;
+        (row.node.memory_total - accounted_memory).to_string()
     }),
     column("fmem", "f_mem", |row| row.node.memory_free.to_string()),
     column("umem", "u_mem", |row| row.usage.memory_free.to_string()),

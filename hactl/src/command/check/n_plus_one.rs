@@ -19,8 +19,8 @@ pub(crate) struct NPlusOne {
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
     failures: u32,
     /// Failure domain: node, group (node group), or a node label
-    #[arg(long, value_name = "node|group|LABEL", default_value = "node")]
-    by: String,
+    #[arg(long = "by", value_name = "node|group|LABEL", default_value = "node")]
+    domain: String,
     /// Show the node on which each service would run
     #[arg(long)]
     show_placement: bool,
@@ -29,13 +29,13 @@ pub(crate) struct NPlusOne {
 impl NPlusOne {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
-        if self.failures == 2 && self.by != "node" {
+        if self.failures == 2 && self.domain != "node" {
             return Err(Failure::usage("--failures 2 cannot be combined with --by"));
         }
         let proof = self.show_placement || format.is_some();
-        let report = session.client()?.reservation(self.failures, &self.by, proof).await?;
-        if report.checked == 0 && !["node", "group"].contains(&self.by.as_str()) {
-            return Err(Failure::failed(format!("no registered node has the label {}", self.by))
+        let report = session.client()?.reservation(self.failures, &self.domain, proof).await?;
+        if report.checked == 0 && !["node", "group"].contains(&self.domain.as_str()) {
+            return Err(Failure::failed(format!("no registered node has the label {}", self.domain))
                 .help("run \"hactl get nodes --show-labels\""));
         }
         let value = serde_json::to_value(&report).unwrap_or(Value::Null);
@@ -94,11 +94,15 @@ fn summary(report: &ReservationReport) -> String {
 
 /// Returns the moves that show that the cluster survives a failure, or the missing capacity if it does not.
 fn details(item: &FailureReport) -> Vec<String> {
-    let moves = item.moves.iter().map(|one| format!("  {}: {} → {}", one.resource, one.from, one.to));
-    let moves_to_free_capacity = item
-        .make_room
-        .iter()
-        .map(|one| format!("  {} moves to free capacity: {} → {}", one.resource, one.from, one.to));
+    let moves = item.moves.iter().map(|service_move| {
+        format!("  {}: {} → {}", service_move.resource, service_move.from, service_move.to)
+    });
+    let moves_to_free_capacity = item.make_room.iter().map(|service_move| {
+        format!(
+            "  {} moves to free capacity: {} → {}",
+            service_move.resource, service_move.from, service_move.to
+        )
+    });
     moves.chain(moves_to_free_capacity).chain(item.without_place.iter().flat_map(unplaced_lines)).collect()
 }
 
@@ -107,8 +111,8 @@ fn unplaced_lines(service: &UnplacedService) -> Vec<String> {
     lines.extend(
         service.lacks.iter().map(|lack| format!("    {}: {}: {}", lack.node, lack.reason, lack.message)),
     );
-    if service.more > 0 {
-        lines.push(format!("    and {} more", service.more));
+    if service.omitted > 0 {
+        lines.push(format!("    and {} more", service.omitted));
     }
     lines
 }

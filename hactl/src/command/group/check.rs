@@ -81,9 +81,9 @@ fn text(session: &Session, loaded: &LoadedCluster, checked: &[GroupCheck], needs
         return "No group with nodes.\n".to_owned();
     }
     let mut table = Table::new(&["GROUP", "NODES", "INSTANCES", "HEALTH", "BALANCE", "REASON"]);
-    for one in checked {
-        let (_, health, style) = health_words(&one.health);
-        let balance = match &one.plan {
+    for group_check in checked {
+        let (_, health, style) = health_words(&group_check.health);
+        let balance = match &group_check.plan {
             None => "not simulated".to_owned(),
             Some(plan) if plan.steps.is_empty() => format!("{:.4}", plan.start_score),
             Some(plan) => {
@@ -92,23 +92,23 @@ fn text(session: &Session, loaded: &LoadedCluster, checked: &[GroupCheck], needs
             }
         };
         table.add_row(vec![
-            Cell::plain(loaded.group(one.group)),
-            Cell::plain(&one.node_count.to_string()),
-            Cell::plain(&one.instance_count.to_string()),
+            Cell::plain(loaded.group(group_check.group)),
+            Cell::plain(&group_check.node_count.to_string()),
+            Cell::plain(&group_check.instance_count.to_string()),
             Cell::styled(health, style),
-            Cell::styled(&balance, if one.needs_balancing() { Style::Warn } else { Style::Good }),
-            Cell::plain(&reason_text(loaded, &one.health)),
+            Cell::styled(&balance, if group_check.needs_balancing() { Style::Warn } else { Style::Good }),
+            Cell::plain(&reason_text(loaded, &group_check.health)),
         ]);
     }
     let mut text = table.render(session.terminal(), 0);
-    text += match (needs_work, checked.iter().all(|one| one.health.is_healthy())) {
+    text += match (needs_work, checked.iter().all(|group_check| group_check.health.is_healthy())) {
         (false, _) => "All groups are healthy. Nothing to move.\n",
         (true, true) => "All groups are healthy. To improve the balance, run `hactl balance`.\n",
         (true, false) => {
             "Moves required. Within a group: hactl balance -G GROUP. Between groups: hactl group redistribute.\n"
         }
     };
-    if checked.iter().any(|one| one.has_reached_time_limit) {
+    if checked.iter().any(|group_check| group_check.has_reached_time_limit) {
         text += TIME_LIMIT_MESSAGE;
         text += "\n";
     }

@@ -110,7 +110,7 @@ fn document(
     candidates: &[Candidate],
     emptied_group: Option<&str>,
 ) -> Value {
-    let one = |candidate: &Candidate| {
+    let candidate_document = |candidate: &Candidate| {
         json!({
             "group": loaded.group(candidate.group),
             "used": amounts_value(amount_numbers(loaded, candidate.used)),
@@ -122,7 +122,7 @@ fn document(
     };
     let (used, free) = total(candidates);
     json!({
-        "groups": candidates.iter().map(one).collect::<Vec<_>>(),
+        "groups": candidates.iter().map(candidate_document).collect::<Vec<_>>(),
         "total": { "used": amounts_value(amount_numbers(loaded, used)), "free": amounts_value(free_numbers(loaded, &free)) },
         "empties": emptied_group,
     })

@@ -94,7 +94,7 @@ fn blocked_reason(loaded: &LoadedCluster, all_groups: &AllGroups<'_>, blocked: &
 }
 
 fn document(loaded: &LoadedCluster, all_groups: &AllGroups<'_>, redistribution: &Redistribution) -> Value {
-    let one = |(group, health): &(usize, Health)| {
+    let group_document = |(group, health): &(usize, Health)| {
         let (offline, failing) = unhealthy_nodes(health);
         json!({
             "group": loaded.group(*group),
@@ -108,10 +108,10 @@ fn document(loaded: &LoadedCluster, all_groups: &AllGroups<'_>, redistribution: 
         .iter()
         .map(|(group, reason)| json!({ "group": loaded.group(*group), "reason": reason.to_string() }));
     json!({
-        "unhealthy": redistribution.unhealthy.iter().map(one).collect::<Vec<_>>(),
+        "unhealthy": redistribution.unhealthy.iter().map(group_document).collect::<Vec<_>>(),
         "skipped": skipped.collect::<Vec<_>>(),
         "blocked": redistribution.result.as_ref().err().map(|blocked| blocked_reason(loaded, all_groups, blocked)),
-        "remaining": redistribution.remaining.iter().map(one).collect::<Vec<_>>(),
+        "remaining": redistribution.remaining.iter().map(group_document).collect::<Vec<_>>(),
         "heals": redistribution.repairs_all(),
     })
 }

@@ -34,16 +34,16 @@ impl JoinTarget {
     pub(super) fn parse(text: &str) -> Result<JoinTarget, String> {
         let (token, host) = text.split_once('@').ok_or("specify TOKEN@HOST or TOKEN@HOST:PORT")?;
         let token: JoinToken = token.parse()?;
-        let wrong = || format!("{host:?} is not a host: specify TOKEN@HOST or TOKEN@HOST:PORT");
-        let mut url = Url::parse(&format!("https://{host}/")).map_err(|_| wrong())?;
+        let invalid = || format!("{host:?} is not a host: specify TOKEN@HOST or TOKEN@HOST:PORT");
+        let mut url = Url::parse(&format!("https://{host}/")).map_err(|_| invalid())?;
         let is_host = url.path() == "/" && url.query().is_none() && url.username().is_empty();
         if !is_host || url.fragment().is_some() || host.is_empty() {
-            return Err(wrong());
+            return Err(invalid());
         }
         if !host.ends_with(&format!(":{}", url.port().unwrap_or(443))) {
-            url.set_port(Some(API_PORT)).map_err(|()| wrong())?;
+            url.set_port(Some(API_PORT)).map_err(|()| invalid())?;
         }
-        let name = url.host_str().ok_or_else(wrong)?;
+        let name = url.host_str().ok_or_else(invalid)?;
         let host = format!("{name}:{}", url.port_or_known_default().unwrap_or(API_PORT));
         url.set_path(&format!("/apis/hactl.io/v1/nodes/{}/join", token.node));
         Ok(JoinTarget { token, host, url })
@@ -138,12 +138,12 @@ fn remote_endpoints(endpoints: Vec<String>, host: &str) -> Result<Vec<String>, F
 
 /// Checks that the certificate is for this node and its key.
 fn check(answer: JoinAnswer, node: &str, key_pem: &str) -> Result<JoinAnswer, Failure> {
-    let wrong = |message: &str| Failure::failed(format!("the controller sent {message}"));
+    let invalid = |message: &str| Failure::failed(format!("the controller sent {message}"));
     let facts = CertificateFacts::of_pem(&answer.certificate)
-        .map_err(|error| wrong(&format!("an unusable certificate: {error}")))?;
+        .map_err(|error| invalid(&format!("an unusable certificate: {error}")))?;
     let own_key = ha_pki::public_key(key_pem).map_err(|error| Failure::failed(error.to_string()))?;
     if facts.name != node || facts.public_key != own_key {
-        return Err(wrong("the certificate of another node or key"));
+        return Err(invalid("the certificate of another node or key"));
     }
     Ok(answer)
 }
@@ -247,18 +247,18 @@ mod tests {
             let target = JoinTarget::parse(&format!("{}@{host}", token())).unwrap();
             assert_eq!(target.url.as_str(), expected);
         }
-        for wrong in ["", "c1", &token(), &format!("{}@", token()), &format!("{}@c1/x", token()), "x@c1"] {
-            assert!(JoinTarget::parse(wrong).is_err(), "{wrong}");
+        for invalid in ["", "c1", &token(), &format!("{}@", token()), &format!("{}@c1/x", token()), "x@c1"] {
+            assert!(JoinTarget::parse(invalid).is_err(), "{invalid}");
         }
     }
 
     #[test]
     fn only_the_pinned_certificate_is_trusted() {
         let create = || Authority::create(AuthorityKind::Servers, VALIDITY).unwrap().certificate_pem;
-        let (own, other) = (create(), create());
+        let (own_identity, other) = (create(), create());
         let der = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
-        let pin = AuthorityPin::of_certificate(&der(&own));
-        assert_eq!(pinned_certificate(&format!("{other}{own}"), &pin), Some(der(&own)));
+        let pin = AuthorityPin::of_certificate(&der(&own_identity));
+        assert_eq!(pinned_certificate(&format!("{other}{own_identity}"), &pin), Some(der(&own_identity)));
         assert_eq!(pinned_certificate(&other, &pin), None);
         assert_eq!(pinned_certificate("", &pin), None);
     }

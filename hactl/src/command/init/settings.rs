@@ -245,7 +245,7 @@ fn client(
     let servers = match (flags.server.as_slice(), own_controller) {
         ([], None) => return Ok(None),
         ([], Some(_)) => vec![LOCAL_SERVER.to_owned()],
-        (given, _) => given.to_vec(),
+        (given_values, _) => given_values.to_vec(),
     };
     let identity = certificate_and_key(
         "--client-certificate",

@@ -40,7 +40,7 @@ pub(super) struct Maintenance {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct RemainingService {
     /// State of the service, with its message.
-    why: String,
+    explanation: String,
     /// `true` if a message exists, which means that the service is not merely running.
     is_explained: bool,
     /// `true` if the service cannot continue automatically.
@@ -49,14 +49,18 @@ struct RemainingService {
 
 impl RemainingService {
     fn new(resource: &AnyObject) -> RemainingService {
-        let mut why = status_line(Kind::Resource, resource);
+        let mut explanation = status_line(Kind::Resource, resource);
         // A running service is ready, but may have a reason why it stays on its node.
         let ready = resource.condition("Ready").filter(|ready| ready.reason != "Running");
         let ready_message = ready.map_or("", |ready| &ready.message);
-        if !why.contains(ready_message) {
-            why += &format!(": {ready_message}");
+        if !explanation.contains(ready_message) {
+            explanation += &format!(": {ready_message}");
         }
-        RemainingService { why, is_explained: !ready_message.is_empty(), is_stuck: is_stuck(resource) }
+        RemainingService {
+            explanation,
+            is_explained: !ready_message.is_empty(),
+            is_stuck: is_stuck(resource),
+        }
     }
 }
 
@@ -135,8 +139,8 @@ pub(in crate::command) async fn wait_until_drained(
         });
         if let Err(failure) = result {
             let mut lines = String::new();
-            for (service, RemainingService { why, .. }) in &remaining_services {
-                lines += &format!("\n{service}: {why}");
+            for (service, RemainingService { explanation, .. }) in &remaining_services {
+                lines += &format!("\n{service}: {explanation}");
                 for help in suggested_actions(session, service).await {
                     lines += &format!("\n  suggested action: {help}");
                 }
@@ -186,16 +190,17 @@ async fn wait_until_empty(
             session.terminal().progress(&line);
             printed_line = line;
         }
-        for (service, one) in
-            remaining_services.iter().filter(|(service, one)| shown_services.get(*service) != Some(*one))
+        for (service, remaining) in remaining_services
+            .iter()
+            .filter(|(service, remaining)| shown_services.get(*service) != Some(*remaining))
         {
-            let line = format!("{service}: {}", one.why);
-            if one.is_explained {
+            let line = format!("{service}: {}", remaining.explanation);
+            if remaining.is_explained {
                 session.terminal().notice(&line);
             } else {
                 session.terminal().progress(&line);
             }
-            if one.is_stuck {
+            if remaining.is_stuck {
                 for help in suggested_actions(session, service).await {
                     session.terminal().progress(&format!("  suggested action: {help}"));
                 }
@@ -253,12 +258,12 @@ mod tests {
 
     #[test]
     fn a_remaining_service_has_a_reason() {
-        let check = |ready: Value, stalled: &str, why: &str, is_explained: bool, is_stuck: bool| {
+        let check = |ready: Value, stalled: &str, explanation: &str, is_explained: bool, is_stuck: bool| {
             let resource = json!({"status": {"state": "Started", "node": "node1", "conditions": [
                 ready, {"type": "Stalled", "status": stalled, "message": "no node can take it"}]}});
             assert_eq!(
                 RemainingService::new(&AnyObject::from_value(&resource)),
-                RemainingService { why: why.to_owned(), is_explained, is_stuck }
+                RemainingService { explanation: explanation.to_owned(), is_explained, is_stuck }
             );
         };
         let ready = |status: &str, reason: &str, message: &str| json!({"type": "Ready", "status": status, "reason": reason, "message": message});

@@ -60,7 +60,7 @@ fn is_affected(resource: &TypedObject<ResourceSpec>, node: &str, driver: Option<
     let is_wanted = matches!(resource.text_at("/spec/state"), "" | "Started");
     let is_queued = resource.state() == Some(ServiceState::Queued);
     let counted = resource.status.iter().flat_map(|status| &status.counted_empty);
-    let is_counted = counted.into_iter().any(|one| one == node);
+    let is_counted = counted.into_iter().any(|counted_node| counted_node == node);
     // The name as the user wrote it, because the driver may be unknown to this version.
     let has_driver = driver.is_none_or(|kind| resource.value["spec"]["driver"].get(kind).is_some());
     is_wanted && has_driver && (is_queued || is_counted)

@@ -39,7 +39,7 @@ impl Watchdog {
 
 fn rows(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
     let yes_or_no = |holds: bool| if holds { "yes" } else { "no" }.to_owned();
-    let facts = watchdog.seen.as_ref();
+    let facts = watchdog.observation.as_ref();
     let or_unknown =
         |text: Option<String>| text.unwrap_or_else(|| "unknown while the watchdog is not armed".to_owned());
     let kind = if watchdog.sliding {

@@ -188,7 +188,7 @@ impl PkiDirectory {
 
     /// Returns the authorities and all certificates, sorted by kind and name; of each name, the current one first.
     pub(super) fn certificates(&self) -> Result<Vec<StoredCertificate>, Failure> {
-        let mut found = Vec::new();
+        let mut certificates = Vec::new();
         let mut serials = BTreeSet::new();
         for (directory, is_current) in [(self.path.clone(), true), (self.file(ISSUED_DIRECTORY), false)] {
             for file in pem_files(&directory)? {
@@ -200,16 +200,20 @@ impl PkiDirectory {
                     continue;
                 };
                 if serials.insert((authority, facts.serial.clone())) {
-                    found.push(StoredCertificate { facts, authority, is_authority, is_current, file });
+                    certificates.push(StoredCertificate { facts, authority, is_authority, is_current, file });
                 }
             }
         }
-        found.sort_by(|one, other| {
-            let key = |one: &StoredCertificate| (one.facts.kind, one.authority, one.facts.name.clone());
-            let age = |one: &StoredCertificate| (!one.is_current, std::cmp::Reverse(one.facts.not_before));
-            key(one).cmp(&key(other)).then(age(one).cmp(&age(other)))
+        certificates.sort_by(|left, right| {
+            let key = |certificate: &StoredCertificate| {
+                (certificate.facts.kind, certificate.authority, certificate.facts.name.clone())
+            };
+            let age = |certificate: &StoredCertificate| {
+                (!certificate.is_current, std::cmp::Reverse(certificate.facts.not_before))
+            };
+            key(left).cmp(&key(right)).then(age(left).cmp(&age(right)))
         });
-        Ok(found)
+        Ok(certificates)
     }
 
     /// Returns the error for a name without a certificate.
@@ -219,13 +223,19 @@ impl PkiDirectory {
     }
 
     fn is_authority_file(&self, file: &Path) -> bool {
-        AuthorityKind::ALL.into_iter().any(|kind| self.authority_files(kind).iter().any(|own| own == file))
+        AuthorityKind::ALL
+            .into_iter()
+            .any(|kind| self.authority_files(kind).iter().any(|authority_file| authority_file == file))
     }
 }
 
 /// Serial numbers of certificates by their authority.
 pub(super) fn serials_of(certificates: &[&StoredCertificate], kind: AuthorityKind) -> Vec<Serial> {
-    certificates.iter().filter(|one| one.authority == kind).map(|one| one.facts.serial.clone()).collect()
+    certificates
+        .iter()
+        .filter(|certificate| certificate.authority == kind)
+        .map(|certificate| certificate.facts.serial.clone())
+        .collect()
 }
 
 fn pem_files(directory: &Path) -> Result<Vec<PathBuf>, Failure> {

@@ -255,9 +255,12 @@ impl Renew {
         session.format(&[])?;
         let lock = directory.lock()?;
         let certificates = directory.certificates()?;
-        let current: Vec<_> = certificates.iter().filter(|one| one.is_current && !one.is_authority).collect();
+        let current: Vec<_> = certificates
+            .iter()
+            .filter(|certificate| certificate.is_current && !certificate.is_authority)
+            .collect();
         if let Some(unknown) =
-            self.names.iter().find(|name| !current.iter().any(|one| one.facts.name == **name))
+            self.names.iter().find(|name| !current.iter().any(|certificate| certificate.facts.name == **name))
         {
             return Err(directory.not_found(unknown));
         }

@@ -52,7 +52,7 @@ impl Revoke {
         let chosen = self.chosen(directory, &certificates)?;
         let clients = directory.list(AuthorityKind::Clients)?;
         serials.retain(|serial| {
-            !clients.contains(serial) && !chosen.iter().any(|one| one.facts.serial == *serial)
+            !clients.contains(serial) && !chosen.iter().any(|certificate| certificate.facts.serial == *serial)
         });
         if chosen.is_empty() && serials.is_empty() {
             terminal.report("these certificates are already revoked, expired or in use");
@@ -106,7 +106,9 @@ impl Revoke {
             }
         }
         drop(lock);
-        if chosen.iter().any(|one| one.facts.kind == Some(CertificateKind::Node)) && !self.renewed {
+        if chosen.iter().any(|certificate| certificate.facts.kind == Some(CertificateKind::Node))
+            && !self.renewed
+        {
             terminal.hint("certificates that controllers issued to a node stay valid: add --renewed to revoke them also");
         }
         Ok(Exit::Done)
@@ -134,12 +136,14 @@ impl Revoke {
         let mut chosen = Vec::new();
         let lists = directory.lists()?;
         for name in &self.names {
-            let named: Vec<_> =
-                certificates.iter().filter(|one| one.facts.name == *name && !one.is_authority).collect();
-            if named.is_empty() && !self.renewed {
+            let matching: Vec<_> = certificates
+                .iter()
+                .filter(|certificate| certificate.facts.name == *name && !certificate.is_authority)
+                .collect();
+            if matching.is_empty() && !self.renewed {
                 return Err(directory.not_found(name));
             }
-            for certificate in named {
+            for certificate in matching {
                 let is_open = match state(&lists, certificate) {
                     State::Valid | State::RenewalDue => !self.replaced,
                     State::Replaced => true,

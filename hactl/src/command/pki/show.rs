@@ -68,12 +68,15 @@ impl Show {
     pub(super) fn run(&self, session: &Session, directory: &PkiDirectory) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
         let mut certificates = directory.certificates()?;
-        if let Some(unknown) =
-            self.names.iter().find(|name| !certificates.iter().any(|one| one.facts.name == **name))
+        if let Some(unknown) = self
+            .names
+            .iter()
+            .find(|name| !certificates.iter().any(|certificate| certificate.facts.name == **name))
         {
             return Err(directory.not_found(unknown));
         }
-        certificates.retain(|one| self.names.is_empty() || self.names.contains(&one.facts.name));
+        certificates
+            .retain(|certificate| self.names.is_empty() || self.names.contains(&certificate.facts.name));
         let mut table = Table::new(&["NAME", "KIND", "SERIAL", "ISSUER", "EXPIRES", "STATE"]);
         let mut items = Vec::new();
         let lists = directory.lists()?;

@@ -105,7 +105,7 @@ mod tests {
         let values = values.map(|(key, value)| (key, value.to_owned()));
         let facts = BackupFacts::collect(&keys, &values);
         assert!(facts.longest_fencing_delay_ms >= Some(600_000), "{facts:?}");
-        assert_eq!(facts.incarnation.as_ref().map(|found| found.value.as_str()), Some("a"));
+        assert_eq!(facts.incarnation.as_ref().map(|incarnation| incarnation.value.as_str()), Some("a"));
         let questions = facts.questions("lab", false);
         assert_eq!(questions.len(), 4);
         for name in ["controller c1", "controller c2", "node n1", "node n2"] {

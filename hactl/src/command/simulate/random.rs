@@ -89,11 +89,11 @@ fn hours(result: &CampaignResult) -> f64 {
 
 fn summary(seeds: SeedRange, result: &CampaignResult) -> Value {
     let violations = |failed: &FailedSeed| -> Vec<Value> {
-        let one = |at: u64, invariant: &str, detail: &str| json!({"at": at as f64 / 1000.0, "invariant": invariant, "detail": detail});
+        let document = |at: u64, invariant: &str, detail: &str| json!({"at": at as f64 / 1000.0, "invariant": invariant, "detail": detail});
         failed
             .violations
             .iter()
-            .map(|violation| one(violation.at, violation.invariant, &violation.detail))
+            .map(|violation| document(violation.at, violation.invariant, &violation.detail))
             .collect()
     };
     let failed: Vec<Value> = result
@@ -111,14 +111,14 @@ fn summary(seeds: SeedRange, result: &CampaignResult) -> Value {
 fn text(session: &Session, result: &CampaignResult) -> Result<String, Failure> {
     let terminal = session.terminal();
     let mut text = String::new();
-    for (at, failed) in result.failed.iter().enumerate() {
+    for (index, failed) in result.failed.iter().enumerate() {
         let first_violation = failed.violations.first();
         let violation_text = first_violation.map_or_else(String::new, |violation| {
             format!("{} at {} s: {}", violation.invariant, violation.at as f64 / 1000.0, violation.detail)
         });
         text +=
             &format!("# seed {}: {}: {violation_text}\n", failed.seed, terminal.paint(Style::Bad, "failed"));
-        if at < MAX_SHRUNK_SEEDS {
+        if index < MAX_SHRUNK_SEEDS {
             text += &format!("{}---\n", render::yaml(&failed.scenario)?);
         }
     }

@@ -106,13 +106,13 @@ pub(super) fn plan(present: &Access, desired: &Access, removed_users: &BTreeSet<
         steps.push(Step::of(&["user", "delete", user]));
     }
     for (role, permissions) in &desired.roles {
-        let known = present.roles.get(role);
-        if known.is_none() {
+        let present_permissions = present.roles.get(role);
+        if present_permissions.is_none() {
             steps.push(Step::of(&["role", "add", role]));
         }
-        let none = BTreeSet::new();
-        let known = known.unwrap_or(&none);
-        for range in known.difference(permissions) {
+        let no_permissions = BTreeSet::new();
+        let present_permissions = present_permissions.unwrap_or(&no_permissions);
+        for range in present_permissions.difference(permissions) {
             // etcd identifies a permission by its range, so a grant replaces another type.
             let is_replaced =
                 permissions.iter().any(|other| (&other.key, &other.end) == (&range.key, &range.end));
@@ -123,7 +123,7 @@ pub(super) fn plan(present: &Access, desired: &Access, removed_users: &BTreeSet<
                 steps.push(Step::of(&arguments));
             }
         }
-        for range in permissions.difference(known) {
+        for range in permissions.difference(present_permissions) {
             let kind = if range.is_write { "readwrite" } else { "read" };
             let mut arguments = vec!["role", "grant-permission", role, kind, range.key.as_str()];
             arguments.extend((!range.end.is_empty()).then_some("--prefix"));
@@ -131,12 +131,15 @@ pub(super) fn plan(present: &Access, desired: &Access, removed_users: &BTreeSet<
         }
     }
     for (user, roles) in &desired.users {
-        let known = present.users.get(user);
-        if known.is_none() {
+        let present_roles = present.users.get(user);
+        if present_roles.is_none() {
             // Without a password, only a certificate identifies the user.
             steps.push(Step::of(&["user", "add", user, "--no-password"]));
         }
-        for role in roles.iter().filter(|role| known.is_none_or(|known| !known.contains(*role))) {
+        for role in roles
+            .iter()
+            .filter(|role| present_roles.is_none_or(|present_roles| !present_roles.contains(*role)))
+        {
             steps.push(Step::of(&["user", "grant-role", user, role]));
         }
     }

@@ -9,16 +9,16 @@ use x509_parser::pem::Pem;
 /// # Errors
 /// Fails if the file has no certificate, or if the certificate does not have exactly one common name.
 pub(super) fn common_name(path: &Path) -> Result<String, Failure> {
-    let wrong = |why: &str| Failure::usage(format!("certificate {}: {why}", path.display()));
-    let bytes = std::fs::read(path).map_err(|error| wrong(&error.to_string()))?;
+    let invalid = |cause: &str| Failure::usage(format!("certificate {}: {cause}", path.display()));
+    let bytes = std::fs::read(path).map_err(|error| invalid(&error.to_string()))?;
     let pem = Pem::iter_from_buffer(&bytes)
         .find_map(|pem| pem.ok().filter(|pem| pem.label == "CERTIFICATE"))
-        .ok_or_else(|| wrong("no PEM certificate found"))?;
-    let certificate = pem.parse_x509().map_err(|error| wrong(&error.to_string()))?;
+        .ok_or_else(|| invalid("no PEM certificate found"))?;
+    let certificate = pem.parse_x509().map_err(|error| invalid(&error.to_string()))?;
     let names: Vec<&str> =
         certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok()).collect();
     match names.as_slice() {
         [name] => Ok((*name).to_owned()),
-        names => Err(wrong(&format!("{} common names instead of one", names.len()))),
+        names => Err(invalid(&format!("{} common names instead of one", names.len()))),
     }
 }

@@ -185,10 +185,10 @@ mod tests {
 
     #[test]
     fn a_new_node_changes_nothing_of_other_users() {
-        let one = |name: &str| BTreeSet::from([name.to_owned()]);
-        let mut present = desired_access("lab", &one("c1"), &one("n1"));
-        present.users.insert("backup".to_owned(), one("reader"));
-        let steps = plan(&present, &desired_access("lab", &BTreeSet::new(), &one("n2")), &BTreeSet::new());
+        let set_of = |name: &str| BTreeSet::from([name.to_owned()]);
+        let mut present = desired_access("lab", &set_of("c1"), &set_of("n1"));
+        present.users.insert("backup".to_owned(), set_of("reader"));
+        let steps = plan(&present, &desired_access("lab", &BTreeSet::new(), &set_of("n2")), &BTreeSet::new());
         let texts: Vec<String> = steps.iter().map(Step::to_string).collect();
         assert_eq!(texts.first().map(String::as_str), Some("etcdctl role add hactl-lab-node-n2"));
         assert!(texts.iter().all(|text| text.contains("n2")), "{texts:?}");

@@ -96,7 +96,7 @@ impl World {
             let ha_store::Write::Put { value, .. } = write else { continue };
             let report: ServiceReport = serde_json::from_slice(value).expect("legible");
             let stored: Option<ServiceReport> = self.value(key);
-            let is_new_action = stored.is_none_or(|known| known.action_uid != report.action_uid);
+            let is_new_action = stored.is_none_or(|earlier| earlier.action_uid != report.action_uid);
             if is_new_action && matches!(report.phase, Phase::Starting | Phase::Receiving) {
                 self.check_permit(&name, &report, transaction);
             }

@@ -61,7 +61,7 @@ impl World {
             }
             protocol::Outcome::Notice(notice) => WatchdogEvent::Notice { notice, status: reply.status },
             protocol::Outcome::Done | protocol::Outcome::Refused(_) => {
-                let Some(id) = self.asked.remove(&reply.answers) else { return };
+                let Some(id) = self.pending_requests.remove(&reply.answers) else { return };
                 let refusal = match reply.outcome {
                     protocol::Outcome::Refused(refusal) => Some(refusal),
                     protocol::Outcome::Done | protocol::Outcome::Notice(_) => None,

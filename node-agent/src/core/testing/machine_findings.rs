@@ -204,7 +204,7 @@ fn fencing_by_hactl_is_reported_by_the_next_boot() {
     );
     let silence = message_after_fencing(Proof::Silence { waited_ms: 13_200 }, FenceKind::Power);
     assert!(silence.contains("; hactl fenced the node (no heartbeat for 13.2 s, "), "{silence}");
-    let operator = Proof::Operator { operation: "confirm".into(), by: "ada".to_owned() };
+    let operator = Proof::Operator { operation: "confirm".into(), requested_by: "ada".to_owned() };
     let operator = message_after_fencing(operator, FenceKind::Power);
     assert!(!operator.contains("hactl fenced"), "{operator}");
 }

@@ -91,8 +91,8 @@ fn secondary_replacement_is_committed_under_every_guard() {
         ReplacementPhase::Done,
         "reported as long as the assignment requests it"
     );
-    let without = Assignment { replacement: None, ..world.assignment("web") };
-    world.write(&world.keys.assignment(&"web".into()), &without);
+    let without_replacement = Assignment { replacement: None, ..world.assignment("web") };
+    world.write(&world.keys.assignment(&"web".into()), &without_replacement);
     world.deliver();
     world.advance(1_000);
     world.is_untouched();

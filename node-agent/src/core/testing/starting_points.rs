@@ -64,7 +64,7 @@ impl World {
         self.held_commands.clear();
         self.held_journals.clear();
         self.held_reads.clear();
-        self.asked.clear();
+        self.pending_requests.clear();
         self.beats.clear();
         self.proven_ms = None;
         self.number = 0;
@@ -92,7 +92,7 @@ impl World {
 
     pub(super) fn reconnect(&mut self) {
         self.number = 0;
-        self.asked.clear();
+        self.pending_requests.clear();
         self.daemon_input(daemon::Input::Disconnected);
         self.daemon_input(daemon::Input::Connected);
     }

@@ -31,7 +31,7 @@ impl World {
             |service: &ServiceDefinition| Some((service.name.clone(), *self.loads.get(&service.name)?));
         let load_of_services: BTreeMap<ResourceName, (u64, u64)> = services.iter().filter_map(read).collect();
         let total_load =
-            load_of_services.values().copied().reduce(|one, other| (one.0 + other.0, one.1 + other.1));
+            load_of_services.values().copied().reduce(|sum, load| (sum.0 + load.0, sum.1 + load.1));
         let measured = UsageReadings {
             machine: total_load.map(sample),
             services: load_of_services.into_iter().map(|(name, load)| (name, sample(load))).collect(),

@@ -208,8 +208,8 @@ async fn confirm_stopped(
             Observed::Remnant(message) | Observed::Unknown(message) => break message,
         }
     };
-    let why = stop.map_or_else(String::new, |failure| format!("{}; ", failure.message));
-    Err(failed(Reason::StopFailed, &format!("{why}{problem}")))
+    let stop_failure = stop.map_or_else(String::new, |failure| format!("{}; ", failure.message));
+    Err(failed(Reason::StopFailed, &format!("{stop_failure}{problem}")))
 }
 
 /// One run of a command.

@@ -108,8 +108,8 @@ async fn start_or_adopt(
         {
             ServiceState::Empty(Lock::Acquired(lock)) => break lock,
             ServiceState::Empty(Lock::NotCreated | Lock::HeldByOther) => {
-                let made = context.programs.directory_of(&service.name).lock();
-                match made
+                let created_lock = context.programs.directory_of(&service.name).lock();
+                match created_lock
                     .map_err(|error| io_failure("cannot create the directory of the service", &error))?
                 {
                     Lock::Acquired(lock) => break lock,

@@ -13,12 +13,12 @@ pub(super) struct DriverDirectories {
     directories: Vec<PathBuf>,
     /// Description of each driver and the program's modification time at which it was read; valid until that time
     /// changes.
-    known: Mutex<BTreeMap<PathBuf, (SystemTime, Arc<Description>)>>,
+    cache: Mutex<BTreeMap<PathBuf, (SystemTime, Arc<Description>)>>,
 }
 
 impl DriverDirectories {
     pub(super) fn new(directories: Vec<PathBuf>) -> DriverDirectories {
-        DriverDirectories { directories, known: Mutex::default() }
+        DriverDirectories { directories, cache: Mutex::default() }
     }
 
     /// Returns the driver's program, from the first directory that contains one.
@@ -57,15 +57,15 @@ impl DriverDirectories {
 
     /// Returns the cached description of a driver if its program has not changed since.
     pub(super) fn cached_description(&self, program: &Path) -> Option<Arc<Description>> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let (read_at, description) = known.get(program)?;
+        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let (read_at, description) = cache.get(program)?;
         (modification_time(program)? == *read_at).then(|| Arc::clone(description))
     }
 
     pub(super) fn cache_description(&self, program: &Path, description: &Arc<Description>) {
         if let Some(modified_at) = modification_time(program) {
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.insert(program.to_owned(), (modified_at, Arc::clone(description)));
+            let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+            cache.insert(program.to_owned(), (modified_at, Arc::clone(description)));
         }
     }
 }

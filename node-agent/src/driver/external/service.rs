@@ -99,7 +99,7 @@ impl Context {
                         Err(failure) => Observed::Unknown(failure.message),
                     }
                 }
-                Err(why) if self.programs.is_start_recorded(service) => Observed::Unknown(why),
+                Err(cause) if self.programs.is_start_recorded(service) => Observed::Unknown(cause),
                 Err(_) => Observed::NotRunning,
             },
             Err(failure) => Observed::Unknown(failure.message),
@@ -204,8 +204,8 @@ impl Context {
                 Observed::Remnant(message) | Observed::Unknown(message) => break message,
             }
         };
-        let why = stop.map_or_else(String::new, |failure| format!("{}; ", failure.message));
-        Err(failed(Reason::StopFailed, &format!("{why}{problem}")))
+        let stop_failure = stop.map_or_else(String::new, |failure| format!("{}; ", failure.message));
+        Err(failed(Reason::StopFailed, &format!("{stop_failure}{problem}")))
     }
 
     /// Prepares this node, the target of a live migration.
@@ -342,13 +342,13 @@ impl Context {
         })?;
         let environment =
             self.programs.environment(service, &std::collections::BTreeMap::new(), request.target);
-        let made = || {
-            let made = self.programs.make_cgroup(&service.name);
-            made.map_err(|error| io_failure("cannot create the control group of the service", &error))
+        let make_cgroup = || {
+            let make_cgroup = self.programs.make_cgroup(&service.name);
+            make_cgroup.map_err(|error| io_failure("cannot create the control group of the service", &error))
         };
         let (environment, cgroup) = match request.action {
             // Processes that these actions start are the service.
-            Action::Start | Action::Receive | Action::Arrive => (environment, made()?),
+            Action::Start | Action::Receive | Action::Arrive => (environment, make_cgroup()?),
             Action::Stop | Action::Kill => (environment, None),
             Action::Migrate => {
                 let mut environment = environment;

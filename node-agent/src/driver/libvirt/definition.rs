@@ -32,7 +32,7 @@ impl Source<'_> {
 
 /// Reads a definition from a file. A read that exceeds `limit` is a failure of this node.
 pub(super) async fn read(path: &str, limit: Duration) -> Result<String, DriverFailure> {
-    let failed = |why: String| try_elsewhere(Reason::StartFailed, format!("cannot read {path}: {why}"));
+    let failed = |cause: String| try_elsewhere(Reason::StartFailed, format!("cannot read {path}: {cause}"));
     match tokio::time::timeout(limit, tokio::fs::read_to_string(path)).await {
         Ok(Ok(xml)) => Ok(xml),
         Ok(Err(error)) => Err(failed(error.to_string())),

@@ -349,7 +349,7 @@ impl Domain {
             if start_guard.is_none() {
                 start_guard = start_lock.try_lock().ok();
             }
-            let why = match failure_text {
+            let cause = match failure_text {
                 // This loop held the lock since before the check, so no other command has started the domain.
                 None if was_held => {
                     self.forget_receiving()?;
@@ -358,10 +358,10 @@ impl Domain {
                 }
                 None if start_guard.is_some() => continue,
                 None => "a start of the domain is still in progress".to_owned(),
-                Some(why) => why,
+                Some(cause) => cause,
             };
             if Instant::now() >= deadline {
-                return Err(retry_here(Reason::StopFailed, why));
+                return Err(retry_here(Reason::StopFailed, cause));
             }
             sleep(POLL_INTERVAL).await;
         }

@@ -86,7 +86,7 @@ impl DomainState {
             DomainState::Arriving => {
                 Observed::Remnant("live migration to this node is not complete".to_owned())
             }
-            DomainState::Broken(why) => Observed::Remnant((*why).to_owned()),
+            DomainState::Broken(problem) => Observed::Remnant((*problem).to_owned()),
             DomainState::Leaving(outgoing) => {
                 Observed::Unknown(format!("live migration from this node is in progress: {outgoing}"))
             }

@@ -117,7 +117,7 @@ impl Domain {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let limit = sleep(Duration::from_millis(self.service.timeouts.migrate_ms()));
         tokio::pin!(limit);
-        let why = loop {
+        let cause = loop {
             tokio::select! {
                 ended = &mut moved => return ended.map(|_| ()).map_err(|error| failed(error.to_string())),
                 _ = ticks.tick() => supervisor.update().await,
@@ -144,7 +144,7 @@ impl Domain {
                 Err(_) => {}
             }
         }
-        Err(why)
+        Err(cause)
     }
 }
 
@@ -154,13 +154,14 @@ impl Domain {
         let deadline = Instant::now() + END_ATTEMPT_TIMEOUT;
         let start_lock = self.start_lock();
         loop {
-            let why = match self.query_state().await {
+            let cause = match self.query_state().await {
                 Ok(observation) => match observation.state {
                     DomainState::Leaving(outgoing) => {
                         let aborted =
                             self.virsh.ask(QUERY_TIMEOUT, &["domjobabort", &observation.uuid]).await;
-                        let why = aborted.err().map_or_else(String::new, |error| format!(": {error}"));
-                        format!("migration from this node is still in progress ({outgoing}){why}")
+                        let abort_failure =
+                            aborted.err().map_or_else(String::new, |error| format!(": {error}"));
+                        format!("migration from this node is still in progress ({outgoing}){abort_failure}")
                     }
                     DomainState::Absent
                     | DomainState::Off
@@ -178,7 +179,7 @@ impl Domain {
                 Err(error) => error.to_string(),
             };
             if Instant::now() >= deadline {
-                return Err(failed(why));
+                return Err(failed(cause));
             }
             sleep(POLL_INTERVAL).await;
         }

@@ -53,7 +53,7 @@ impl VirshError {
                 error_text.contains("Failed to connect socket")
                     && ["No such file or directory", "Connection refused"]
                         .iter()
-                        .any(|why| error_text.contains(why))
+                        .any(|failure_text| error_text.contains(failure_text))
             }
             VirshError::Broken(_) | VirshError::TimedOut { .. } => false,
         }

@@ -185,7 +185,7 @@ async fn poll_domains(shared: &Weak<Shared>, virsh: &Virsh) -> bool {
     let Some(shared) = shared.upgrade() else { return false };
     if let Ok(printed) = listed {
         let listed = answers::domains(&printed);
-        shared.compare_with_list(virsh, begin, |domain| listed.iter().any(|listed| listed.name == domain));
+        shared.compare_with_list(virsh, begin, |domain| listed.iter().any(|other| other.name == domain));
     }
     true
 }

@@ -128,8 +128,8 @@ pub(super) fn unsuitable_reason(container: &Container) -> io::Result<Option<Stri
         files.push(own_config_file);
     }
     for file in files {
-        if let Some(why) = Settings::read(&file)?.unsuitable_reason(&file) {
-            return Ok(Some(why));
+        if let Some(reason) = Settings::read(&file)?.unsuitable_reason(&file) {
+            return Ok(Some(reason));
         }
     }
     Ok(UNIT_DIRECTORIES.iter().find_map(|directory| enabled_unit(Path::new(directory), &container.name)))
@@ -161,10 +161,10 @@ mod tests {
     #[test]
     fn unsuitable_container_settings_are_refused() {
         let check = |text: &str, expected: Option<&str>| {
-            let why = settings(text).unsuitable_reason(Path::new("/c/config"));
-            let matches =
-                expected.map_or(why.is_none(), |part| why.as_ref().is_some_and(|why| why.contains(part)));
-            assert!(matches, "{text}: {why:?}");
+            let reason = settings(text).unsuitable_reason(Path::new("/c/config"));
+            let matches = expected
+                .map_or(reason.is_none(), |part| reason.as_ref().is_some_and(|reason| reason.contains(part)));
+            assert!(matches, "{text}: {reason:?}");
         };
         check("", None);
         check("lxc.start.auto = 1", Some("set lxc.start.auto = 0 in /c/config"));
@@ -218,8 +218,8 @@ mod tests {
         fs::create_dir(&wants).unwrap();
         assert_eq!(enabled_unit(directory.path(), "web"), None);
         symlink("/lib/systemd/system/lxc@.service", wants.join("lxc@web.service")).unwrap();
-        let why = enabled_unit(directory.path(), "web").unwrap();
-        assert!(why.contains("systemctl disable lxc@web.service"), "{why}");
+        let unit = enabled_unit(directory.path(), "web").unwrap();
+        assert!(unit.contains("systemctl disable lxc@web.service"), "{unit}");
         assert_eq!(enabled_unit(directory.path(), "other"), None);
     }
 }

@@ -85,12 +85,12 @@ async fn warn_if_unsuitable(context: &Context, service: &ServiceDefinition, cont
     // An error means that the node lacks the container, or the storage of its configuration.
     let problem = unsuitable_reason(container).await.unwrap_or_default();
     if context.unsuitable.record(&service.name, problem.clone())
-        && let Some(why) = problem
+        && let Some(problem_text) = problem
     {
         tracing::warn!(
             resource = service.name.as_str(),
             container = container.name,
-            why,
+            why = problem_text,
             "cannot run the container as a service"
         );
     }
@@ -190,8 +190,8 @@ async fn check_suitable(container: &Container) -> Result<(), DriverFailure> {
     let class = FailureClass::NeverHere;
     match unsuitable_reason(container).await {
         Ok(None) => Ok(()),
-        Ok(Some(why)) => {
-            let message = format!("container {} cannot be used: {why}", container.name);
+        Ok(Some(cause)) => {
+            let message = format!("container {} cannot be used: {cause}", container.name);
             Err(failure(class, Reason::BadConfiguration, message))
         }
         Err(error) => {
@@ -307,7 +307,7 @@ async fn wait_until_ready(
                 let Some(check) = check else { return Ok(now) };
                 match timeout_at(deadline, health::ask(container, check)).await {
                     Ok(Health::Healthy) => return Ok(now),
-                    Ok(Health::Unhealthy(why) | Health::Unknown(why)) => last_result = why,
+                    Ok(Health::Unhealthy(cause) | Health::Unknown(cause)) => last_result = cause,
                     Ok(Health::Undefined) | Err(_) => {}
                 }
             }

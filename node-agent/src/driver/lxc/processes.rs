@@ -131,9 +131,9 @@ pub(super) fn group_in(text: &str) -> Option<String> {
     let group = group_of_hierarchy("")
         .filter(|group| *group != "/")
         .or_else(|| group_of_hierarchy("name=systemd"))?;
-    if let Some(at) = group.find(PAYLOAD) {
+    if let Some(start) = group.find(PAYLOAD) {
         // A service manager in the container moves itself to a subgroup.
-        let end = group[at..].find('/').map_or(group.len(), |length| at + length);
+        let end = group[start..].find('/').map_or(group.len(), |length| start + length);
         return Some(group[..end].to_owned());
     }
     let group = group.strip_suffix("/init.scope").unwrap_or(group);

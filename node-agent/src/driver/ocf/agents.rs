@@ -15,12 +15,12 @@ pub(super) struct Agents {
     pub(super) root: PathBuf,
     pub(super) run: PathBuf,
     /// Metadata of each resource agent, with its program's modification time; valid until that time changes.
-    known: Mutex<BTreeMap<PathBuf, (SystemTime, Arc<AgentMetadata>)>>,
+    cache: Mutex<BTreeMap<PathBuf, (SystemTime, Arc<AgentMetadata>)>>,
 }
 
 impl Agents {
     pub(super) fn new(root: PathBuf, run: PathBuf) -> Agents {
-        Agents { root, run, known: Mutex::default() }
+        Agents { root, run, cache: Mutex::default() }
     }
 
     /// Checks whether any resource agent is installed. The error contains the reason as text for a message.
@@ -52,15 +52,15 @@ impl Agents {
 
     /// Returns the cached metadata of a resource agent if its program has not changed since.
     pub(super) fn cached_metadata(&self, program: &Path) -> Option<Arc<AgentMetadata>> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let (read_at, metadata) = known.get(program)?;
+        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let (read_at, metadata) = cache.get(program)?;
         (modification_time(program)? == *read_at).then(|| Arc::clone(metadata))
     }
 
     pub(super) fn cache_metadata(&self, program: &Path, metadata: &Arc<AgentMetadata>) {
         if let Some(modified_at) = modification_time(program) {
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.insert(program.to_owned(), (modified_at, Arc::clone(metadata)));
+            let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+            cache.insert(program.to_owned(), (modified_at, Arc::clone(metadata)));
         }
     }
 }

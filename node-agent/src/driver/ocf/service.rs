@@ -168,8 +168,9 @@ impl Context {
                 MonitorResult::Failing(message) | MonitorResult::Unclear(message) => break message,
             }
         };
-        let why = if stop.is_success() { String::new() } else { format!("{}; ", stop.message("stop")) };
-        Err(failed(Reason::StopFailed, &format!("{why}{problem}")))
+        let stop_failure =
+            if stop.is_success() { String::new() } else { format!("{}; ", stop.message("stop")) };
+        Err(failed(Reason::StopFailed, &format!("{stop_failure}{problem}")))
     }
 
     /// Checks whether the service could run on this node, the target of a live migration.
@@ -271,7 +272,7 @@ impl Context {
     /// Runs an action of the service's resource agent.
     async fn ask(&self, service: &ServiceDefinition, request: Request<'_>) -> Outcome {
         let (name, _) = match agent_of(service) {
-            Ok(named) => named,
+            Ok(resources) => resources,
             Err(failure) => return Outcome::NotRun(failure),
         };
         match self.agents.program(&name) {

@@ -318,11 +318,11 @@ pub(super) mod tests {
         assert_eq!(policy("always").restart_policy(), Some("always"));
         assert_eq!(policy("always").unsuitable_reason(), None);
         let unit = container(json!({"Config": {"Labels": {"PODMAN_SYSTEMD_UNIT": "web.service"}}}));
-        assert!(unit.unsuitable_reason().is_some_and(|why| why.contains("web.service")));
+        assert!(unit.unsuitable_reason().is_some_and(|reason| reason.contains("web.service")));
         let host = container(json!({"HostConfig": {"PidMode": "host"}, "Config": {"Labels": null}}));
-        assert!(host.unsuitable_reason().is_some_and(|why| why.contains("--pid=host")));
+        assert!(host.unsuitable_reason().is_some_and(|reason| reason.contains("--pid=host")));
         let passing = container(json!({"HostConfig": {"AutoRemove": true}}));
-        assert!(passing.unsuitable_reason().is_some_and(|why| why.contains("--rm")));
+        assert!(passing.unsuitable_reason().is_some_and(|reason| reason.contains("--rm")));
         assert_eq!(host.resource(), None);
         let created_by_hactl = container(
             json!({"Config": {"Labels": {"io.hactl.resource": "web", "io.hactl.definition": "d1"}}}),

@@ -137,19 +137,19 @@ mod tests {
     }
 
     fn check(
-        mut known: KnownState,
+        mut state: KnownState,
         query_result: QueryResult,
         now: Millis,
         expected_change: impl Into<Option<ReportedChange>>,
         expected_known: &KnownState,
     ) {
-        let case = format!("{known:?} {query_result:?} {now}");
+        let case = format!("{state:?} {query_result:?} {now}");
         assert_eq!(
-            known.observe(query_result, &StopEvidence::default(), now),
+            state.observe(query_result, &StopEvidence::default(), now),
             expected_change.into(),
             "{case}"
         );
-        assert_eq!(&known, expected_known, "{case}");
+        assert_eq!(&state, expected_known, "{case}");
     }
 
     #[test]
@@ -182,11 +182,11 @@ mod tests {
 
     #[test]
     fn stop_evidence_ends_the_exit_wait() {
-        let mut known = KnownState::Ended { run: run("t1"), seen_at: 100 };
+        let mut state = KnownState::Ended { run: run("t1"), seen_at: 100 };
         let mut evidence = StopEvidence::default();
         for action in ["died", "cleanup", "cleanup"] {
             evidence.record(action, 150);
         }
-        assert_eq!(known.observe(exit(0), &evidence, 150), Some(exited("exit status 0: bye", true)));
+        assert_eq!(state.observe(exit(0), &evidence, 150), Some(exited("exit status 0: bye", true)));
     }
 }

@@ -260,15 +260,15 @@ async fn pull(client: &Client, image: &str, deadline: Instant) -> Result<(), Dri
 /// that.
 async fn check_suitable(client: &Client, container: &Container) -> Result<(), DriverFailure> {
     let name = &container.name;
-    let unsuitable = |why: &str| {
+    let unsuitable = |cause: &str| {
         failure(
             FailureClass::NeverHere,
             Reason::BadConfiguration,
-            format!("container {name} cannot be used: {why}"),
+            format!("container {name} cannot be used: {cause}"),
         )
     };
-    if let Some(why) = container.unsuitable_reason() {
-        return Err(unsuitable(&why));
+    if let Some(cause) = container.unsuitable_reason() {
+        return Err(unsuitable(&cause));
     }
     let Some(policy) = container.restart_policy() else { return Ok(()) };
     let changed = client.disable_restarts(name).await;
@@ -302,7 +302,7 @@ async fn wait_until_ready(
                 let Some(check) = &target.podman.health_check else { return Ok(now) };
                 match timeout_at(deadline, health::ask(client, &target.name, check)).await {
                     Ok(Health::Healthy) => return Ok(run),
-                    Ok(Health::Unhealthy(why) | Health::Unknown(why)) => last_result = why,
+                    Ok(Health::Unhealthy(cause) | Health::Unknown(cause)) => last_result = cause,
                     Ok(Health::Undefined) => {
                         let message = format!(
                             "container {} has no health check: create it with --health-cmd",

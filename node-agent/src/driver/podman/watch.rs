@@ -115,11 +115,11 @@ impl Watches {
     }
 
     /// Records a confirmed state. Returns `true` if the state is new.
-    fn set_confirmed_state(&self, service: &ServiceDefinition, container: &str, known: KnownState) -> bool {
+    fn set_confirmed_state(&self, service: &ServiceDefinition, container: &str, state: KnownState) -> bool {
         let mut entries = self.lock();
         let next_query_at = Instant::now();
         let is_unchanged =
-            |entry: &Entry| entry.known == known && entry.container == container && entry.service == *service;
+            |entry: &Entry| entry.known == state && entry.container == container && entry.service == *service;
         if entries.get(&service.name).is_some_and(is_unchanged) {
             return false;
         }
@@ -127,7 +127,7 @@ impl Watches {
         let entry = Entry {
             service: service.clone(),
             container: container.to_owned(),
-            known,
+            known: state,
             evidence: StopEvidence::default(),
             generation,
             next_query_at,

@@ -97,8 +97,8 @@ fn times(proc: &Path, pid: i32) -> Option<(u64, u64)> {
     let text = String::from_utf8_lossy(&text).into_owned();
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     // Field 14 of the file is the twelfth after the name.
-    let at = |index: usize| fields.get(index)?.parse::<u64>().ok();
-    Some((at(11)? + at(12)?, at(13)? + at(14)?))
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    Some((number(11)? + number(12)?, number(13)? + number(14)?))
 }
 
 /// Returns the number of a line `name number`.

@@ -112,9 +112,9 @@ impl Bus {
         *current_session = None;
         let connected = tokio::time::timeout(CONNECT_TIMEOUT, connect(&self.socket)).await;
         let session = connected.unwrap_or_else(|_| {
-            let why =
+            let cause =
                 format!("{} did not respond within {} s", self.socket.display(), CONNECT_TIMEOUT.as_secs());
-            Err(BusError::Unreachable(why))
+            Err(BusError::Unreachable(cause))
         })?;
         *current_session = Some(session.clone());
         Ok(session)

@@ -160,11 +160,11 @@ fn load_state(unit: &Properties) -> LoadState {
         "not-found" => LoadState::NotFound,
         "masked" => LoadState::Masked,
         other => {
-            let why = match unit.get("LoadError").map(|value| &**value) {
+            let cause = match unit.get("LoadError").map(|value| &**value) {
                 Some(Value::Structure(error)) => error.fields().get(1).map(word).unwrap_or_default(),
                 Some(_) | None => String::new(),
             };
-            LoadState::Broken(other.to_owned(), why)
+            LoadState::Broken(other.to_owned(), cause)
         }
     }
 }

@@ -64,9 +64,10 @@ pub(super) fn refusal(unit: &str, state: &UnitState) -> Option<DriverFailure> {
         LoadState::Masked => {
             (Reason::BadConfiguration, format!("{unit} is masked: run `systemctl unmask {unit}`"))
         }
-        LoadState::Broken(word, why) => {
-            let why = if why.is_empty() { String::new() } else { format!(": {}", why.trim_end_matches('.')) };
-            (Reason::BadConfiguration, format!("{unit} cannot be used ({word}){why}"))
+        LoadState::Broken(word, cause) => {
+            let cause =
+                if cause.is_empty() { String::new() } else { format!(": {}", cause.trim_end_matches('.')) };
+            (Reason::BadConfiguration, format!("{unit} cannot be used ({word}){cause}"))
         }
         LoadState::Loaded if state.ends_after_start() => (
             Reason::BadConfiguration,

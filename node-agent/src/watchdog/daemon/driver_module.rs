@@ -28,7 +28,7 @@ pub(super) enum ModuleOutcome {
         /// The configured driver.
         module: String,
         /// The reason why the configured driver cannot be used.
-        why: String,
+        cause: String,
     },
     /// No driver could be loaded: arming is refused with this reason until a device exists.
     Failed(String),
@@ -40,14 +40,17 @@ impl ModuleOutcome {
         match self {
             ModuleOutcome::NotNeeded => {}
             ModuleOutcome::Loaded(module) => info!(module, "loaded the watchdog driver"),
-            ModuleOutcome::FellBack { module, why } => warn!(
+            ModuleOutcome::FellBack { module, cause } => warn!(
                 module,
-                why,
+                why = cause,
                 "cannot use the watchdog driver, using softdog instead, which cannot reset a machine whose kernel has \
                  stopped: set WATCHDOG_MODULE to the driver of this machine's hardware in /etc/hactl/watchdog.env"
             ),
-            ModuleOutcome::Failed(why) => {
-                warn!(why, "cannot load a watchdog driver: check WATCHDOG_MODULE in /etc/hactl/watchdog.env");
+            ModuleOutcome::Failed(cause) => {
+                warn!(
+                    why = cause,
+                    "cannot load a watchdog driver: check WATCHDOG_MODULE in /etc/hactl/watchdog.env"
+                );
             }
         }
     }
@@ -69,21 +72,21 @@ pub(super) fn load_module_if_needed(
         }
         DeviceLocation::Kernel(_) => {}
     }
-    let why = match modules.load(module) {
+    let cause = match modules.load(module) {
         Ok(()) if modules.exists(location) => return ModuleOutcome::Loaded(module.to_owned()),
         Ok(()) => "module was loaded, but no such device appeared".to_owned(),
-        Err(why) => why,
+        Err(cause) => cause,
     };
     if module == FALLBACK_MODULE {
-        return ModuleOutcome::Failed(format!("{module}: {why}"));
+        return ModuleOutcome::Failed(format!("{module}: {cause}"));
     }
-    if let Err(fallback_why) = modules.load(FALLBACK_MODULE) {
-        return ModuleOutcome::Failed(format!("{module}: {why}; {FALLBACK_MODULE}: {fallback_why}"));
+    if let Err(fallback_cause) = modules.load(FALLBACK_MODULE) {
+        return ModuleOutcome::Failed(format!("{module}: {cause}; {FALLBACK_MODULE}: {fallback_cause}"));
     }
     if !modules.exists(location) {
         *location = DeviceLocation::Kernel(PathBuf::from(SOFTDOG_IDENTITY));
     }
-    ModuleOutcome::FellBack { module: module.to_owned(), why }
+    ModuleOutcome::FellBack { module: module.to_owned(), cause }
 }
 
 #[cfg(test)]
@@ -107,7 +110,7 @@ mod tests {
         }
 
         fn load(&mut self, module: &str) -> Result<(), String> {
-            if !self.drivers.iter().any(|(known, ..)| *known == module) {
+            if !self.drivers.iter().any(|(driver_module, ..)| *driver_module == module) {
                 return Err(format!("module {module} not found"));
             }
             self.loaded.push(module.to_owned());
@@ -143,7 +146,7 @@ mod tests {
     #[test]
     fn softdog_replaces_a_driver_that_fails() {
         let fell_back =
-            |why: &str| ModuleOutcome::FellBack { module: "i6300esb".to_owned(), why: why.to_owned() };
+            |cause: &str| ModuleOutcome::FellBack { module: "i6300esb".to_owned(), cause: cause.to_owned() };
         let dog = "/dev/watchdog";
         check(&[SOFTDOG, HARDWARE], dog, "i6300esb", &ModuleOutcome::Loaded("i6300esb".to_owned()), dog);
         check(&[SOFTDOG], dog, "softdog", &ModuleOutcome::Loaded("softdog".to_owned()), dog);

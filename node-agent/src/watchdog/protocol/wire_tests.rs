@@ -81,7 +81,8 @@ fn older_reply_leaves_newer_fields_unknown() {
     let status = Status { worst_lateness_ms: Some(1), time_left_seconds: Some(2), ..earlier_status };
     let later_reply = encode_reply(&Reply { answers: 1, outcome: Outcome::Done, status });
     let first_change = encode_reply(&Reply { answers: 1, outcome: Outcome::Done, status: earlier_status });
-    let earlier_length = later_reply.iter().zip(&first_change).position(|(one, other)| one != other).unwrap();
+    let earlier_length =
+        later_reply.iter().zip(&first_change).position(|(earlier, later)| earlier != later).unwrap();
     let mut earlier_reply = later_reply;
     earlier_reply[earlier_length..].fill(0);
     assert_eq!(decode_reply(&earlier_reply).map(|reply| reply.status), Ok(earlier_status));

@@ -4,8 +4,8 @@ use super::super::random::Random;
 
 /// Statistics per kind of change, and the resulting shares.
 pub(super) struct KindSelector<const KINDS: usize> {
-    tried: [u32; KINDS],
-    kept: [u32; KINDS],
+    trial_counts: [u32; KINDS],
+    kept_counts: [u32; KINDS],
     /// Cumulative share up to and including each kind, in units of [`SHARE_TOTAL`].
     cumulative_shares: [usize; KINDS],
     trials: u32,
@@ -23,8 +23,12 @@ const UNIFORM_SHARE: f64 = 0.25;
 impl<const KINDS: usize> KindSelector<KINDS> {
     /// Starts with equal shares.
     pub(super) fn new() -> KindSelector<KINDS> {
-        let mut selector =
-            KindSelector { tried: [1; KINDS], kept: [1; KINDS], cumulative_shares: [0; KINDS], trials: 0 };
+        let mut selector = KindSelector {
+            trial_counts: [1; KINDS],
+            kept_counts: [1; KINDS],
+            cumulative_shares: [0; KINDS],
+            trials: 0,
+        };
         selector.update_shares();
         selector
     }
@@ -35,24 +39,24 @@ impl<const KINDS: usize> KindSelector<KINDS> {
         if self.trials.is_multiple_of(UPDATE_INTERVAL) {
             self.update_shares();
             // Older results count less and less.
-            for count in self.tried.iter_mut().chain(&mut self.kept) {
+            for count in self.trial_counts.iter_mut().chain(&mut self.kept_counts) {
                 *count = count.div_ceil(2);
             }
         }
         let drawn_share = random.draw_below(SHARE_TOTAL);
         let kind = self.cumulative_shares.iter().position(|share| drawn_share < *share).unwrap_or(0);
-        self.tried[kind] += 1;
+        self.trial_counts[kind] += 1;
         kind
     }
 
     /// Records that a change of this kind was kept.
     pub(super) fn record_kept(&mut self, kind: usize) {
-        self.kept[kind] += 1;
+        self.kept_counts[kind] += 1;
     }
 
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shares are below the whole")]
     fn update_shares(&mut self) {
-        let rate = |kind: usize| f64::from(self.kept[kind]) / f64::from(self.tried[kind]);
+        let rate = |kind: usize| f64::from(self.kept_counts[kind]) / f64::from(self.trial_counts[kind]);
         let total_rate: f64 = (0..KINDS).map(rate).sum();
         let mut sum = 0.0;
         let cumulative_shares = std::array::from_fn(|kind| {

@@ -81,14 +81,14 @@ pub fn allocate(cluster: &Cluster, settings: &Settings, new_service: &NewService
         Allocation::LastResort => 1,
         Allocation::Unallocable => 2,
     };
-    candidates.sort_by(|one, other| {
+    candidates.sort_by(|left, right| {
         let key =
             |candidate: &GroupCandidate| (candidate.best().is_none(), policy_rank(candidate.allocation));
         let score = |candidate: &GroupCandidate| candidate.best().map_or(0.0, |scored| scored.score);
-        key(one)
-            .cmp(&key(other))
-            .then(score(one).total_cmp(&score(other)))
-            .then(cluster.groups[one.group].name.cmp(&cluster.groups[other.group].name))
+        key(left)
+            .cmp(&key(right))
+            .then(score(left).total_cmp(&score(right)))
+            .then(cluster.groups[left.group].name.cmp(&cluster.groups[right.group].name))
     });
     candidates
 }
@@ -148,10 +148,10 @@ fn evaluate_nodes(
             NodeCandidate { node: problem.nodes[problem_node].cluster_node, best }
         })
         .collect();
-    nodes.sort_by(|one, other| {
+    nodes.sort_by(|left, right| {
         let score = |node: &NodeCandidate| node.best.map_or(f64::INFINITY, |scored| scored.score);
         let name = |node: &NodeCandidate| &cluster.nodes[node.node].name;
-        score(one).total_cmp(&score(other)).then(name(one).cmp(name(other)))
+        score(left).total_cmp(&score(right)).then(name(left).cmp(name(right)))
     });
     nodes
 }

@@ -68,7 +68,7 @@ impl Loads {
     }
 
     fn index_of(&self, group: usize) -> Option<usize> {
-        self.groups.iter().position(|known| *known == group)
+        self.groups.iter().position(|listed| *listed == group)
     }
 
     fn add(&mut self, group: usize, load: [f64; 4], sign: f64) {
@@ -162,8 +162,9 @@ fn make_best_move(
     }
     let before = loads.deviation();
     let mut outliers: Vec<usize> = (0..loads.groups.len()).collect();
-    outliers
-        .sort_by(|&one, &other| loads.distance(other).total_cmp(&loads.distance(one)).then(one.cmp(&other)));
+    outliers.sort_by(|&left, &right| {
+        loads.distance(right).total_cmp(&loads.distance(left)).then(left.cmp(&right))
+    });
     for outlier in outliers {
         let outlier = loads.groups[outlier];
         // Each instance moves at most once, so that no move is reversed.
@@ -180,7 +181,9 @@ fn make_best_move(
             })
             .filter(|(gain, ..)| *gain >= min_gain.max(1e-9))
             .collect();
-        gains.sort_by(|one, other| other.0.total_cmp(&one.0).then((one.1, one.2).cmp(&(other.1, other.2))));
+        gains.sort_by(|left, right| {
+            right.0.total_cmp(&left.0).then((left.1, left.2).cmp(&(right.1, right.2)))
+        });
         for (_, service, target) in gains {
             let from = state.placement(service);
             let nodes = all_groups.open_nodes(state, target);

@@ -180,7 +180,7 @@ fn as_extra_services(service: usize, placed: &[Placement]) -> Vec<(usize, Placem
 /// Adds a service on a placement with which the cluster survives every failure.
 fn place_survivably(state: &mut State<'_>, service: usize, placed: &[Placement]) -> Option<Placement> {
     let mut offers = scored_placements(state, service, &all_nodes(state), RequiredLimits::NPlusOne).ok()?;
-    offers.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+    offers.sort_by(|left, right| left.0.total_cmp(&right.0).then(left.1.cmp(&right.1)));
     let mut extra_services = as_extra_services(service, placed);
     for (_, placement) in offers {
         state.add_unchecked(service, placement);
@@ -211,7 +211,7 @@ fn place_best(
             Ok(offers) => {
                 let best_offer = offers
                     .into_iter()
-                    .min_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+                    .min_by(|left, right| left.0.total_cmp(&right.0).then(left.1.cmp(&right.1)));
                 if let Some((_, placement)) = best_offer {
                     state.add_unchecked(service, placement);
                     return Ok(placement);

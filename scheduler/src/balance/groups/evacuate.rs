@@ -107,7 +107,7 @@ fn move_inside_group(
                 state.restore(service, from);
             }
         }
-        ranked.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+        ranked.sort_by(|left, right| left.0.total_cmp(&right.0).then(left.1.cmp(&right.1)));
         for (_, to) in ranked {
             if let Some(only_step) = make_step(state, service, to) {
                 return Ok(vec![only_step]);

@@ -83,8 +83,8 @@ pub(super) fn shortlists(state: &State<'_>, nodes: Vec<usize>) -> Vec<Vec<usize>
         return vec![nodes];
     }
     let mut most_spare = nodes.clone();
-    most_spare.sort_by(|&one, &other| {
-        state.spare_memory_share(other).total_cmp(&state.spare_memory_share(one)).then(one.cmp(&other))
+    most_spare.sort_by(|&left, &right| {
+        state.spare_memory_share(right).total_cmp(&state.spare_memory_share(left)).then(left.cmp(&right))
     });
     most_spare.truncate(SHORTLIST_SIZE);
     most_spare.sort_unstable();
@@ -115,8 +115,9 @@ pub(super) fn ranked_placements(
             Err(reason) => *reasons.entry(reason).or_default() += 1,
         }
     }
-    scored_placements
-        .sort_by(|one, other| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)).then(one.2.cmp(&other.2)));
+    scored_placements.sort_by(|left, right| {
+        left.0.cmp(&right.0).then(left.1.total_cmp(&right.1)).then(left.2.cmp(&right.2))
+    });
     if scored_placements.is_empty() {
         return Err(most_frequent(&reasons).map_or(Obstacle::TooFewNodes, Obstacle::BlockingReason));
     }

@@ -61,7 +61,7 @@ impl fmt::Display for Barrier {
 
 /// Returns the word for a template in the text format.
 pub fn template_word(template: Template) -> &'static str {
-    Template::WORDS.iter().find(|(known, _)| *known == template).map_or("", |(_, word)| *word)
+    Template::WORDS.iter().find(|(listed, _)| *listed == template).map_or("", |(_, word)| *word)
 }
 
 /// Returns `true` if the policy of a group permits a template.

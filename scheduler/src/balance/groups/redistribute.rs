@@ -54,7 +54,7 @@ pub enum Blocked {
 pub fn redistribute(all_groups: &AllGroups<'_>) -> Redistribution {
     let mut state = State::new(&all_groups.problem, &all_groups.problem.start_placements);
     let unhealthy = unhealthy(all_groups, &state);
-    let is_healthy = |group: &usize| !unhealthy.iter().any(|(known, _)| known == group);
+    let is_healthy = |group: &usize| !unhealthy.iter().any(|(unhealthy_group, _)| unhealthy_group == group);
     let healthy: Vec<usize> = all_groups.groups().into_iter().filter(is_healthy).collect();
     let skipped: Vec<(usize, ExclusionReason)> = unhealthy
         .iter()
@@ -62,10 +62,10 @@ pub fn redistribute(all_groups: &AllGroups<'_>) -> Redistribution {
         .collect();
     let to_repair = unhealthy.iter().map(|(group, _)| *group);
     let to_repair: Vec<usize> =
-        to_repair.filter(|group| !skipped.iter().any(|(known, _)| known == group)).collect();
+        to_repair.filter(|group| !skipped.iter().any(|(skipped_group, _)| skipped_group == group)).collect();
     let result = repair_all(all_groups, &mut state, &to_repair, &healthy);
     let mut remaining = if result.is_ok() { self::unhealthy(all_groups, &state) } else { unhealthy.clone() };
-    remaining.retain(|(group, _)| !skipped.iter().any(|(known, _)| known == group));
+    remaining.retain(|(group, _)| !skipped.iter().any(|(skipped_group, _)| skipped_group == group));
     Redistribution { unhealthy, skipped, result, remaining }
 }
 

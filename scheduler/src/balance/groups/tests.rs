@@ -59,16 +59,18 @@ fn keeps_limits(all_groups: &AllGroups<'_>, moved: &[PlannedMove]) -> Vec<Placem
         }
         assert_eq!(placements[service], to);
     }
-    for one in moved {
-        assert_eq!(placements[one.service], one.to);
+    for service_move in moved {
+        assert_eq!(placements[service_move.service], service_move.to);
         assert_eq!(
-            (all_groups.group_of(one.from.primary), all_groups.group_of(one.to.primary)),
-            (one.source, one.target)
+            (all_groups.group_of(service_move.from.primary), all_groups.group_of(service_move.to.primary)),
+            (service_move.source, service_move.target)
         );
-        if one.is_between_groups() {
-            let instance = problem.services[one.service].instance;
-            assert_eq!(check_move(all_groups.cluster, instance, one.target), Ok(()));
-            assert!(one.to.secondary.is_none_or(|node| all_groups.group_of(node) == one.target));
+        if service_move.is_between_groups() {
+            let instance = problem.services[service_move.service].instance;
+            assert_eq!(check_move(all_groups.cluster, instance, service_move.target), Ok(()));
+            assert!(
+                service_move.to.secondary.is_none_or(|node| all_groups.group_of(node) == service_move.target)
+            );
             assert!(all_groups.inter_group_moves);
         }
     }
@@ -101,21 +103,21 @@ fn add_within_limits(
     let group = cluster.nodes[placement.0].group;
     let problem = Problem::new(&after, group, &Settings::default());
     let usages = usages(&problem, &problem.start_placements);
-    let at = |cluster_node: usize| {
+    let problem_node = |cluster_node: usize| {
         problem.nodes.iter().position(|node| node.cluster_node == cluster_node).unwrap()
     };
     let new = problem.services.last().unwrap();
     let tags = |service: usize| {
-        problem.start_placements[service].primary == at(placement.0)
+        problem.start_placements[service].primary == problem_node(placement.0)
             && problem.services[service].exclusion.iter().any(|tag| new.exclusion.contains(tag))
     };
     let has_conflict = (0..problem.services.len() - 1).any(tags);
     let fits = [Some(placement.0), placement.1].into_iter().flatten().all(|node| {
-        let (node, usage) = (&problem.nodes[at(node)], &usages[at(node)]);
+        let (node, usage) = (&problem.nodes[problem_node(node)], &usages[problem_node(node)]);
         let disk = new.disk_used == 0 || usage.disk_free > 0;
         !node.is_offline && disk && !(keeps_n1 && usage.fails_n1())
     });
-    let (node, usage) = (&problem.nodes[at(placement.0)], &usages[at(placement.0)]);
+    let (node, usage) = (&problem.nodes[problem_node(placement.0)], &usages[problem_node(placement.0)]);
     let fits = fits && !has_conflict && usage.memory_free > 0 && usage.vcpus <= node.vcpus_max;
     fits.then(|| (after, score(&problem, &problem.start_placements)))
 }
@@ -123,13 +125,16 @@ fn add_within_limits(
 fn possible_placements(cluster: &Cluster, size: &NewService, group: usize) -> Vec<(usize, Option<usize>)> {
     let nodes: Vec<usize> =
         (0..cluster.nodes.len()).filter(|&node| cluster.nodes[node].group == group).collect();
-    let pairs = nodes.iter().flat_map(|&one| {
-        nodes.iter().filter(move |&&other| other != one).map(move |&other| (one, Some(other)))
+    let pairs = nodes.iter().flat_map(|&primary| {
+        nodes
+            .iter()
+            .filter(move |&&secondary| secondary != primary)
+            .map(move |&secondary| (primary, Some(secondary)))
     });
     if size.template == Template::Drbd {
         pairs.collect()
     } else {
-        nodes.iter().map(|&one| (one, None)).collect()
+        nodes.iter().map(|&node| (node, None)).collect()
     }
 }
 
@@ -155,8 +160,8 @@ proptest! {
         let state = State::new(&all_groups.problem, &placements);
         let was_offline = |(_, health): &(usize, Health)| matches!(health, Health::Unhealthy { .. });
         for group in all_groups.groups() {
-            let is_skipped = redistribution.skipped.iter().any(|(known, _)| *known == group);
-            let remains = redistribution.remaining.iter().find(|(known, _)| *known == group);
+            let is_skipped = redistribution.skipped.iter().any(|(skipped_group, _)| *skipped_group == group);
+            let remains = redistribution.remaining.iter().find(|(remaining_group, _)| *remaining_group == group);
             let now = health(&all_groups, &state, group);
             prop_assert_eq!(remains.is_none(), is_skipped || now.is_healthy());
             // Only an instance that must leave an offline node may cause other nodes to fail N+1.
@@ -174,11 +179,11 @@ proptest! {
         for candidate in &candidates {
             let Verdict::CanBeEmptied(moved) = &candidate.verdict else { continue };
             let placements = keeps_limits(&all_groups, moved);
-            let gone = placements.iter().all(|placement| {
+            let is_emptied = placements.iter().all(|placement| {
                 all_groups.group_of(placement.primary) != candidate.group
                     && placement.secondary.is_none_or(|node| all_groups.group_of(node) != candidate.group)
             });
-            prop_assert!(gone && !moved.is_empty());
+            prop_assert!(is_emptied && !moved.is_empty());
         }
         let nodes = |group: usize| all_groups.nodes_of(group).len();
         if let Some((chosen, _)) = best(&all_groups, &candidates) {
@@ -204,8 +209,8 @@ proptest! {
         // The reported result must equal a new computation.
         let mut problem = all_groups.problem.clone();
         problem.start_placements = placements;
-        let again = balance_load(&AllGroups { problem, ..all_groups.clone() }, f64::INFINITY, 0);
-        prop_assert!((again.deviation_before - balanced.deviation_after).abs() < 1e-9);
+        let second_result = balance_load(&AllGroups { problem, ..all_groups.clone() }, f64::INFINITY, 0);
+        prop_assert!((second_result.deviation_before - balanced.deviation_after).abs() < 1e-9);
     }
 
     #[test]
@@ -334,7 +339,8 @@ fn redistribution_reports_blocking_reasons() {
         let cluster = read(text).unwrap();
         let all_groups = AllGroups::new(&cluster, &Settings::default(), true);
         let redistribution = redistribute(&all_groups);
-        let skipped: Vec<String> = redistribution.skipped.iter().map(|(_, why)| why.to_string()).collect();
+        let skipped: Vec<String> =
+            redistribution.skipped.iter().map(|(_, cause)| cause.to_string()).collect();
         (redistribution.result.map(|moved| moved.len()), skipped)
     };
     assert_eq!(blocked(UNHEALTHY_CLUSTER_TEXT), (Ok(2), Vec::new()));

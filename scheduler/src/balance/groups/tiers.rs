@@ -160,7 +160,7 @@ impl GroupFilling<'_> {
 
     /// Returns the size that fits with the largest value of a dimension, in steps, at most `max_amount`.
     fn grow_to_fit(&self, size: &NewService, dimension: Dimension, max_amount: i64) -> NewService {
-        let with = |steps: i64| {
+        let grown_by = |steps: i64| {
             let mut grown = size.clone();
             *dimension.amount_mut(&mut grown) += steps * dimension.step(&self.cluster);
             grown
@@ -170,8 +170,8 @@ impl GroupFilling<'_> {
             (0, (max_amount - current_amount).max(0) / dimension.step(&self.cluster) + 1);
         while failing_steps - fitting_steps > 1 {
             let middle = i64::midpoint(fitting_steps, failing_steps);
-            if self.fits(&with(middle)) { fitting_steps = middle } else { failing_steps = middle }
+            if self.fits(&grown_by(middle)) { fitting_steps = middle } else { failing_steps = middle }
         }
-        with(fitting_steps)
+        grown_by(fitting_steps)
     }
 }

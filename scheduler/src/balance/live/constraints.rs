@@ -32,7 +32,7 @@ pub(super) fn live_constraints(
                 unit: None,
                 affinity_set: None,
                 can_live_migrate: facts.moves_live,
-                can_copy_disk: facts.replaces_secondary && !facts.uses.is_empty(),
+                can_copy_disk: facts.replaces_secondary && !facts.used_nodes.is_empty(),
             },
         );
     }
@@ -79,14 +79,14 @@ fn immovable_reason(view: &View, facts: &ServiceFacts) -> Option<&'static str> {
     if !facts.node.as_ref().is_some_and(is_online) {
         return Some("node of the service is not online");
     }
-    if facts.uses.is_empty() {
+    if facts.used_nodes.is_empty() {
         return match (facts.stopped, facts.is_desired) {
             (true, _) => None,
             (false, true) => Some("service should run but does not"),
             (false, false) => Some("service is disabled, ignored or in Error"),
         };
     }
-    if !facts.movable || facts.uses.len() != 1 {
+    if !facts.movable || facts.used_nodes.len() != 1 {
         return Some("service does not run, or an action is in progress");
     }
     facts.maintenance_node.is_some().then_some("service returns when the maintenance of its node has ended")
@@ -142,7 +142,7 @@ fn running<'a>(
     partners: &'a ResourceRule,
 ) -> impl Iterator<Item = (&'a ResourceName, &'a ServiceFacts)> {
     let services = partners.resources.iter().filter_map(|name| view.services.get_key_value(name));
-    services.filter(|(_, facts)| !facts.uses.is_empty())
+    services.filter(|(_, facts)| !facts.used_nodes.is_empty())
 }
 
 /// Gives services with anti-affinity or the same exclusion tag a common tag.
@@ -160,7 +160,9 @@ pub(super) fn add_exclusion_tags(
         }
     }
     for (name, position) in names {
-        let Some(facts) = view.services.get(*name).filter(|facts| !facts.uses.is_empty()) else { continue };
+        let Some(facts) = view.services.get(*name).filter(|facts| !facts.used_nodes.is_empty()) else {
+            continue;
+        };
         instances[*position].tags.extend(to_model_tags(view, &facts.tags));
     }
 }

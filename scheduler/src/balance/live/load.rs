@@ -37,7 +37,7 @@ pub(super) fn loads<'a>(view: &'a View, usage: &UsageOverview) -> BTreeMap<&'a R
     let running: Vec<(&ResourceName, &ServiceFacts, &NodeFacts)> = view
         .services
         .iter()
-        .filter(|(_, facts)| !facts.uses.is_empty())
+        .filter(|(_, facts)| !facts.used_nodes.is_empty())
         .filter_map(|(name, facts)| Some((name, facts, view.nodes.get(facts.node.as_ref()?)?)))
         .collect();
     let mut loads: BTreeMap<&ResourceName, [i64; 4]> =
@@ -93,9 +93,9 @@ fn request_shares(requests: &Amounts, capacity: &Amounts) -> [Option<f64>; 4] {
     [share(requests.cpu, capacity.cpu), share(requests.memory, capacity.memory), None, None]
 }
 
-fn share(part: Option<Quantity>, whole: Option<Quantity>) -> Option<f64> {
-    let whole = whole.filter(|whole| whole.milli() > 0)?;
-    Some(part?.as_f64() / whole.as_f64())
+fn share(used: Option<Quantity>, capacity: Option<Quantity>) -> Option<f64> {
+    let capacity = capacity.filter(|capacity| capacity.milli() > 0)?;
+    Some(used?.as_f64() / capacity.as_f64())
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the share is at most 100")]

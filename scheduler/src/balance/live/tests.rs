@@ -53,7 +53,7 @@ fn view(services: &[(&str, &str)]) -> View {
 fn service(node: &str) -> ServiceFacts {
     ServiceFacts {
         node: Some(node.into()),
-        uses: names(&[node]),
+        used_nodes: names(&[node]),
         driver: Some("exec".to_owned()),
         requests: Amounts { cpu: cores(500), memory: gib(2), disk: None },
         is_desired: true,
@@ -108,7 +108,7 @@ fn check(view: &View, service: &str, expected: &[&str]) {
         .expect("the service");
     let from = problem.start_placements[problem_service];
     let mut state = State::new(&problem, &problem.start_placements);
-    let mut found = Vec::new();
+    let mut destinations = Vec::new();
     for (problem_node, node) in
         problem.nodes.iter().map(|problem_node| &cluster.nodes[problem_node.cluster_node].name).enumerate()
     {
@@ -119,11 +119,11 @@ fn check(view: &View, service: &str, expected: &[&str]) {
             Some(_) | None => Placement { primary: problem_node, ..from },
         };
         if crate::balance::moves::execute(&mut state, problem_service, to).is_some() {
-            found.push(node.as_str());
+            destinations.push(node.as_str());
             state.restore(problem_service, from);
         }
     }
-    assert_eq!(found, expected, "{service}");
+    assert_eq!(destinations, expected, "{service}");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn balance_amounts_equal_scheduler_amounts() {
     view.settings.overcommit = 1.5;
     let n1 = view.nodes.get_mut("n1").unwrap();
     n1.reserved = Amounts { cpu: cores(250), memory: gib(1), disk: gib(10) };
-    view.services.get_mut(&"b".into()).unwrap().uses = names(&["n1", "n2"]);
+    view.services.get_mut(&"b".into()).unwrap().used_nodes = names(&["n1", "n2"]);
     stop(&mut view, "c");
     view.services.get_mut(&"a".into()).unwrap().requests.disk = gib(5);
     let cluster = live(&view);
@@ -180,14 +180,14 @@ fn status_and_template_follow_state_and_storage() {
     check(|a| a.storage_pool = Some("pool".to_owned()), (Status::Running, Template::External, None));
     check(|a| a.storage_nodes = Some(names(&["n2"])), (Status::Running, Template::Plain, None));
     check(|a| a.storage_nodes = Some(names(&["n1", "n2"])), (Status::Running, Template::Drbd, Some(0)));
-    let not_running = |a: &mut ServiceFacts| a.uses = BTreeSet::new();
+    let not_running = |a: &mut ServiceFacts| a.used_nodes = BTreeSet::new();
     check(not_running, (Status::ErrorDown, Template::Diskless, None));
     check(
-        |a| (a.uses, a.is_desired, a.stopped) = (BTreeSet::new(), false, true),
+        |a| (a.used_nodes, a.is_desired, a.stopped) = (BTreeSet::new(), false, true),
         (Status::AdminDown, Template::Diskless, None),
     );
     check(
-        |a| (a.uses, a.is_desired) = (BTreeSet::new(), false),
+        |a| (a.used_nodes, a.is_desired) = (BTreeSet::new(), false),
         (Status::AdminOffline, Template::Diskless, None),
     );
 }
@@ -198,7 +198,7 @@ fn a(view: &mut View) -> ServiceGuard<'_> {
 
 fn stop(view: &mut View, name: &str) {
     let mut facts = view.services.get_mut(&name.into()).unwrap();
-    (facts.uses, facts.stopped, facts.is_desired) = (BTreeSet::new(), true, false);
+    (facts.used_nodes, facts.stopped, facts.is_desired) = (BTreeSet::new(), true, false);
 }
 
 fn n3(view: &mut View) -> &mut NodeFacts {
@@ -208,7 +208,7 @@ fn n3(view: &mut View) -> &mut NodeFacts {
 #[test]
 fn a_service_moves_only_to_nodes_that_the_scheduler_allows() {
     let base = || view(&[("a", "n1"), ("b", "n2")]);
-    let with = |change: fn(&mut View)| {
+    let view_with = |change: fn(&mut View)| {
         let mut view = base();
         change(&mut view);
         view
@@ -220,15 +220,15 @@ fn a_service_moves_only_to_nodes_that_the_scheduler_allows() {
         a(view).group = Some("g".to_owned());
     };
     check(&base(), "a", &["n2", "n3"]);
-    check(&with(|view| n3(view).online = Err(Reason::HeartbeatMissed)), "a", &["n2"]);
-    check(&with(|view| n3(view).maintenance = true), "a", &["n2"]);
-    check(&with(|view| n3(view).schedulable = false), "a", &["n2"]);
-    check(&with(|view| n3(view).capacity.memory = gib(1)), "a", &["n2"]);
-    check(&with(|view| n3(view).drivers = names(&["podman"])), "a", &["n2"]);
-    check(&with(|view| a(view).incompatible_nodes = names(&["n2"])), "a", &["n3"]);
-    check(&with(|view| a(view).failed_nodes = names(&["n2"])), "a", &["n3"]);
+    check(&view_with(|view| n3(view).online = Err(Reason::HeartbeatMissed)), "a", &["n2"]);
+    check(&view_with(|view| n3(view).maintenance = true), "a", &["n2"]);
+    check(&view_with(|view| n3(view).schedulable = false), "a", &["n2"]);
+    check(&view_with(|view| n3(view).capacity.memory = gib(1)), "a", &["n2"]);
+    check(&view_with(|view| n3(view).drivers = names(&["podman"])), "a", &["n2"]);
+    check(&view_with(|view| a(view).incompatible_nodes = names(&["n2"])), "a", &["n3"]);
+    check(&view_with(|view| a(view).failed_nodes = names(&["n2"])), "a", &["n3"]);
     check(
-        &with(|view| {
+        &view_with(|view| {
             a(view).exclusive = true;
             n3(view).fenceable = Err(Reason::WatchdogMissing);
         }),
@@ -236,7 +236,7 @@ fn a_service_moves_only_to_nodes_that_the_scheduler_allows() {
         &["n2"],
     );
     check(
-        &with(|view| {
+        &view_with(|view| {
             a(view).storage_pool = Some("pool".to_owned());
             n3(view).storage_pools.clear();
         }),
@@ -244,8 +244,8 @@ fn a_service_moves_only_to_nodes_that_the_scheduler_allows() {
         &["n2"],
     );
     // Local data cannot move. Replicated data can move only to the node of the second copy, because no disk is copied.
-    check(&with(|view| a(view).storage_nodes = Some(names(&["n1"]))), "a", &[]);
-    check(&with(|view| a(view).storage_nodes = Some(names(&["n1", "n3"]))), "a", &["n3"]);
+    check(&view_with(|view| a(view).storage_nodes = Some(names(&["n1"]))), "a", &[]);
+    check(&view_with(|view| a(view).storage_nodes = Some(names(&["n1", "n3"]))), "a", &["n3"]);
     // A restricted group admits its members only, and no lower priority tiers.
     let grouped = |nodes: &[(&str, i64)], restricted: bool| {
         let mut view = base();
@@ -268,11 +268,14 @@ fn services_with_an_action_in_progress_are_not_moved() {
         check(&view, "a", if stays { &[] } else { &["n2", "n3"] });
     };
     check_is_immovable(|_, _| {}, false);
-    check_is_immovable(|_, a| (a.uses, a.is_desired, a.stopped) = (BTreeSet::new(), false, true), false);
+    check_is_immovable(
+        |_, a| (a.used_nodes, a.is_desired, a.stopped) = (BTreeSet::new(), false, true),
+        false,
+    );
     check_is_immovable(|_, a| a.movable = false, true);
-    check_is_immovable(|_, a| a.uses = names(&["n1", "n2"]), true);
-    check_is_immovable(|_, a| a.uses = BTreeSet::new(), true);
-    check_is_immovable(|_, a| (a.uses, a.is_desired) = (BTreeSet::new(), false), true);
+    check_is_immovable(|_, a| a.used_nodes = names(&["n1", "n2"]), true);
+    check_is_immovable(|_, a| a.used_nodes = BTreeSet::new(), true);
+    check_is_immovable(|_, a| (a.used_nodes, a.is_desired) = (BTreeSet::new(), false), true);
     check_is_immovable(|_, a| a.maintenance_node = Some("n3".into()), true);
     check_is_immovable(|view, _| view.nodes.get_mut("n1").unwrap().online = Err(Reason::Fencing), true);
     // A service may leave a drained node.
@@ -304,9 +307,9 @@ fn affinity_rules_hold_after_every_step() {
     tight.services.get_mut(&"c".into()).unwrap().incompatible_nodes = names(&["n2"]);
     check(&tight, "a", &[]);
     // A member that cannot be moved now keeps the others on their node, and so does a member on another node.
-    let mut held = with_rules(three(), &[("pair", pair())]);
-    held.services.get_mut(&"c".into()).unwrap().movable = false;
-    check(&held, "a", &[]);
+    let mut constrained = with_rules(three(), &[("pair", pair())]);
+    constrained.services.get_mut(&"c".into()).unwrap().movable = false;
+    check(&constrained, "a", &[]);
     let split = resource_rule(&["a", "b"], Affinity::Positive, true);
     check(&with_rules(three(), &[("split", split)]), "a", &[]);
     // A preferred rule with partners on other nodes does not limit the service.
@@ -420,8 +423,12 @@ fn the_live_cluster_is_balanced_and_written_as_text() {
         }
     );
     assert!(read.instances[0].tags.contains(&format!("{ANTI_AFFINITY_TAG_PREFIX}:rule:apart")));
-    let again = Problem::new(&read, 0, &Settings::default());
-    assert!((State::new(&again, &again.start_placements).score() - plan.start_score).abs() < 1e-9);
+    let problem_from_text = Problem::new(&read, 0, &Settings::default());
+    assert!(
+        (State::new(&problem_from_text, &problem_from_text.start_placements).score() - plan.start_score)
+            .abs()
+            < 1e-9
+    );
 }
 
 #[test]

@@ -266,7 +266,7 @@ impl Probe {
         }
         let mut max_memory = 0;
         for &(peer, memory) in &state.node_states[node].peers {
-            let added_memory = self.peers.iter_mut().find(|(known, _)| *known == peer);
+            let added_memory = self.peers.iter_mut().find(|(other, _)| *other == peer);
             // `take` clears the change of a known peer, so that it does not count again below.
             let added_memory = added_memory.map_or(0, |(_, added_memory)| std::mem::take(added_memory));
             max_memory = max_memory.max(memory + added_memory);
@@ -291,7 +291,7 @@ fn clash_delta(state: &State<'_>, earlier: &[TagChange], change: TagChange) -> i
     let (present, weight) = match scope {
         TagScope::Node(node) => {
             let tags = &state.node_states[node].tags;
-            (tags.iter().find(|(known, _)| *known == tag).map_or(0, |(_, count)| *count), 2)
+            (tags.iter().find(|(other, _)| *other == tag).map_or(0, |(_, count)| *count), 2)
         }
         TagScope::Location(location) => {
             (state.primaries_in_domain[location * state.problem.exclusion_tags + tag], 1)

@@ -79,7 +79,7 @@ pub(super) fn write(policy: &Policy, generation: Generation) -> String {
     let templates: Vec<&str> = policy
         .templates
         .iter()
-        .filter_map(|template| Template::WORDS.iter().find(|(known, _)| known == template))
+        .filter_map(|template| Template::WORDS.iter().find(|(listed, _)| listed == template))
         .map(|(_, word)| *word)
         .collect();
     let pairs: Vec<String> = policy

@@ -89,7 +89,10 @@ fn split_sections(text: &str) -> Vec<Section<'_>> {
 }
 
 fn unexpected_section(sections: &[Section<'_>], text: &str) -> TextError {
-    let line = sections.get(5..).and_then(|more| more.iter().flatten().next()).map(|(line, _)| *line);
+    let line = sections
+        .get(5..)
+        .and_then(|further_sections| further_sections.iter().flatten().next())
+        .map(|(line, _)| *line);
     TextError {
         line: line.unwrap_or_else(|| text.lines().count().max(1)),
         field: String::new(),

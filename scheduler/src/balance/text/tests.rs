@@ -165,10 +165,10 @@ fn clusters() -> impl Strategy<Value = Cluster> {
             nodes: nodes
                 .into_iter()
                 .enumerate()
-                .map(|(index, (total, own, free, cpus, role, tags, exclusive, speed))| Node {
+                .map(|(index, (total, own_use, free, cpus, role, tags, exclusive, speed))| Node {
                     name: format!("n{index}"),
                     memory_total: total,
-                    memory_own: own,
+                    memory_own: own_use,
                     memory_free: free,
                     disk_total: total * 3,
                     disk_free: free * 2,
@@ -179,7 +179,7 @@ fn clusters() -> impl Strategy<Value = Cluster> {
                     tags: tags_if_newer(tags),
                     exclusive_storage: is_newer && exclusive,
                     spindles_free: if is_newer { free } else { 0 },
-                    cpus_own: if is_newer { own } else { 1 },
+                    cpus_own: if is_newer { own_use } else { 1 },
                     cpu_speed: if is_newer { speed } else { 1.0 },
                 })
                 .collect(),

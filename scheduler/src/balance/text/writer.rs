@@ -84,5 +84,5 @@ fn format_instance(instance: &Instance, cluster: &Cluster) -> String {
 }
 
 fn word<T: PartialEq + Copy>(words: &[(T, &'static str)], value: T) -> &'static str {
-    words.iter().find(|(known, _)| *known == value).map_or("", |(_, word)| *word)
+    words.iter().find(|(listed, _)| *listed == value).map_or("", |(_, word)| *word)
 }

@@ -7,10 +7,13 @@ use proptest::prelude::*;
 
 /// Returns services on these nodes. Each service has 1 core and 1 GiB, except the first service, which is larger.
 fn view(nodes: &[&str], on: &[&str]) -> View {
-    let names: Vec<String> = (0..on.len()).map(|at| format!("s{at}")).collect();
-    let size = |at: usize| if at == 0 { 4 } else { 1 };
-    let services: Vec<(&str, &str, i128, i128)> =
-        on.iter().enumerate().map(|(at, node)| (names[at].as_str(), *node, size(at), size(at))).collect();
+    let names: Vec<String> = (0..on.len()).map(|index| format!("s{index}")).collect();
+    let size = |index: usize| if index == 0 { 4 } else { 1 };
+    let services: Vec<(&str, &str, i128, i128)> = on
+        .iter()
+        .enumerate()
+        .map(|(index, node)| (names[index].as_str(), *node, size(index), size(index)))
+        .collect();
     let mut view = cluster(nodes, &services);
     view.settings.mode = SchedulerMode::Basic;
     view.settings.auto_rebalance.enabled = false;
@@ -23,9 +26,9 @@ fn next(view: &View) -> Option<Move> {
 }
 
 fn check(view: &View, expected: Option<(&str, &str)>) {
-    let found = next(view);
-    let said = found.as_ref().map(|planned| (planned.service.as_str(), planned.to.as_str()));
-    assert_eq!(said, expected, "{found:?}");
+    let relief = next(view);
+    let said = relief.as_ref().map(|planned| (planned.service.as_str(), planned.to.as_str()));
+    assert_eq!(said, expected, "{relief:?}");
 }
 
 #[test]
@@ -75,7 +78,7 @@ proptest! {
     #[test]
     fn moves_terminate_without_overloading_any_node(on in proptest::collection::vec(0usize..4, 1..24), percent in 100u32..400) {
         let nodes = ["n1", "n2", "n3", "n4"];
-        let on: Vec<&str> = on.into_iter().map(|at| nodes[at]).collect();
+        let on: Vec<&str> = on.into_iter().map(|index| nodes[index]).collect();
         let mut view = view(&nodes, &on);
         view.reservation.over_utilization = percent;
         let mut moves = 0;
@@ -85,7 +88,7 @@ proptest! {
             prop_assert!(!counts.is_full(&planned.to));
             let mut moved = view.services.get_mut(&planned.service).expect("there");
             moved.node = Some(planned.to.clone());
-            moved.uses = BTreeSet::from([planned.to.clone()]);
+            moved.used_nodes = BTreeSet::from([planned.to.clone()]);
             drop(moved);
             moves += 1;
             prop_assert!(moves <= on.len());

@@ -116,18 +116,18 @@ proptest! {
         };
         let mut after = view;
         after.nodes.get_mut("node1").expect("a node").online = Err(Reason::Fencing);
-        let lost = |facts: &crate::ServiceFacts| facts.uses.len() == 1 && facts.uses.contains("node1");
+        let is_affected = |facts: &crate::ServiceFacts| facts.used_nodes.len() == 1 && facts.used_nodes.contains("node1");
         let unplaced: BTreeSet<ResourceName> =
-            after.services.iter().filter(|(_, facts)| facts.is_desired && lost(facts)).map(|(name, _)| name.clone()).collect();
+            after.services.iter().filter(|(_, facts)| facts.is_desired && is_affected(facts)).map(|(name, _)| name.clone()).collect();
         // No service still uses node1: a stopping service uses no node, and a moving service uses only its target.
         after.services.change_all(|_, facts| {
-            facts.uses.remove("node1");
-            facts.movable &= !facts.uses.is_empty();
+            facts.used_nodes.remove("node1");
+            facts.movable &= !facts.used_nodes.is_empty();
         });
         let arranged = place_jointly(&after, &unplaced);
         // A proof that includes partners or moving services covers more services, so it is not comparable.
         if let Some(moves) = promised
-            && moves.iter().map(|one| &one.service).eq(&unplaced)
+            && moves.iter().map(|service_move| &service_move.service).eq(&unplaced)
         {
             prop_assert_eq!(arranged.keys().collect::<Vec<_>>(), unplaced.iter().collect::<Vec<_>>());
         }
@@ -135,7 +135,7 @@ proptest! {
         // decide that.
         let stays = |(name, facts): (&ResourceName, &crate::ServiceFacts)| {
             let verdicts = place(&after, name, facts).verdicts;
-            facts.uses.iter().all(|node| match verdicts.get(node) {
+            facts.used_nodes.iter().all(|node| match verdicts.get(node) {
                 Some(CaseVerdict::Refused(refusals)) => !refusals.iter().any(|refusal| refusal.evicts_running),
                 Some(CaseVerdict::Allowed(_)) | None => true,
             })
@@ -147,7 +147,7 @@ proptest! {
         // affinity start together.
         for (name, node) in &arranged {
             let facts = after.services.get(name).expect("a service").clone();
-            if !facts.uses.is_empty() {
+            if !facts.used_nodes.is_empty() {
                 continue;
             }
             let placement = place(&after, name, &facts);
@@ -159,7 +159,7 @@ proptest! {
             along.insert(name.clone());
             for name in along.iter().filter(|name| arranged.get(*name) == Some(node)) {
                 let mut facts = after.services.get_mut(name).expect("a service");
-                facts.uses.insert(node.clone());
+                facts.used_nodes.insert(node.clone());
                 facts.node = Some(node.clone());
             }
         }

@@ -39,16 +39,20 @@ fn after(view: &View, failed: &BTreeSet<NodeName>) -> Failed {
         }
     }
     let current_node = |facts: &ServiceFacts| {
-        facts.node.clone().filter(|node| facts.uses.contains(node)).or(facts.uses.first().cloned())
+        facts
+            .node
+            .clone()
+            .filter(|node| facts.used_nodes.contains(node))
+            .or(facts.used_nodes.first().cloned())
     };
     let mut groups: Vec<Group> = Vec::new();
-    let mut seen = BTreeSet::new();
+    let mut visited = BTreeSet::new();
     let leaves = |name: &str| {
         let facts = &view.services[name];
         facts.is_desired && current_node(facts).is_some_and(|current_node| failed.contains(&current_node))
     };
     for name in view.services.keys().filter(|name| leaves(name)) {
-        if seen.contains(name) {
+        if visited.contains(name) {
             continue;
         }
         let companions = view.rules.strict_affinity_partners(name);
@@ -59,22 +63,23 @@ fn after(view: &View, failed: &BTreeSet<NodeName>) -> Failed {
             .cloned()
             .collect();
         let running = |member: &&ResourceName| {
-            view.services.get(*member).is_some_and(|facts| facts.movable && !facts.uses.is_empty())
+            view.services.get(*member).is_some_and(|facts| facts.movable && !facts.used_nodes.is_empty())
         };
         members
             .extend(set.iter().filter(running).filter(|member| !leaves(member)).cloned().collect::<Vec<_>>());
-        seen.extend(members.iter().cloned());
+        visited.extend(members.iter().cloned());
         let from = current_node(&view.services[&members[0]]).expect("the service has an assigned node");
         groups.push(Group { members, from, is_preempted: false });
     }
     let mut others: Vec<Group> = Vec::new();
     for (name, facts) in &view.services {
-        if !view.settings.preemption || seen.contains(name) || facts.uses.len() != 1 {
+        if !view.settings.preemption || visited.contains(name) || facts.used_nodes.len() != 1 {
             continue;
         }
-        let from = facts.uses.first().cloned().expect("one");
-        let running =
-            |member: &ResourceName| view.services.get(member).is_some_and(|facts| !facts.uses.is_empty());
+        let from = facts.used_nodes.first().cloned().expect("one");
+        let running = |member: &ResourceName| {
+            view.services.get(member).is_some_and(|facts| !facts.used_nodes.is_empty())
+        };
         let set: BTreeSet<ResourceName> = view
             .rules
             .strict_affinity_partners(name)
@@ -84,9 +89,9 @@ fn after(view: &View, failed: &BTreeSet<NodeName>) -> Failed {
             .collect();
         let may = |member: &ResourceName| {
             let facts = &view.services[member];
-            facts.is_desired && facts.movable && facts.uses == BTreeSet::from([from.clone()])
+            facts.is_desired && facts.movable && facts.used_nodes == BTreeSet::from([from.clone()])
         };
-        seen.extend(set.iter().cloned());
+        visited.extend(set.iter().cloned());
         if !failed.contains(&from) && set.iter().all(may) {
             others.push(Group { members: set.into_iter().collect(), from, is_preempted: true });
         }
@@ -94,9 +99,9 @@ fn after(view: &View, failed: &BTreeSet<NodeName>) -> Failed {
     let leaving: Vec<ResourceName> = view.services.keys().filter(|name| leaves(name)).cloned().collect();
     view.services.change_all(|name, facts| {
         if leaving.contains(name) {
-            facts.uses.clear();
+            facts.used_nodes.clear();
         } else {
-            facts.uses.retain(|node| !failed.contains(node));
+            facts.used_nodes.retain(|node| !failed.contains(node));
         }
     });
     Failed { view, groups, others }
@@ -119,10 +124,10 @@ fn is_allowed(failed: &Failed, to: &[(&Group, &NodeName)]) -> bool {
                     let mut facts = view.services.get_mut(member).expect("a member");
                     if other.members == group.members {
                         if group.is_preempted {
-                            facts.uses.clear();
+                            facts.used_nodes.clear();
                         }
                     } else {
-                        facts.uses = BTreeSet::from([(*place).clone()]);
+                        facts.used_nodes = BTreeSet::from([(*place).clone()]);
                         facts.node = Some((*place).clone());
                     }
                 }
@@ -144,16 +149,16 @@ fn arranged<'a>(
     failed: &'a Failed,
     nodes: &[&'a NodeName],
     to: &mut Vec<(&'a Group, &'a NodeName)>,
-    at: usize,
+    index: usize,
 ) -> bool {
     let all: Vec<&Group> = failed.groups.iter().chain(&failed.others).collect();
-    let Some(group) = all.get(at) else { return is_allowed(failed, to) };
-    if group.is_preempted && arranged(failed, nodes, to, at + 1) {
+    let Some(group) = all.get(index) else { return is_allowed(failed, to) };
+    if group.is_preempted && arranged(failed, nodes, to, index + 1) {
         return true;
     }
     for node in nodes.iter().filter(|node| !group.is_preempted || **node != &group.from) {
         to.push((group, node));
-        if arranged(failed, nodes, to, at + 1) {
+        if arranged(failed, nodes, to, index + 1) {
             return true;
         }
         to.pop();
@@ -164,8 +169,12 @@ fn arranged<'a>(
 /// Returns `true` if a proof is valid.
 pub(super) fn proves(view: &View, failure: &BTreeSet<NodeName>, proof: &Proof) -> bool {
     let failed = after(view, failure);
-    let moves: BTreeMap<&ResourceName, &Move> =
-        proof.moves.iter().chain(&proof.preempted).map(|one| (&one.service, one)).collect();
+    let moves: BTreeMap<&ResourceName, &Move> = proof
+        .moves
+        .iter()
+        .chain(&proof.preempted)
+        .map(|service_move| (&service_move.service, service_move))
+        .collect();
     let goes = |group: &&Group| group.members.iter().any(|member| moves.contains_key(member));
     let groups: Vec<&Group> = failed.groups.iter().chain(failed.others.iter().filter(goes)).collect();
     let members: BTreeSet<&ResourceName> = groups.iter().flat_map(|group| &group.members).collect();

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One service as numbers: node, memory, priority, and a number whose bits select facts.
 pub(super) type Drawn = (usize, u32, i32, u32);
 
-fn node_name(at: usize) -> NodeName {
-    format!("node{}", 1 + at).into()
+fn node_name(index: usize) -> NodeName {
+    format!("node{}", 1 + index).into()
 }
 
 /// Returns the service for drawn numbers, in a cluster of `nodes` nodes.
@@ -20,7 +20,7 @@ pub(super) fn service(nodes: usize, (at, memory, priority, bits): Drawn) -> Serv
     let node = node_name(at % nodes);
     let text = format!("s {node} {memory}Gi {priority}");
     let mut facts = cluster(&[], &[&text]).services.remove(&"s".into()).expect("a service");
-    let bit = |at: u32| bits >> at & 1 == 1;
+    let bit = |position: u32| bits >> position & 1 == 1;
     let other = node_name((at + 1 + (bits >> 16) as usize) % nodes);
     // Rare facts depend on two or three bits.
     if bit(0) && bit(1) {
@@ -29,7 +29,7 @@ pub(super) fn service(nodes: usize, (at, memory, priority, bits): Drawn) -> Serv
     if bit(2) && bit(3) {
         facts.movable = false;
         if bit(4) {
-            facts.uses.insert(other);
+            facts.used_nodes.insert(other);
         }
     }
     if bit(5) && bit(6) {
@@ -37,7 +37,7 @@ pub(super) fn service(nodes: usize, (at, memory, priority, bits): Drawn) -> Serv
     }
     if bit(7) && bit(8) && bit(9) {
         (facts.stopped, facts.is_desired, facts.movable) = (true, false, false);
-        facts.uses.clear();
+        facts.used_nodes.clear();
     }
     if bit(10) && bit(11) {
         facts.tags.insert("x:1".to_owned());
@@ -69,17 +69,17 @@ pub(crate) fn view() -> impl Strategy<Value = View> {
             |(nodes, services, (preemption, moves, tags, count_stopped), anti_affinity, affinity)| {
                 let count = nodes.len();
                 let mut view = View::default();
-                for (at, (memory, bits)) in nodes.into_iter().enumerate() {
+                for (index, (memory, bits)) in nodes.into_iter().enumerate() {
                     let mut facts = NodeFacts::default();
                     facts.capacity.memory = format!("{memory}Gi").parse().ok();
                     facts.capacity.cpu = "1".parse().ok();
                     facts.schedulable = !bits.is_multiple_of(8);
                     facts.policy = (bits % 4 > 1).then_some(NodePolicyId(bits % 2));
                     facts.node_group = (bits / 8).is_multiple_of(4).then(|| "far".to_owned());
-                    view.nodes.insert(node_name(at), facts);
+                    view.nodes.insert(node_name(index), facts);
                 }
-                for (at, drawn) in services.into_iter().enumerate() {
-                    view.services.insert(format!("s{at}").into(), service(count, drawn));
+                for (index, drawn) in services.into_iter().enumerate() {
+                    view.services.insert(format!("s{index}").into(), service(count, drawn));
                 }
                 view.settings.preemption = preemption;
                 view.settings.inter_group_moves = moves;
@@ -101,7 +101,8 @@ pub(crate) fn view() -> impl Strategy<Value = View> {
 
 /// Adds rules over services by number. Sets with fewer than two services, and contradicting sets, are omitted.
 fn add_rules(view: &mut View, anti_affinity: &BTreeSet<usize>, affinity: &BTreeSet<usize>) {
-    let names = |set: &BTreeSet<usize>| -> Vec<String> { set.iter().map(|at| format!("s{at}")).collect() };
+    let names =
+        |set: &BTreeSet<usize>| -> Vec<String> { set.iter().map(|index| format!("s{index}")).collect() };
     let (anti_affinity, affinity) = (names(anti_affinity), names(affinity));
     let anti_affinity: Vec<&str> = anti_affinity.iter().map(String::as_str).collect();
     let affinity: Vec<&str> = affinity.iter().map(String::as_str).collect();
@@ -126,16 +127,16 @@ pub(super) fn view_with_preemption() -> impl Strategy<Value = View> {
     let drawn = (0_usize..4, 1_u32..5, 0_i32..5);
     (3_usize..5, prop::collection::vec(drawn, 3..7)).prop_map(|(count, services)| {
         let mut view = View::default();
-        for at in 0..count {
+        for index in 0..count {
             let mut facts = NodeFacts::default();
             facts.capacity.memory = "5Gi".parse().ok();
-            view.nodes.insert(node_name(at), facts);
+            view.nodes.insert(node_name(index), facts);
         }
         let mut used = vec![0; count];
-        for (at, (node, memory, priority)) in services.into_iter().enumerate() {
+        for (index, (node, memory, priority)) in services.into_iter().enumerate() {
             used[node % count] += memory;
             if used[node % count] <= 5 {
-                view.services.insert(format!("s{at}").into(), service(count, (node, memory, priority, 0)));
+                view.services.insert(format!("s{index}").into(), service(count, (node, memory, priority, 0)));
             }
         }
         view.settings.preemption = true;

@@ -37,8 +37,8 @@ proptest! {
         for node in view.nodes.keys() {
             check_failure(&view, &BTreeSet::from([node.clone()]));
         }
-        let both: BTreeSet<NodeName> = view.nodes.keys().take(2).cloned().collect();
-        check_failure(&view, &both);
+        let first_nodes: BTreeSet<NodeName> = view.nodes.keys().take(2).cloned().collect();
+        check_failure(&view, &first_nodes);
     }
 
     #[test]
@@ -55,7 +55,7 @@ proptest! {
             match Model::new(&view).check(&failure, effort) {
                 Verdict::Survives(proof) => assert!(proves(&view, &failure, &proof)),
                 Verdict::Fails(_) => assert!(!survives(&view, &failure)),
-                Verdict::Unknown(left) => assert!(!left.is_empty()),
+                Verdict::Unknown(undecided) => assert!(!undecided.is_empty()),
             }
         }
     }
@@ -69,8 +69,8 @@ proptest! {
         let mut now = view.clone();
         let mut watch = VerdictCache::new(view);
         while !watch.compute_missing(1) {}
-        for (at, drawn) in changes {
-            let name = ResourceName::from(format!("s{at}"));
+        for (index, drawn) in changes {
+            let name = ResourceName::from(format!("s{index}"));
             let facts = drawn.map(|(node, memory, priority, bits)| {
                 service(now.nodes.len(), (node % 4, 1 + memory % 3, priority.rem_euclid(3), bits))
             });
@@ -78,11 +78,11 @@ proptest! {
                 Some(facts) => drop(now.services.insert(name.clone(), facts.clone())),
                 None => drop(now.services.remove(&name)),
             }
-            if at == 0 {
+            if index == 0 {
                 let node = now.nodes.values_mut().next().expect("a node");
                 node.maintenance = !node.maintenance;
             }
-            if whole || at == 0 {
+            if whole || index == 0 {
                 watch.update(now.clone());
             } else {
                 watch.on_service_changed(&name, facts);

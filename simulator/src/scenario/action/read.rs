@@ -107,11 +107,11 @@ impl Action {
 /// Returns the message for an unknown verb, or for a known verb with invalid arguments.
 fn form_error(words: &[&str]) -> String {
     let verb = words.first().copied().unwrap_or_default();
-    match forms().find(|(known, _)| *known == verb) {
+    match forms().find(|(form_verb, _)| *form_verb == verb) {
         Some((_, form)) => format!("write `{form}`"),
         None => format!(
             "{verb:?} is not a valid action, {}",
-            suggested_names(verb, forms().map(|(known, _)| known))
+            suggested_names(verb, forms().map(|(form_verb, _)| form_verb))
         ),
     }
 }
@@ -180,7 +180,7 @@ fn parse_machine_action(words: &[&str]) -> Result<Action, String> {
             };
             Ok(Action::Pets { node: node_name(node), pets })
         }
-        ["sleep", node, word] => match SLEEP_WORDS.iter().find(|(known, _)| known == word) {
+        ["sleep", node, word] => match SLEEP_WORDS.iter().find(|(sleep_word, _)| sleep_word == word) {
             Some((_, protection)) => Ok(Action::Sleep { node: node_name(node), protection: *protection }),
             None => Err(form_error(words)),
         },

@@ -76,8 +76,8 @@ mod tests {
         let source = "/// Not shown.\n#[derive(Debug, clap::Args)]\n#[command(about = \"x\")]\nstruct A {\n    /// One\n    \
                       /// two\n    ///\n    /// More.\n    a: B,\n    /// Three\n    b: C,\n}\n/// Other.\nfn f() {}\n";
         let texts = extract(source);
-        let found: Vec<_> = texts.iter().map(|text| (text.line, text.words.as_str())).collect();
-        assert_eq!(found, [(5, "One two"), (10, "Three")]);
+        let actual: Vec<_> = texts.iter().map(|text| (text.line, text.words.as_str())).collect();
+        assert_eq!(actual, [(5, "One two"), (10, "Three")]);
         assert_eq!(extract("#[derive(Args)]\nstruct A;\n/// Other.\nfn f() {}\n"), []);
         for (before, expected) in [
             ("#[arg(long, help = ", true),

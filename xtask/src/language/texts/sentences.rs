@@ -62,8 +62,8 @@ mod tests {
     fn sentences_are_joined_across_lines() {
         let page = "# A title\nOne two\nthree. Four `five`\n- item: six\n  seven\n1. eight\n\n| a | b |\n~~~text\ncode\n~~~\n";
         let texts = extract(page);
-        let found: Vec<_> = texts.iter().map(|text| (text.line, text.words.as_str())).collect();
+        let actual: Vec<_> = texts.iter().map(|text| (text.line, text.words.as_str())).collect();
         let expected = [(2, "One two three."), (2, "Four"), (4, "item:"), (4, "six seven"), (6, "eight")];
-        assert_eq!(found, expected);
+        assert_eq!(actual, expected);
     }
 }

@@ -70,20 +70,29 @@ fn cluster_view_with(specs: &[(Kind, &str, Value)]) -> ClusterView {
     cluster_view
 }
 
-fn check_verdict(cluster_view: &ClusterView, overview: &Overview, name: &str, verdict: Verdict, seen: &str) {
+fn check_verdict(
+    cluster_view: &ClusterView,
+    overview: &Overview,
+    name: &str,
+    verdict: Verdict,
+    finding: &str,
+) {
     let now = Timestamp("2026-11-27T12:00:00Z".to_owned());
     let checks = cluster_checks(cluster_view, overview, &now);
     let not_ok: Vec<&Check> = checks.iter().filter(|check| check.verdict != Verdict::Ok).collect();
     assert_eq!(not_ok.len(), usize::from(verdict != Verdict::Ok), "{not_ok:?}");
     let matching_check = checks.iter().find(|check| check.name == name).expect("the check exists");
-    assert!(matching_check.verdict == verdict && matching_check.finding.contains(seen), "{matching_check:?}");
+    assert!(
+        matching_check.verdict == verdict && matching_check.finding.contains(finding),
+        "{matching_check:?}"
+    );
     assert_eq!(matching_check.help.is_empty(), verdict == Verdict::Ok, "{matching_check:?}");
 }
 
-fn check(change: impl Fn(&mut Overview), name: &str, verdict: Verdict, seen: &str) {
+fn check(change: impl Fn(&mut Overview), name: &str, verdict: Verdict, finding: &str) {
     let mut overview = healthy_overview();
     change(&mut overview);
-    check_verdict(&cluster_view_with(&[]), &overview, name, verdict, seen);
+    check_verdict(&cluster_view_with(&[]), &overview, name, verdict, finding);
 }
 
 #[test]
@@ -150,16 +159,22 @@ fn storage_pool_needs_two_nodes() {
     let node = |name: &'static str, pools: Value| (Kind::Node, name, json!({"storagePools": pools}));
     let web =
         (Kind::Resource, "web", json!({"driver": {"exec": {"command": ["x"]}}, "storage": {"pool": "fast"}}));
-    let both = [node("node1", json!(["fast"])), node("node2", json!(["fast"])), web.clone()];
+    let both_nodes = [node("node1", json!(["fast"])), node("node2", json!(["fast"])), web.clone()];
     check_verdict(
-        &cluster_view_with(&both),
+        &cluster_view_with(&both_nodes),
         &healthy_overview(),
         "pools",
         Verdict::Ok,
         "at least two nodes (1 pool)",
     );
-    let one = [node("node1", json!(["fast", "spare"])), node("node2", json!(["fast"])), web.clone()];
-    check_verdict(&cluster_view_with(&one), &healthy_overview(), "pools", Verdict::Warn, "spare (1 node)");
+    let only_web = [node("node1", json!(["fast", "spare"])), node("node2", json!(["fast"])), web.clone()];
+    check_verdict(
+        &cluster_view_with(&only_web),
+        &healthy_overview(),
+        "pools",
+        Verdict::Warn,
+        "spare (1 node)",
+    );
     let used = [node("node1", json!(["fast"])), node("node2", json!([])), web];
     check_verdict(
         &cluster_view_with(&used),
@@ -189,18 +204,18 @@ fn watchdog_test_may_be_required() {
 #[test]
 fn nodes_with_equal_machine_ids_are_named() {
     use Verdict::{Fail, Ok, Warn};
-    let check = |machines: [(&str, Option<&str>); 2], verdict: Verdict, seen: &str| {
+    let check = |machines: [(&str, Option<&str>); 2], verdict: Verdict, finding: &str| {
         let mut cluster_view = cluster_view_with(&[]);
         let keys = Keys::new("test");
-        let entry = |(at, (machine_id, product_id)): (usize, &(&str, Option<&str>))| Entry {
-            key: keys.node_report(&format!("node{}", at + 1).into()),
+        let entry = |(index, (machine_id, product_id)): (usize, &(&str, Option<&str>))| Entry {
+            key: keys.node_report(&format!("node{}", index + 1).into()),
             value: json!({"machineId": machine_id, "productId": product_id}).to_string().into_bytes().into(),
             create_revision: Revision(1),
             mod_revision: Revision(1),
             lease: ha_store::LeaseId::NONE,
         };
         cluster_view.replace(machines.iter().enumerate().map(entry).collect(), Revision(1), MonotonicTime(0));
-        check_verdict(&cluster_view, &healthy_overview(), "machine-ids", verdict, seen);
+        check_verdict(&cluster_view, &healthy_overview(), "machine-ids", verdict, finding);
     };
     check([("a", Some("p")), ("b", Some("p"))], Ok, "its own machine ID");
     check([("a", Some("p")), ("a", Some("q"))], Warn, "machine ID shared by several nodes: node1, node2");

@@ -53,11 +53,16 @@ fn check(events: &[Event], expected: &[(EventType, &str, &str, &str)]) {
     let text = |object: &Value, pointer: &str| {
         object.pointer(pointer).and_then(Value::as_str).unwrap_or("").to_owned()
     };
-    let got: Vec<_> = events
+    let actual: Vec<_> = events
         .iter()
         .map(|event| {
-            let of = |pointer: &str| text(&event.object, pointer);
-            (event.event_type, of("/metadata/name"), of("/metadata/resourceVersion"), of("/status/state"))
+            let field = |pointer: &str| text(&event.object, pointer);
+            (
+                event.event_type,
+                field("/metadata/name"),
+                field("/metadata/resourceVersion"),
+                field("/status/state"),
+            )
         })
         .collect();
     let expected: Vec<_> = expected
@@ -66,7 +71,7 @@ fn check(events: &[Event], expected: &[(EventType, &str, &str, &str)]) {
             (*t, (*name).to_owned(), (*revision).to_owned(), (*state).to_owned())
         })
         .collect();
-    assert_eq!(got, expected);
+    assert_eq!(actual, expected);
 }
 
 use EventType::{Added, Deleted, Modified};

@@ -133,7 +133,7 @@ impl<'a> IntentStage<'a> {
     ) -> IntentStage<'a> {
         let now = input.now.monotonic_raw;
         let Some(sent) = sent_by_us(input, fence, work) else {
-            let over_at = fence.seen + intent.duration_ms;
+            let over_at = fence.first_seen_at + intent.duration_ms;
             return if now < over_at { IntentStage::OtherProcess { over_at } } else { IntentStage::Over };
         };
         let device = devices.iter().find(|device| device.name == intent.name);
@@ -157,5 +157,5 @@ pub(super) fn sent_by_us(
 ) -> Option<MonotonicTime> {
     let intent = fence.value.device.as_ref()?;
     let (sent, revision) = work.intended?;
-    (intent.term == input.term && revision == fence.modified).then_some(sent)
+    (intent.term == input.term && revision == fence.mod_revision).then_some(sent)
 }

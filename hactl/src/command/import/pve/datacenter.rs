@@ -78,8 +78,8 @@ pub(super) fn read(
             "bwlimit" => {
                 let parts = split_parts(&setting, "default")?;
                 // The limit of migrations has priority over the default limit, regardless of the order and even if it is 0.
-                let of = |name: &str| parts.iter().find(|part| part.name == name);
-                if let Some(part) = of("migration").or_else(|| of("default")) {
+                let part_named = |name: &str| parts.iter().find(|part| part.name == name);
+                if let Some(part) = part_named("migration").or_else(|| part_named("default")) {
                     guests.bandwidth_mebibytes_per_second = parse_mebibytes(part)?;
                 }
             }

@@ -186,7 +186,7 @@ mod tests {
         let text = imported.text().unwrap();
         assert!(text.contains("# - a?b: 1?c: x?kind: y\n"), "{text}");
         assert!(text.contains("# a?kind: Evil\n# ??b\tc\n"), "{text}");
-        assert_eq!(ha_api_types::yaml::documents(&text).map(|found| found.len()), Ok(1));
+        assert_eq!(ha_api_types::yaml::documents(&text).map(|documents| documents.len()), Ok(1));
     }
 
     #[test]

@@ -101,11 +101,13 @@ fn rule_spec(
             }
         }
     }
-    let (key, needed) = match affinity {
+    let (key, needed_fields) = match affinity {
         Affinity::Node => ("nodeAffinity", ["resources", "nodes"]),
         Affinity::Resource => ("resourceAffinity", ["resources", "affinity"]),
     };
-    if let Some(missing) = needed.into_iter().find(|needed| !affinity_fields.contains_key(*needed)) {
+    if let Some(missing) =
+        needed_fields.into_iter().find(|needed_fields| !affinity_fields.contains_key(*needed_fields))
+    {
         return Err(Problem::new(section.line, format!("rule {} has no {missing}", section.name)));
     }
     let mut spec: Map<String, Value> = Map::new();

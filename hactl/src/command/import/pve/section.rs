@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: Result<&str, (usize, &str)>) {
-        let found = sections(text).map(|sections| {
+        let actual = sections(text).map(|sections| {
             let section_text = |section: &Section| {
                 let properties: Vec<String> = section
                     .properties
@@ -167,12 +167,12 @@ mod tests {
             };
             sections.iter().map(section_text).collect::<Vec<String>>().join(" ")
         });
-        match (found, expected) {
-            (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{text}"),
+        match (actual, expected) {
+            (Ok(actual), Ok(expected)) => assert_eq!(actual, expected, "{text}"),
             (Err(problem), Err((line, part))) => {
                 assert!(problem.line == line && problem.text.contains(part), "{problem:?} of {text}");
             }
-            (found, _) => panic!("{found:?} of {text}"),
+            (actual, _) => panic!("{actual:?} of {text}"),
         }
     }
 

@@ -42,7 +42,7 @@ fn deadline() -> Moment {
 
 /// Acts as the agent: arms, signals that, and sends deadlines until a request to stop. In the meantime, a second agent
 /// is refused.
-fn agent(socket: &Path, armed: &mpsc::Sender<()>, enough: &AtomicBool) {
+fn agent(socket: &Path, armed: &mpsc::Sender<()>, must_end: &AtomicBool) {
     let connection = seqpacket::connect(socket).unwrap();
     let hear = |connection: &OwnedFd| {
         let mut bytes = [0; MESSAGE_BYTES];
@@ -71,7 +71,7 @@ fn agent(socket: &Path, armed: &mpsc::Sender<()>, enough: &AtomicBool) {
                 Outcome::Refused(Refusal::AnotherPeer { .. })
             ));
         }
-        if number > 2 && enough.load(Ordering::Relaxed) {
+        if number > 2 && must_end.load(Ordering::Relaxed) {
             break;
         }
     }
@@ -100,8 +100,8 @@ fn armed_event_loop_allocates_no_memory() {
         ServiceManager::from_environment(0),
     );
     let (armed, is_armed) = mpsc::channel();
-    let enough = Arc::new(AtomicBool::new(false));
-    let agent_enough = Arc::clone(&enough);
+    let must_end = Arc::new(AtomicBool::new(false));
+    let agent_enough = Arc::clone(&must_end);
     thread::spawn(move || agent(&socket, &armed, &agent_enough));
     while is_armed.try_recv().is_err() {
         assert_eq!(event_loop.handle_next_event(), Ok(None));
@@ -114,7 +114,7 @@ fn armed_event_loop_allocates_no_memory() {
             let pet = event_loop.core.status().last_pet;
             pets += usize::from(pet != last_pet);
             last_pet = pet;
-            enough.store(pets >= PET_COUNT, Ordering::Relaxed);
+            must_end.store(pets >= PET_COUNT, Ordering::Relaxed);
         }
     });
     assert_eq!((counted.count_total, counted.bytes_total), (0, 0));

@@ -14,7 +14,7 @@ fn check(view: &View, expected: &[&str]) {
     let service = problem.services.iter().position(of_a).expect("the service");
     let from = problem.start_placements[service];
     let mut state = State::new(&problem, &problem.start_placements);
-    let mut found = Vec::new();
+    let mut destinations = Vec::new();
     let nodes = 0..problem.nodes.len();
     for (primary, secondary) in
         nodes.clone().flat_map(|primary| nodes.clone().map(move |other| (primary, other)))
@@ -22,11 +22,11 @@ fn check(view: &View, expected: &[&str]) {
         let to = Placement { primary, secondary: Some(secondary) };
         if primary != secondary && execute(&mut state, service, to).is_some() {
             let name = |node: usize| cluster.nodes[problem.nodes[node].cluster_node].name.as_str();
-            found.push(format!("{}:{}", name(primary), name(secondary)));
+            destinations.push(format!("{}:{}", name(primary), name(secondary)));
             state.restore(service, from);
         }
     }
-    assert_eq!(found, expected);
+    assert_eq!(destinations, expected);
 }
 
 /// Returns a view in which `a` runs on n1 with data on n1 and n3, and `b` runs on n2.

@@ -28,41 +28,41 @@ use std::rc::Rc;
 pub(super) const STEP_MS: Millis = 100;
 
 /// One controller and its connection to the store.
-pub(super) struct Member {
+pub(super) struct TestController {
     pub(super) core: CombinedController,
-    pub(super) running: bool,
+    pub(super) is_running: bool,
     /// All commits of this controller, with their outcomes.
     pub(super) commits: Vec<(Option<Term>, Transaction, Outcome)>,
     pub(super) runs: Vec<FencerRun>,
     /// Runs of fence devices in progress.
-    unanswered: Vec<FencerRun>,
-    seen: Revision,
-    answers: VecDeque<Input>,
+    active_runs: Vec<FencerRun>,
+    delivered_revision: Revision,
+    pending_inputs: VecDeque<Input>,
     /// Reads that were requested while the store was unreachable.
-    refreshes: Vec<FullReadId>,
+    deferred_reads: Vec<FullReadId>,
     /// Answers to hold requests of agents.
     pub(super) hold_answers: Vec<HoldAnswer>,
-    /// Changes how this member reads entries, to simulate a version that cannot read every word.
-    pub(super) lens: Option<Lens>,
+    /// Changes how this controller reads entries, to simulate a version that cannot read every word.
+    pub(super) read_entry: Option<EntryReader>,
 }
 
 /// Converts an entry to the form that another version would read.
-pub(super) type Lens = Rc<dyn Fn(&Entry) -> Entry>;
+pub(super) type EntryReader = Rc<dyn Fn(&Entry) -> Entry>;
 
-impl Member {
+impl TestController {
     fn reads(&self, entries: Vec<Entry>) -> Vec<Entry> {
-        match &self.lens {
-            Some(lens) => entries.iter().map(|entry| lens(entry)).collect(),
+        match &self.read_entry {
+            Some(read_entry) => entries.iter().map(|entry| read_entry(entry)).collect(),
             None => entries,
         }
     }
 }
 
-pub(super) struct Lab {
+pub(super) struct TestCluster {
     pub(super) state: MemoryState,
     pub(super) keys: Keys,
     pub(super) now: Now,
-    pub(super) members: Vec<Member>,
+    pub(super) controllers: Vec<TestController>,
     pub(super) agents: BTreeMap<NodeName, Agent>,
     pub(super) events: Vec<Event>,
     /// Metric events of all controllers.
@@ -72,11 +72,11 @@ pub(super) struct Lab {
     /// `true` if the next controller that delivers a notification dies before it receives the outcome.
     pub(super) dies_on_delivery: bool,
     /// Delivered notifications, with the name of the target.
-    pub(super) delivered: Vec<(String, Notification)>,
+    pub(super) delivered_notifications: Vec<(String, Notification)>,
     /// Outcome of fence devices; `None` while they are still running.
-    pub(super) fencer: Option<FencerOutcome>,
+    pub(super) fencer_outcome: Option<FencerOutcome>,
     /// Actions that fence devices fail to carry out.
-    pub(super) refused: Vec<FencerAction>,
+    pub(super) refused_actions: Vec<FencerAction>,
     /// Next commits of the leader whose outcome is lost; `true` if the commit is applied.
     pub(super) lost_commits: Vec<bool>,
     /// Keys whose next write is not applied, and whose outcome is lost. The last key is used first.
@@ -84,12 +84,12 @@ pub(super) struct Lab {
     /// `true` if the store is unreachable for all.
     pub(super) store_unreachable: bool,
     /// Keys of all objects that were ever created.
-    created: BTreeSet<String>,
+    created_keys: BTreeSet<String>,
 }
 
-impl Lab {
-    pub(super) fn new(controllers: usize, nodes: &[&str]) -> Lab {
-        let mut lab = Lab {
+impl TestCluster {
+    pub(super) fn new(controllers: usize, nodes: &[&str]) -> TestCluster {
+        let mut cluster = TestCluster {
             state: MemoryState::default(),
             keys: Keys::new("lab"),
             now: Now {
@@ -97,24 +97,24 @@ impl Lab {
                 boottime: MonotonicTime(1_000_000),
                 wall_unix_ms: 1_700_000_000_000,
             },
-            members: Vec::new(),
+            controllers: Vec::new(),
             agents: nodes.iter().map(|name| ((*name).into(), Agent::new(name))).collect(),
             events: Vec::new(),
             metric_events: Vec::new(),
             delivery_outcome: DeliveryOutcome::Delivered("204".to_owned()),
             dies_on_delivery: false,
-            delivered: Vec::new(),
-            fencer: None,
-            refused: Vec::new(),
+            delivered_notifications: Vec::new(),
+            fencer_outcome: None,
+            refused_actions: Vec::new(),
             lost_commits: Vec::new(),
             lost_commits_by_key: Vec::new(),
             store_unreachable: false,
-            created: BTreeSet::new(),
+            created_keys: BTreeSet::new(),
         };
         for number in 0..controllers {
-            lab.add_controller(&format!("c{number}"), "1");
+            cluster.add_controller(&format!("c{number}"), "1");
         }
-        lab
+        cluster
     }
 
     pub(super) fn add_controller(&mut self, id: &str, instance: &str) {
@@ -127,19 +127,19 @@ impl Lab {
             machine: format!("machine-of-{id}").into(),
             is_only_process: true,
         });
-        let member = Member {
+        let controller = TestController {
             core,
-            running: true,
+            is_running: true,
             commits: Vec::new(),
             runs: Vec::new(),
-            unanswered: Vec::new(),
-            seen: Revision(0),
-            answers: VecDeque::new(),
-            refreshes: Vec::new(),
+            active_runs: Vec::new(),
+            delivered_revision: Revision(0),
+            pending_inputs: VecDeque::new(),
+            deferred_reads: Vec::new(),
             hold_answers: Vec::new(),
-            lens: None,
+            read_entry: None,
         };
-        self.members.push(member);
+        self.controllers.push(controller);
     }
 
     /// Advances the time.
@@ -150,7 +150,12 @@ impl Lab {
     }
 
     /// Advances the time until a condition holds; fails after `within`.
-    pub(super) fn run_until(&mut self, within: Millis, description: &str, holds: impl Fn(&Lab) -> bool) {
+    pub(super) fn run_until(
+        &mut self,
+        within: Millis,
+        description: &str,
+        holds: impl Fn(&TestCluster) -> bool,
+    ) {
         let start = self.now.monotonic_raw;
         while !holds(self) {
             assert!(
@@ -172,8 +177,8 @@ impl Lab {
                 agent.step(&mut self.state, &self.keys, self.now.monotonic_raw);
             }
         }
-        for at in 0..self.members.len() {
-            self.run_member(at);
+        for controller in 0..self.controllers.len() {
+            self.run_member(controller);
         }
         self.check();
     }
@@ -191,47 +196,50 @@ impl Lab {
         }
     }
 
-    fn run_member(&mut self, at: usize) {
-        if !self.members[at].running {
+    fn run_member(&mut self, index: usize) {
+        if !self.controllers[index].is_running {
             return;
         }
-        self.answer_readings(at);
+        self.answer_readings(index);
         for _ in 0..200 {
-            let member = &mut self.members[at];
-            let due = member.core.deadline().is_some_and(|(deadline, _)| deadline <= self.now.monotonic_raw);
+            let controller = &mut self.controllers[index];
+            let due =
+                controller.core.deadline().is_some_and(|(deadline, _)| deadline <= self.now.monotonic_raw);
             if due {
-                member.core.handle(&self.now, Input::Tick);
+                controller.core.handle(&self.now, Input::Tick);
             }
-            let seen = member.seen;
+            let delivered_revision = controller.delivered_revision;
             if !self.store_unreachable
-                && seen > Revision(0)
-                && seen < self.state.revision()
-                && let Ok(changes) = self.state.changes_since(self.keys.root(), seen + 1)
+                && delivered_revision > Revision(0)
+                && delivered_revision < self.state.revision()
+                && let Ok(changes) = self.state.changes_since(self.keys.root(), delivered_revision + 1)
             {
-                let seen_as = |change| match (change, &member.lens) {
-                    (Change::Put(entry), Some(lens)) => Change::Put(lens(&entry)),
+                let seen_as = |change| match (change, &controller.read_entry) {
+                    (Change::Put(entry), Some(read_entry)) => Change::Put(read_entry(&entry)),
                     (change, _) => change,
                 };
                 let changes = changes.into_iter().flat_map(|(_, changes)| changes).map(seen_as).collect();
-                member.seen = self.state.revision();
-                member.core.handle(&self.now, Input::Changed { changes, revision: member.seen });
+                controller.delivered_revision = self.state.revision();
+                controller
+                    .core
+                    .handle(&self.now, Input::Changed { changes, revision: controller.delivered_revision });
             }
-            while let Some(input) = self.members[at].answers.pop_front() {
-                self.members[at].core.handle(&self.now, input);
+            while let Some(input) = self.controllers[index].pending_inputs.pop_front() {
+                self.controllers[index].core.handle(&self.now, input);
             }
-            self.answer_runs(at);
+            self.answer_runs(index);
             let mut idle = true;
-            while let Some(effect) = self.members[at].core.poll_effect() {
+            while let Some(effect) = self.controllers[index].core.poll_effect() {
                 idle = false;
-                self.effect(at, effect);
+                self.effect(index, effect);
             }
-            let member = &self.members[at];
-            let answered = self.fencer.is_none() || member.unanswered.is_empty();
-            let has_seen = self.store_unreachable || member.seen == self.state.revision();
-            if idle && answered && member.answers.is_empty() && has_seen {
-                let next = member.core.deadline();
+            let controller = &self.controllers[index];
+            let answered = self.fencer_outcome.is_none() || controller.active_runs.is_empty();
+            let has_seen = self.store_unreachable || controller.delivered_revision == self.state.revision();
+            if idle && answered && controller.pending_inputs.is_empty() && has_seen {
+                let next = controller.core.deadline();
                 assert!(
-                    next.is_none_or(|(at, _)| at > self.now.monotonic_raw),
+                    next.is_none_or(|(index, _)| index > self.now.monotonic_raw),
                     "the core repeats its deadline {next:?}"
                 );
                 return;
@@ -241,53 +249,53 @@ impl Lab {
     }
 
     /// Answers the reads that waited for the store.
-    fn answer_readings(&mut self, at: usize) {
+    fn answer_readings(&mut self, index: usize) {
         if self.store_unreachable {
             return;
         }
-        for id in std::mem::take(&mut self.members[at].refreshes) {
+        for id in std::mem::take(&mut self.controllers[index].deferred_reads) {
             let reading = self.state.list(self.keys.root());
-            let member = &mut self.members[at];
-            member.seen = member.seen.max(reading.revision);
-            let (entries, revision) = (member.reads(reading.entries), reading.revision);
-            member.answers.push_back(Input::Synced { entries, revision, answers: id });
+            let controller = &mut self.controllers[index];
+            controller.delivered_revision = controller.delivered_revision.max(reading.revision);
+            let (entries, revision) = (controller.reads(reading.entries), reading.revision);
+            controller.pending_inputs.push_back(Input::Synced { entries, revision, answers: id });
         }
     }
 
     /// Ends the runs of fence devices in progress.
-    fn answer_runs(&mut self, at: usize) {
-        let Some(outcome) = &self.fencer else { return };
-        let member = &mut self.members[at];
-        for run in std::mem::take(&mut member.unanswered) {
-            let outcome = if self.refused.contains(&run.action) {
+    fn answer_runs(&mut self, index: usize) {
+        let Some(outcome) = &self.fencer_outcome else { return };
+        let controller = &mut self.controllers[index];
+        for run in std::mem::take(&mut controller.active_runs) {
+            let outcome = if self.refused_actions.contains(&run.action) {
                 FencerOutcome::Failed("no route".to_owned())
             } else {
                 outcome.clone()
             };
-            member.core.handle(&self.now, Input::FencerDone { id: run.id, outcome });
+            controller.core.handle(&self.now, Input::FencerDone { id: run.id, outcome });
         }
     }
 
-    fn effect(&mut self, at: usize, effect: Effect) {
-        let lost = matches!(&effect, Effect::Commit { transaction, .. }
+    fn effect(&mut self, index: usize, effect: Effect) {
+        let is_lost = matches!(&effect, Effect::Commit { transaction, .. }
             if transaction.guards().contains_key(&self.keys.leader())
                 && !transaction.writes_key(&self.keys.leader()))
         .then(|| self.lost_commits.pop())
         .flatten();
-        let lost = lost.or_else(|| {
+        let is_lost = is_lost.or_else(|| {
             let key = self.lost_commits_by_key.last().filter(
                 |key| matches!(&effect, Effect::Commit { transaction, .. } if transaction.writes_key(key)),
             );
             key.is_some().then(|| self.lost_commits_by_key.pop()).flatten().map(|_| false)
         });
         let store_unreachable = self.store_unreachable;
-        let member = &mut self.members[at];
+        let controller = &mut self.controllers[index];
         let answer = match effect {
             Effect::Commit { id, .. } if store_unreachable => {
                 Some(Input::Committed { id, outcome: Outcome::Unknown("the store is away".to_owned()) })
             }
             Effect::Refresh { id } if store_unreachable => {
-                member.refreshes.push(id);
+                controller.deferred_reads.push(id);
                 None
             }
             Effect::GrantLease { .. } if store_unreachable => {
@@ -299,7 +307,7 @@ impl Lab {
             Effect::Commit { id, transaction } => {
                 let nodes = self.agents.keys();
                 let fences_before = FencesBefore::read(nodes, &self.state, &self.keys, &transaction);
-                let outcome = match lost {
+                let outcome = match is_lost {
                     Some(applied) => {
                         if applied {
                             self.state.commit(&transaction);
@@ -311,13 +319,13 @@ impl Lab {
                 if matches!(outcome, Outcome::Applied(_)) {
                     fences_before.check(&self.state, &self.keys, &transaction, &self.now.timestamp());
                 }
-                member.commits.push((member.core.term(), transaction, outcome.clone()));
+                controller.commits.push((controller.core.term(), transaction, outcome.clone()));
                 Some(Input::Committed { id, outcome })
             }
             Effect::Refresh { id } => {
                 let reading = self.state.list(self.keys.root());
-                member.seen = member.seen.max(reading.revision);
-                let entries = member.reads(reading.entries);
+                controller.delivered_revision = controller.delivered_revision.max(reading.revision);
+                let entries = controller.reads(reading.entries);
                 Some(Input::Synced { entries, revision: reading.revision, answers: id })
             }
             Effect::GrantLease { ttl_seconds } => Some(Input::LeaseGranted {
@@ -331,8 +339,8 @@ impl Lab {
                 None
             }
             Effect::RunFencer(run) => {
-                member.runs.push(run.clone());
-                member.unanswered.push(run);
+                controller.runs.push(run.clone());
+                controller.active_runs.push(run);
                 None
             }
             Effect::Event { event, .. } => {
@@ -343,16 +351,16 @@ impl Lab {
                 let outcome = self.delivery_outcome.clone();
                 let (id, target) = (delivery.id, delivery.target.name());
                 if matches!(outcome, DeliveryOutcome::Delivered(_)) {
-                    self.delivered.push((target, delivery.notification));
+                    self.delivered_notifications.push((target, delivery.notification));
                 }
                 if std::mem::take(&mut self.dies_on_delivery) {
-                    member.running = false;
+                    controller.is_running = false;
                     return;
                 }
                 Some(Input::Delivered { id, outcome })
             }
             Effect::AnswerHold { answer, .. } => {
-                member.hold_answers.push(answer);
+                controller.hold_answers.push(answer);
                 None
             }
             Effect::Count(event) => {
@@ -363,11 +371,11 @@ impl Lab {
                 unreachable!("these effects stay within the controller")
             }
             Effect::Ended => {
-                member.running = false;
+                controller.is_running = false;
                 None
             }
         };
-        member.answers.extend(answer);
+        controller.pending_inputs.extend(answer);
     }
 
     pub(super) fn read<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
@@ -375,13 +383,18 @@ impl Lab {
         Some(serde_json::from_slice(&entry.value).unwrap())
     }
 
-    /// Replaces the process of a controller with one that reads each entry as the lens returns it.
-    pub(super) fn replace_controller(&mut self, at: usize, instance: &str, lens: Option<Lens>) {
-        let id = format!("c{at}");
+    /// Replaces the process of a controller with a process that reads each entry with this reader.
+    pub(super) fn replace_controller(
+        &mut self,
+        index: usize,
+        instance: &str,
+        read_entry: Option<EntryReader>,
+    ) {
+        let id = format!("c{index}");
         self.add_controller(&id, instance);
-        let mut member = self.members.pop().expect("just added");
-        member.lens = lens;
-        self.members[at] = member;
+        let mut controller = self.controllers.pop().expect("just added");
+        controller.read_entry = read_entry;
+        self.controllers[index] = controller;
     }
 
     fn guard(&self, key: &str) -> Guard {
@@ -405,7 +418,7 @@ impl Lab {
         } else {
             if object.metadata.uid.is_empty() {
                 // An object that is created again under its name gets another uid.
-                let is_new = self.created.insert(key.clone());
+                let is_new = self.created_keys.insert(key.clone());
                 let suffix = if is_new { String::new() } else { format!("-{}", self.state.revision()) };
                 object.metadata.uid = format!("uid-{}{suffix}", object.name()).into();
             }
@@ -431,7 +444,7 @@ impl Lab {
     pub(super) fn start_non_exclusive(&mut self, name: &str) -> NodeName {
         self.create_resource(name);
         self.edit::<ResourceSpec>(name, |resource| resource.spec.exclusive = false);
-        self.run_until(20_000, "started", |lab| lab.is_in_state(name, ServiceState::Started));
+        self.run_until(20_000, "started", |cluster| cluster.is_in_state(name, ServiceState::Started));
         self.status(name).node.unwrap()
     }
 
@@ -512,15 +525,15 @@ impl Lab {
     /// Advances the time until all nodes are online and all services run.
     pub(super) fn wait_until_nodes_online(&mut self) {
         let nodes: Vec<NodeName> = self.agents.keys().cloned().collect();
-        self.run_until(20_000, "all nodes online", |lab| {
-            nodes.iter().all(|node| lab.node_is(node, NodeState::Online))
+        self.run_until(20_000, "all nodes online", |cluster| {
+            nodes.iter().all(|node| cluster.node_is(node, NodeState::Online))
         });
     }
 
     pub(super) fn start(&mut self, name: &str) {
         self.create_resource(name);
-        self.run_until(20_000, "started", |lab| {
-            lab.is_in_state(name, ServiceState::Started) && lab.status(name).running
+        self.run_until(20_000, "started", |cluster| {
+            cluster.is_in_state(name, ServiceState::Started) && cluster.status(name).running
         });
     }
 
@@ -535,7 +548,7 @@ impl Lab {
         for event in self.events.iter().rev().take(20) {
             lines.push(format!("event {} {} {}: {}", event.kind, event.name, event.reason, event.message));
         }
-        for waiting in self.members.iter().flat_map(|member| member.core.wait_conditions()) {
+        for waiting in self.controllers.iter().flat_map(|controller| controller.core.wait_conditions()) {
             lines.push(format!("waits {}", waiting.sentence()));
         }
         lines.join("\n")
