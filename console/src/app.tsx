@@ -103,7 +103,7 @@ function useKeys(entries: Entry[], open: (overlay: Overlay) => void): void {
       } else if (event.key === 'g') {
         prefix.current = event.timeStamp;
       } else if (event.timeStamp - prefix.current < 1500) {
-        const entry = entries.find((one) => one.key === event.key);
+        const entry = entries.find((item) => item.key === event.key);
         if (entry !== undefined) location.hash = `#/${entry.path}`;
         prefix.current = 0;
       }
@@ -123,7 +123,7 @@ function Shell({ user }: { user: User }) {
   const path = route.parts.join('/');
   const first = useRef(true);
   useEffect(() => {
-    const entry = entries.find((one) => one.path === (route.parts[0] ?? ''));
+    const entry = entries.find((item) => item.path === (route.parts[0] ?? ''));
     const [, ...rest] = route.parts;
     document.title = `${[...rest.slice(-1), entry?.title ?? 'Overview'].join(' – ')} – hactl`;
     // The heading gets the focus, so that a screen reader reads the new view.

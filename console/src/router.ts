@@ -25,8 +25,8 @@ export function navigate(to: string): void {
 
 /** Changes the parameters of the current view without a new entry in the history. */
 export function setParameters(route: Route, changes: Record<string, string>): void {
-  const all = { ...Object.fromEntries(route.parameters), ...changes };
-  history.replaceState(null, '', address(route.parts, all));
+  const parameters = { ...Object.fromEntries(route.parameters), ...changes };
+  history.replaceState(null, '', address(route.parts, parameters));
   dispatchEvent(new HashChangeEvent('hashchange'));
 }
 

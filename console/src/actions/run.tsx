@@ -56,7 +56,7 @@ function useEffects(actions: Action[]): Effects {
   const [effects, setEffects] = useState<Effects>({ phase: 'loading' });
   useEffect(() => {
     let current = true;
-    const one = async (action: Action) => {
+    const readEffect = async (action: Action) => {
       try {
         const { warnings } = await action.send(true);
         return { lines: (await action.readEffects?.()) ?? warnings, error: undefined };
@@ -64,7 +64,7 @@ function useEffects(actions: Action[]): Effects {
         return { lines: [], error: error instanceof ApiError ? error.message : String(error) };
       }
     };
-    void Promise.all(actions.map(one)).then((results) => {
+    void Promise.all(actions.map(readEffect)).then((results) => {
       if (!current) return;
       const lines = [...new Set(results.flatMap((result) => result.lines))];
       const errors = results.map((result) => result.error).filter((error): error is string => error !== undefined);
@@ -156,7 +156,7 @@ function EffectsList({ effects }: { effects: Effects }) {
 /** The progress of an operation; removes itself some seconds after success. */
 function OutcomeLine({ outcome }: { outcome: Outcome }) {
   const operations = useObjects('operations');
-  const operation = operations?.find((one) => one.metadata.name === outcome.operation);
+  const operation = operations?.find((item) => item.metadata.name === outcome.operation);
   const phase = outcome.operation === undefined ? undefined : (operation?.status?.phase ?? 'Pending');
   const succeeded = outcome.error === undefined && (phase === undefined || phase === 'Succeeded');
   useEffect(() => {

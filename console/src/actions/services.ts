@@ -62,7 +62,7 @@ export function relocate(name: string, node: string): Action {
 /** Returns the server's verdict about the target of a move. */
 async function targetVerdict(name: string, node: string): Promise<string[]> {
   const explanation = await readExplanation(name);
-  const verdict = explanation.nodes.find((one) => one.node === node);
+  const verdict = explanation.nodes.find((candidate) => candidate.node === node);
   const causes = (verdict?.causes ?? []).map((cause) => `${node}: ${cause.message}`);
   const from = explanation.node == null ? 'no node' : explanation.node;
   const eligible = verdict?.allowed === true ? 'eligible' : 'not eligible';

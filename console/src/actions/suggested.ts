@@ -20,26 +20,26 @@ export function actionOf(line: string, knownNodes: Node[]): Action | undefined {
   const placeholder = words.some((word) => /^[A-Z]{2,}/.test(word) || word.startsWith('<'));
   if (placeholder || first === undefined) return undefined;
   const bare = (name: string) => name.split(':').pop() ?? name;
-  const node = (name: string | undefined) => knownNodes.find((one) => one.metadata.name === name);
+  const node = (name: string | undefined) => knownNodes.find((knownNode) => knownNode.metadata.name === name);
   if (first === 'node') {
     if (second === 'maintenance' && fourth !== undefined) {
       if (third === 'enable') return nodes.enableMaintenance(fourth);
       if (third === 'disable') return nodes.disableMaintenance(fourth);
       return undefined;
     }
-    const found = node(third);
-    if (third === undefined || found === undefined) return undefined;
+    const thirdNode = node(third);
+    if (third === undefined || thirdNode === undefined) return undefined;
     switch (second) {
       case 'confirm-fenced':
-        return nodes.confirmFenced(found);
+        return nodes.confirmFenced(thirdNode);
       case 'unfence':
-        return nodes.unfence(found);
+        return nodes.unfence(thirdNode);
       case 'fence':
         return nodes.fence(third);
       case 'test-watchdog':
-        return nodes.testWatchdog(found);
+        return nodes.testWatchdog(thirdNode);
       case 'shutdown-continue':
-        return nodes.continueShutdown(found);
+        return nodes.continueShutdown(thirdNode);
       case 'follow-store':
         return nodes.followStore(third);
       default:

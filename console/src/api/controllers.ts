@@ -49,12 +49,12 @@ export class Controllers {
     const origins = urls.map(originOf).filter((origin): origin is string => origin !== undefined);
     const current = this.origin;
     const [own] = this.origins;
-    const known = [...new Set([own ?? '', ...origins])];
-    if (!known.includes(current)) known.push(current);
-    if (known.join(' ') === this.origins.join(' ')) return;
-    this.origins = known;
-    this.current = known.indexOf(current);
-    this.storage.setItem(STORED, known.slice(1).join(' '));
+    const nextOrigins = [...new Set([own ?? '', ...origins])];
+    if (!nextOrigins.includes(current)) nextOrigins.push(current);
+    if (nextOrigins.join(' ') === this.origins.join(' ')) return;
+    this.origins = nextOrigins;
+    this.current = nextOrigins.indexOf(current);
+    this.storage.setItem(STORED, nextOrigins.slice(1).join(' '));
   }
 
   /** Selects the next controller if requests still use the one that failed. */

@@ -6,29 +6,29 @@ export interface DifferenceLine {
 
 /** Returns the lines of both texts: common, removed and added, by the longest common subsequence. */
 export function difference(before: string, after: string): DifferenceLine[] {
-  const left = before.split('\n');
-  const right = after.split('\n');
-  const lengths: number[][] = Array.from({ length: left.length + 1 }, () => new Array<number>(right.length + 1).fill(0));
-  const at = (i: number, j: number) => lengths[i]?.[j] ?? 0;
-  for (let i = left.length - 1; i >= 0; i -= 1) {
+  const linesBefore = before.split('\n');
+  const linesAfter = after.split('\n');
+  const lengths: number[][] = Array.from({ length: linesBefore.length + 1 }, () => new Array<number>(linesAfter.length + 1).fill(0));
+  const lengthAt = (i: number, j: number) => lengths[i]?.[j] ?? 0;
+  for (let i = linesBefore.length - 1; i >= 0; i -= 1) {
     const row = lengths[i] ?? [];
-    for (let j = right.length - 1; j >= 0; j -= 1) {
-      row[j] = left[i] === right[j] ? at(i + 1, j + 1) + 1 : Math.max(at(i + 1, j), at(i, j + 1));
+    for (let j = linesAfter.length - 1; j >= 0; j -= 1) {
+      row[j] = linesBefore[i] === linesAfter[j] ? lengthAt(i + 1, j + 1) + 1 : Math.max(lengthAt(i + 1, j), lengthAt(i, j + 1));
     }
   }
   const result: DifferenceLine[] = [];
   let i = 0;
   let j = 0;
-  while (i < left.length || j < right.length) {
-    if (i < left.length && j < right.length && left[i] === right[j]) {
-      result.push({ sign: ' ', text: left[i] ?? '' });
+  while (i < linesBefore.length || j < linesAfter.length) {
+    if (i < linesBefore.length && j < linesAfter.length && linesBefore[i] === linesAfter[j]) {
+      result.push({ sign: ' ', text: linesBefore[i] ?? '' });
       i += 1;
       j += 1;
-    } else if (i < left.length && (j >= right.length || at(i + 1, j) >= at(i, j + 1))) {
-      result.push({ sign: '-', text: left[i] ?? '' });
+    } else if (i < linesBefore.length && (j >= linesAfter.length || lengthAt(i + 1, j) >= lengthAt(i, j + 1))) {
+      result.push({ sign: '-', text: linesBefore[i] ?? '' });
       i += 1;
     } else {
-      result.push({ sign: '+', text: right[j] ?? '' });
+      result.push({ sign: '+', text: linesAfter[j] ?? '' });
       j += 1;
     }
   }

@@ -10,11 +10,11 @@ export interface ResourceFilter {
 
 /** Returns `true` if some of the texts contains each word, in upper or lower case. */
 export function containsWords(texts: (string | null | undefined)[], words: string): boolean {
-  const all = texts.join(' ').toLowerCase();
+  const joinedTexts = texts.join(' ').toLowerCase();
   return words
     .toLowerCase()
     .split(/\s+/)
-    .every((word) => all.includes(word));
+    .every((word) => joinedTexts.includes(word));
 }
 
 export function matches(resource: Resource, filter: ResourceFilter): boolean {

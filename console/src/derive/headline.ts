@@ -80,5 +80,5 @@ export function headline(
     overview.store.quorum ? capacitySentence(report) : undefined,
     watchdogSentence(overview),
   ];
-  return { tone: tone(overview), sentences: sentences.filter((one) => one !== undefined) };
+  return { tone: tone(overview), sentences: sentences.filter((sentence) => sentence !== undefined) };
 }

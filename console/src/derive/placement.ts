@@ -58,18 +58,18 @@ export function columns(facts: PlacementFacts, dimension: Dimension): Column[] {
   const { overview, usage, resources, nodes, report } = facts;
   const requests = new Map(usage.resources.map((resource) => [resource.name, resource]));
   const sizeOf = (name: string) => amount(requests.get(name)?.requests, dimension);
-  const known = new Map(nodes.map((node) => [node.metadata.name, node]));
+  const nodeByName = new Map(nodes.map((node) => [node.metadata.name, node]));
   const result = overview.nodes
     .filter((node) => node.state !== 'Gone')
     .map((node): Column => {
-      const amounts = usage.nodes.find((one) => one.name === node.name);
+      const amounts = usage.nodes.find((item) => item.name === node.name);
       const blocks = resources
         .filter((resource) => resource.status?.node === node.name)
         .map((resource) => blockOf(resource, requests.get(resource.metadata.name)?.type ?? '', sizeOf));
       const allocated = blocks.reduce((sum, block) => sum + block.size, 0);
       return {
         node: node.name,
-        group: known.get(node.name)?.spec?.nodeGroup ?? '',
+        group: nodeByName.get(node.name)?.spec?.nodeGroup ?? '',
         state: node.state,
         capacity: dimension === 'count' ? 0 : amount(amounts?.capacity, dimension),
         allocated,
@@ -121,8 +121,8 @@ export function movesOf(plan: Plan, node: string): Move[] {
 
 /** Returns the layout after the failure of a node, as the server has simulated it. */
 export function afterFailure(before: Column[], node: string, item: Failure | undefined, otherMoves: Move[]): Column[] {
-  const all = [...otherMoves, ...(item?.makeRoom ?? []), ...(item?.moves ?? [])];
-  const moves = new Map(all.map((move) => [move.resource, move]));
+  const allMoves = [...otherMoves, ...(item?.makeRoom ?? []), ...(item?.moves ?? [])];
+  const moves = new Map(allMoves.map((move) => [move.resource, move]));
   const stranded = new Map((item?.withoutPlace ?? []).map((service) => [service.resource, service]));
   const moving: Block[] = [];
   const staying = before.map((column): Column => {
@@ -153,10 +153,10 @@ export function relations(name: string, rules: AffinityRule[]): { related: Relat
   const sentences: string[] = [];
   for (const rule of rules) {
     const affinity = rule.spec?.resourceAffinity;
-    const bare = (affinity?.resources ?? []).map((one) => one.split(':').pop() ?? one);
+    const bare = (affinity?.resources ?? []).map((resource) => resource.split(':').pop() ?? resource);
     if (rule.spec?.disabled === true || affinity == null || !bare.includes(name)) continue;
     const kind = affinity.affinity === 'Positive' ? 'Positive' : 'Negative';
-    const others = bare.filter((one) => one !== name);
+    const others = bare.filter((resourceName) => resourceName !== name);
     related.push(...others.map((other) => ({ name: other, kind }) as const));
     const where = kind === 'Positive' ? 'same node as' : 'different node than';
     sentences.push(`Rule ${rule.metadata.name}: ${affinity.strict === true ? '' : 'preferably '}${where} ${others.join(', ')}`);

@@ -8,13 +8,13 @@ export interface Searchable {
 export function rank(entry: Searchable, query: string): number | undefined {
   const words = query.toLowerCase().split(/\s+/).filter((word) => word !== '');
   const title = entry.title.toLowerCase();
-  const all = `${title} ${entry.detail.toLowerCase()}`;
+  const searchedText = `${title} ${entry.detail.toLowerCase()}`;
   let total = 0;
   for (const word of words) {
     if (title.startsWith(word)) total += 0;
     else if (title.includes(` ${word}`)) total += 1;
     else if (title.includes(word)) total += 2;
-    else if (all.includes(word)) total += 4;
+    else if (searchedText.includes(word)) total += 4;
     else return undefined;
   }
   return total;
@@ -24,8 +24,8 @@ export function rank(entry: Searchable, query: string): number | undefined {
 export function search<T extends Searchable>(entries: T[], query: string, limit: number): T[] {
   return entries
     .map((entry, index) => ({ entry, index, rank: rank(entry, query) }))
-    .filter((found): found is { entry: T; index: number; rank: number } => found.rank !== undefined)
+    .filter((match): match is { entry: T; index: number; rank: number } => match.rank !== undefined)
     .sort((a, b) => a.rank - b.rank || a.entry.title.length - b.entry.title.length || a.index - b.index)
     .slice(0, limit)
-    .map((found) => found.entry);
+    .map((match) => match.entry);
 }

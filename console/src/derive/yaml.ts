@@ -52,8 +52,8 @@ export function toYaml(value: Record<string, unknown>): string {
 /** Returns the part of an object that a user edits: without status and without the fields that the API sets. */
 export function editable(object: { metadata: object }): Record<string, unknown> {
   const { apiVersion, kind, metadata, spec } = object as Record<string, unknown>;
-  const kept = Object.entries(metadata as Record<string, unknown>).filter(
+  const editableFields = Object.entries(metadata as Record<string, unknown>).filter(
     ([name]) => name === 'name' || name === 'labels' || name === 'annotations' || name === 'resourceVersion',
   );
-  return { apiVersion, kind, metadata: Object.fromEntries(kept), spec };
+  return { apiVersion, kind, metadata: Object.fromEntries(editableFields), spec };
 }

@@ -65,8 +65,8 @@ export function Palette({ onClose }: { onClose: () => void }) {
   const entries = useEntries();
   const [query, setQuery] = useState('');
   const [selected, setSelected] = useState(0);
-  const all = useMemo(() => items(entries, resources ?? [], nodes ?? []), [entries, resources, nodes]);
-  const found = search(all, query, 12);
+  const allItems = useMemo(() => items(entries, resources ?? [], nodes ?? []), [entries, resources, nodes]);
+  const matches = search(allItems, query, 12);
   const choose = (item: Item | undefined) => {
     if (item === undefined || item.refused !== undefined) return;
     onClose();
@@ -76,10 +76,10 @@ export function Palette({ onClose }: { onClose: () => void }) {
     const step = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0;
     if (step !== 0) {
       event.preventDefault();
-      setSelected((selected + step + found.length) % Math.max(1, found.length));
+      setSelected((selected + step + matches.length) % Math.max(1, matches.length));
     } else if (event.key === 'Enter') {
       event.preventDefault();
-      choose(found[selected]);
+      choose(matches[selected]);
     }
   };
   return (
@@ -90,7 +90,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
           role="combobox"
           aria-expanded="true"
           aria-controls="palette-results"
-          aria-activedescendant={found.length > 0 ? `palette-${selected}` : undefined}
+          aria-activedescendant={matches.length > 0 ? `palette-${selected}` : undefined}
           aria-label="Search views, objects and actions"
           placeholder="Search, such as: stop web"
           autofocus
@@ -102,7 +102,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
           onKeyDown={onKeyDown}
         />
         <ul id="palette-results" role="listbox" aria-label="Results">
-          {found.map((item, index) => (
+          {matches.map((item, index) => (
             <li
               key={`${item.icon} ${item.title}`}
               id={`palette-${index}`}
@@ -118,7 +118,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
             </li>
           ))}
         </ul>
-        {found.length === 0 && <p class="empty">No match</p>}
+        {matches.length === 0 && <p class="empty">No match</p>}
       </div>
     </Dialog>
   );

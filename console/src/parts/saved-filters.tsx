@@ -21,7 +21,7 @@ export function SavedFilters({ route }: { route: Route }) {
   const [saved, setSaved] = useState(stored);
   const query = [...route.parameters].filter(([, value]) => value !== '').map((pair) => pair.join('=')).join(' ');
   const current = new URLSearchParams([...route.parameters].filter(([, value]) => value !== '')).toString();
-  const isSaved = saved.some((one) => one.query === current);
+  const isSaved = saved.some((filter) => filter.query === current);
   const store = (filters: SavedFilter[]) => {
     localStorage.setItem(STORED, JSON.stringify(filters));
     setSaved(filters);
@@ -36,9 +36,9 @@ export function SavedFilters({ route }: { route: Route }) {
             onChange={(event) => navigate(address(route.parts, Object.fromEntries(new URLSearchParams(event.currentTarget.value))))}
           >
             <option value="">Saved filters</option>
-            {saved.map((one) => (
-              <option key={one.query} value={one.query}>
-                {one.name}
+            {saved.map((filter) => (
+              <option key={filter.query} value={filter.query}>
+                {filter.name}
               </option>
             ))}
           </select>
@@ -49,7 +49,7 @@ export function SavedFilters({ route }: { route: Route }) {
           type="button"
           class="plain"
           onClick={() =>
-            store(isSaved ? saved.filter((one) => one.query !== current) : [...saved, { name: query, query: current }])
+            store(isSaved ? saved.filter((filter) => filter.query !== current) : [...saved, { name: query, query: current }])
           }
         >
           {isSaved ? 'Forget filter' : 'Save filter'}

@@ -73,13 +73,13 @@ interface Selection {
 }
 
 function SelectAll({ keys, selected, change }: Selection & { keys: string[] }) {
-  const all = keys.length > 0 && keys.every((key) => selected.has(key));
+  const areAllSelected = keys.length > 0 && keys.every((key) => selected.has(key));
   return (
     <input
       type="checkbox"
       aria-label="Select all shown rows"
-      checked={all}
-      onChange={() => change(all ? new Set() : new Set(keys))}
+      checked={areAllSelected}
+      onChange={() => change(areAllSelected ? new Set() : new Set(keys))}
     />
   );
 }

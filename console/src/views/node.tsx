@@ -20,8 +20,8 @@ export function NodeView({ name }: { name: string }) {
   const events = useObjects('events');
   const { value } = usePolled(overview);
   if (nodes === undefined || value === undefined) return <Loading />;
-  const node = nodes.find((one) => one.metadata.name === name);
-  const live = value.nodes.find((one) => one.name === name);
+  const node = nodes.find((item) => item.metadata.name === name);
+  const live = value.nodes.find((item) => item.name === name);
   if (node === undefined) {
     return (
       <>

@@ -107,7 +107,7 @@ export function PlacementView({ route }: { route: Route }) {
 function useOtherMoves(failure: Failure | undefined, nodes: Node[]): Move[] {
   const [moves, setMoves] = useState<Move[]>([]);
   const name = failure === undefined || failure.verdict === 'Survives' ? '' : (failure.nodes[0] ?? '');
-  const node = nodes.find((one) => one.metadata.name === name);
+  const node = nodes.find((item) => item.metadata.name === name);
   const generation = node?.metadata.generation;
   useEffect(() => {
     setMoves([]);
@@ -243,12 +243,12 @@ function moveFocus(event: KeyboardEvent): void {
   const column = block?.closest<HTMLElement>('[data-node]');
   if (block == null || column == null) return;
   const blocks = [...column.querySelectorAll<HTMLElement>('.block')];
-  const all = [...document.querySelectorAll<HTMLElement>('[data-node]')].filter((one) => one.querySelector('.block') !== null);
+  const columns = [...document.querySelectorAll<HTMLElement>('[data-node]')].filter((element) => element.querySelector('.block') !== null);
   let next: HTMLElement | null | undefined;
   if (event.key === 'ArrowUp') next = blocks[blocks.indexOf(block) + 1];
   else if (event.key === 'ArrowDown') next = blocks[blocks.indexOf(block) - 1];
-  else if (event.key === 'ArrowRight') next = all[all.indexOf(column) + 1]?.querySelector<HTMLElement>('.block');
-  else if (event.key === 'ArrowLeft') next = all[all.indexOf(column) - 1]?.querySelector<HTMLElement>('.block');
+  else if (event.key === 'ArrowRight') next = columns[columns.indexOf(column) + 1]?.querySelector<HTMLElement>('.block');
+  else if (event.key === 'ArrowLeft') next = columns[columns.indexOf(column) - 1]?.querySelector<HTMLElement>('.block');
   else return;
   event.preventDefault();
   next?.focus();
@@ -272,7 +272,7 @@ function ColumnBox(props: ColumnProps) {
   const { column, scale, dimension, drag, toggle } = props;
   const reasons = drag === undefined ? undefined : forbidden(drag, column.node);
   const isKnown = drag?.explanation !== undefined;
-  const isCurrent = drag?.explanation?.nodes.some((one) => one.node === column.node && one.current) === true;
+  const isCurrent = drag?.explanation?.nodes.some((candidate) => candidate.node === column.node && candidate.current) === true;
   const dropClass = drag === undefined || !isKnown || isCurrent ? '' : reasons === undefined ? ' eligible' : ' forbidden';
   const over = drag?.over === column.node ? ' over' : '';
   const height = scale === 0 ? undefined : { minHeight: `${Math.max(60, column.capacity * scale)}px` };
@@ -320,7 +320,7 @@ function Blocks(props: ColumnProps) {
 }
 
 function BlockBox({ block, scale, dimension, related, drag, point, press, open }: ColumnProps & { block: Block }) {
-  const relation = related.find((one) => one.name === block.name);
+  const relation = related.find((item) => item.name === block.name);
   const classes = [
     'block',
     block.stranded === undefined ? block.tone : 'bad',
@@ -338,7 +338,7 @@ function BlockBox({ block, scale, dimension, related, drag, point, press, open }
   return (
     <button
       type="button"
-      class={classes.filter((one) => one !== '').join(' ')}
+      class={classes.filter((className) => className !== '').join(' ')}
       data-name={block.name}
       style={scale === 0 ? undefined : { height: `${Math.max(22, block.size * scale)}px` }}
       title={[`${block.name}: ${detail}${size}`, ...(block.stranded ?? [])].join('\n')}

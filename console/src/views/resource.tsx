@@ -22,7 +22,7 @@ export function ResourceView({ name }: { name: string }) {
   const resources = useObjects('resources');
   const events = useObjects('events');
   if (resources === undefined) return <Loading />;
-  const resource = resources.find((one) => one.metadata.name === name);
+  const resource = resources.find((item) => item.metadata.name === name);
   if (resource === undefined) {
     return (
       <>
@@ -168,16 +168,16 @@ function Why({ resource }: { resource: Resource }) {
 
 function Operations({ name }: { name: string }) {
   const operations = useObjects('operations');
-  const own = (operations ?? [])
+  const ofResource = (operations ?? [])
     .filter((operation) => operation.spec.resource === name)
     .sort((a, b) => (a.metadata.creationTimestamp < b.metadata.creationTimestamp ? 1 : -1));
   return (
     <Card title="Operations">
-      {own.length === 0 ? (
+      {ofResource.length === 0 ? (
         <Empty>No operations in the last day.</Empty>
       ) : (
         <ul class="rows">
-          {own.slice(0, 10).map((operation) => (
+          {ofResource.slice(0, 10).map((operation) => (
             <li key={operation.metadata.uid}>
               <State tone={phaseTone(operation.status?.phase)}>{operation.status?.phase ?? 'Pending'}</State>
               <span>

@@ -46,8 +46,8 @@ export function ResourcesView({ route }: { route: Route }) {
       </PageTitle>
       <div class="filters" role="search">
         <WordFilter route={route} placeholder="Filter by name, state, node, group or label" />
-        <Choice label="State" value={filter.state} values={choices(resources, (one) => one.status?.state)} change={(state) => setParameters(route, { state })} />
-        <Choice label="Node" value={filter.node} values={choices(resources, (one) => one.status?.node)} change={(node) => setParameters(route, { node })} />
+        <Choice label="State" value={filter.state} values={choices(resources, (resource) => resource.status?.state)} change={(state) => setParameters(route, { state })} />
+        <Choice label="Node" value={filter.node} values={choices(resources, (resource) => resource.status?.node)} change={(node) => setParameters(route, { node })} />
         <SavedFilters route={route} />
       </div>
       <BulkBar chosen={chosen} clear={() => setSelected(new Set())} />

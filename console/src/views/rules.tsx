@@ -173,7 +173,7 @@ export function RuleView({ kind, name }: { kind: string; name: string }) {
   const plural = PLURALS[kind] ?? 'groups';
   const objects: (AffinityRule | Group | NodeGroup)[] | undefined = useObjects(plural);
   if (objects === undefined) return <Loading />;
-  const object = objects.find((one) => one.metadata.name === name);
+  const object = objects.find((item) => item.metadata.name === name);
   if (object === undefined) {
     return (
       <>

@@ -44,8 +44,8 @@ export async function open(page: Page, view: string): Promise<void> {
 
 export async function expectAccessible(page: Page): Promise<void> {
   const result = await new AxeBuilder({ page }).withTags(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']).analyze();
-  const found = result.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).join(' | ')}`);
-  expect(found).toEqual([]);
+  const violationTexts = result.violations.map((violation) => `${violation.id}: ${violation.nodes.map((node) => node.html).join(' | ')}`);
+  expect(violationTexts).toEqual([]);
 }
 
 /** Confirms the dialog that is open, and waits until the operation has succeeded. */

@@ -16,7 +16,7 @@ test('50 nodes with 1,000 services are shown and updated quickly', async ({ page
     await page.goto(`${origin}/console/#/placement`);
     await expect(page.locator('[data-name]')).toHaveCount(1000);
     // The page notes the time itself, because the test only polls.
-    const seen = page.evaluate(
+    const observed = page.evaluate(
       () =>
         new Promise<number>((resolve) => {
           const look = () => {
@@ -30,7 +30,7 @@ test('50 nodes with 1,000 services are shown and updated quickly', async ({ page
     await page.evaluate(() => undefined);
     const moved = Date.now();
     cluster.move(0, 'node2');
-    const update = (await seen) - moved;
+    const update = (await observed) - moved;
     console.log(`first view ${Math.round(firstView)} ms, update ${update} ms, with 50 nodes and 1,000 services`);
     expect(firstView).toBeLessThan(FIRST_VIEW_MILLISECONDS);
     expect(update).toBeLessThan(UPDATE_MILLISECONDS);

@@ -65,20 +65,20 @@ it('resumes a watch from its last version, and lists again after 410', async () 
     }
     return Promise.resolve(answer());
   });
-  const seen: string[] = [];
+  const calls: string[] = [];
   const sink = {
-    replace: (items: unknown[]) => void seen.push(`replace ${items.length}`),
-    put: (item: { metadata: { resourceVersion: string } }) => void seen.push(`put ${item.metadata.resourceVersion}`),
-    remove: () => void seen.push('remove'),
-    connected: () => void seen.push('connected'),
-    failed: (error: ApiError) => void seen.push(`failed ${error.status}`),
+    replace: (items: unknown[]) => void calls.push(`replace ${items.length}`),
+    put: (item: { metadata: { resourceVersion: string } }) => void calls.push(`put ${item.metadata.resourceVersion}`),
+    remove: () => void calls.push('remove'),
+    connected: () => void calls.push('connected'),
+    failed: (error: ApiError) => void calls.push(`failed ${error.status}`),
   };
   await watch(new Client(memory(), 'https://c1'), 'nodes', sink, stop.signal);
   vi.stubGlobal('fetch', undefined);
   const base = '/apis/hactl.io/v1/nodes';
   const from = (version: string) => `${base}?watch=true&allowWatchBookmarks=true&resourceVersion=${version}`;
   expect(requests.slice(0, 5)).toEqual([base, from('5'), from('7'), base, from('9')]);
-  expect(seen.slice(0, 6)).toEqual(['replace 1', 'connected', 'put 7', 'connected', 'failed 410', 'replace 0']);
+  expect(calls.slice(0, 6)).toEqual(['replace 1', 'connected', 'put 7', 'connected', 'failed 410', 'replace 0']);
 });
 
 it('lists again only if the version is gone', () => {

@@ -24,7 +24,7 @@ interface Query {
   interval?: string;
 }
 
-interface Typed<Name extends string, Options, Custom> extends Omit<Panel, 'type' | 'options' | 'fieldConfig' | 'targets'> {
+interface TypedPanel<Name extends string, Options, Custom> extends Omit<Panel, 'type' | 'options' | 'fieldConfig' | 'targets'> {
   type: Name;
   title: string;
   description: string;
@@ -34,13 +34,13 @@ interface Typed<Name extends string, Options, Custom> extends Omit<Panel, 'type'
   targets: Query[];
 }
 
-type Known =
-  | Typed<'bargauge', bargauge.Options, Record<string, never>>
-  | Typed<'heatmap', heatmap.Options, heatmap.FieldConfig>
-  | Typed<'stat', stat.Options, Record<string, never>>
-  | Typed<'state-timeline', statetimeline.Options, statetimeline.FieldConfig>
-  | Typed<'table', table.Options, table.FieldConfig>
-  | Typed<'timeseries', timeseries.Options, timeseries.FieldConfig>;
+type KnownPanel =
+  | TypedPanel<'bargauge', bargauge.Options, Record<string, never>>
+  | TypedPanel<'heatmap', heatmap.Options, heatmap.FieldConfig>
+  | TypedPanel<'stat', stat.Options, Record<string, never>>
+  | TypedPanel<'state-timeline', statetimeline.Options, statetimeline.FieldConfig>
+  | TypedPanel<'table', table.Options, table.FieldConfig>
+  | TypedPanel<'timeseries', timeseries.Options, timeseries.FieldConfig>;
 
 // As the data source for Prometheus reads it.
 interface Annotation extends Omit<AnnotationQuery, 'target'> {
@@ -50,5 +50,5 @@ interface Annotation extends Omit<AnnotationQuery, 'target'> {
 }
 
 export type Document = Plain<
-  Omit<Dashboard, 'panels' | 'annotations'> & { uid: string; panels: (Known | RowPanel)[]; annotations: { list: Annotation[] } }
+  Omit<Dashboard, 'panels' | 'annotations'> & { uid: string; panels: (KnownPanel | RowPanel)[]; annotations: { list: Annotation[] } }
 >;
