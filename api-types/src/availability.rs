@@ -97,12 +97,12 @@ impl Availability {
     /// desired.
     fn down_and_desired_seconds(&self, days: u32, now: &Timestamp) -> Option<(f64, f64)> {
         let now = now.unix_seconds()?;
-        let mut all = self.clone();
-        all.close(self.since.unix_seconds()?, now);
+        let mut record = self.clone();
+        record.close(self.since.unix_seconds()?, now);
         let first_day = day_of(now).saturating_sub(days.saturating_sub(1));
         let begin = (i64::from(first_day) * DAY_SECONDS).max(self.recorded_since.unix_seconds()?);
         let (mut down, mut not_desired) = (0.0, 0.0);
-        for span in &all.spans {
+        for span in &record.spans {
             // A block at the start of the window counts with its share in the window.
             let inside = (span.day + span.days).saturating_sub(span.day.max(first_day));
             let share = f64::from(inside) / f64::from(span.days.max(1));

@@ -69,17 +69,17 @@ impl Fencer {
     async fn attempt(&self, device: &FenceDevice, action: FencerAction) -> Result<(), String> {
         let within = Duration::from_secs(u64::from(device.timeout_seconds.max(1)));
         let deadline = Instant::now() + within;
-        let each = |verb: &'static str| {
+        let run_parts = |verb: &'static str| {
             join_all(device.parts.iter().map(move |part| self.run_part(part, verb, deadline)))
         };
         let expected_state = match action {
-            FencerAction::Monitor => return each("monitor").await.into_iter().collect(),
+            FencerAction::Monitor => return run_parts("monitor").await.into_iter().collect(),
             FencerAction::Off => PowerState::Off,
             FencerAction::On => PowerState::On,
         };
         // A part that already has the desired state may refuse the action. Only its status decides; the result of the
         // action does not.
-        let is_switched: Vec<Result<(), String>> = each(expected_state.verb()).await;
+        let is_switched: Vec<Result<(), String>> = run_parts(expected_state.verb()).await;
         let reached =
             join_all(device.parts.iter().map(|part| self.wait_for_state(part, expected_state, deadline)))
                 .await;

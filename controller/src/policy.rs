@@ -107,7 +107,7 @@ impl ControllerPolicy {
         match host.parse::<IpAddr>() {
             Ok(address) if networks.iter().any(|network| network.contains(&address)) => HostDecision::Allowed,
             Ok(_) => HostDecision::Refused,
-            Err(_) if entries.iter().any(|entry| entry.names(host)) => HostDecision::Allowed,
+            Err(_) if entries.iter().any(|entry| entry.covers(host)) => HostDecision::Allowed,
             Err(_) if networks.is_empty() => HostDecision::Refused,
             Err(_) => HostDecision::DependsOnAddress(networks),
         }
@@ -169,7 +169,7 @@ impl AllowedAddress {
         }
     }
 
-    fn names(&self, host: &str) -> bool {
+    fn covers(&self, host: &str) -> bool {
         let host = host.trim_end_matches('.').to_ascii_lowercase();
         match self {
             AllowedAddress::Host(name) => host == *name,

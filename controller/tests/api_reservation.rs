@@ -183,8 +183,8 @@ async fn move_that_breaks_n_plus_1_is_warned_or_refused() {
 async fn secondary_that_breaks_n_plus_1_is_warned() {
     let api = cluster(&["node1", "node2", "node3"]).await;
     for node in ["node1", "node2", "node3"] {
-        let reached = json!({"spec": {"storagePools": ["disks"]}});
-        assert_eq!(api.merge(&format!("nodes/{node}"), &reached).await.code, 200);
+        let reachable_pools = json!({"spec": {"storagePools": ["disks"]}});
+        assert_eq!(api.merge(&format!("nodes/{node}"), &reachable_pools).await.code, 200);
     }
     create_running(&api, "db", "node3", "2Gi").await;
     let mut web = resource_with_memory("web", "3Gi");

@@ -23,12 +23,12 @@ fn posted_notifications(
     receivers: &NotificationReceivers,
     kind: NotificationKind,
 ) -> Result<Vec<Notification>> {
-    let all: Result<Vec<Notification>, _> = receivers
+    let notifications: Result<Vec<Notification>, _> = receivers
         .requests("http")?
         .iter()
         .map(|request| serde_json::from_str(request["text"].as_str().unwrap_or_default()))
         .collect();
-    Ok(all?.into_iter().filter(|notification| notification.kind == kind).collect())
+    Ok(notifications?.into_iter().filter(|notification| notification.kind == kind).collect())
 }
 
 /// Returns the mails whose subject contains a text.

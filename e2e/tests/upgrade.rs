@@ -33,10 +33,10 @@ fn check_rolling_upgrade(name: &str, order: [Role; 2]) -> Result<()> {
     let active_node = scenario.wait_until_started(WITNESS)?;
     let first = scenario.cluster.names(order[0]);
     // At the failure, at least one machine is upgraded. The node that fails and the third machine still run the older build.
-    let (early, late): (Vec<String>, Vec<String>) =
+    let (first_group, second_group): (Vec<String>, Vec<String>) =
         first.into_iter().partition(|machine| *machine != active_node && !machine.ends_with('3'));
-    ensure!(!early.is_empty(), "no machine is upgraded before the node fails");
-    for machine in &early {
+    ensure!(!first_group.is_empty(), "no machine is upgraded before the node fails");
+    for machine in &first_group {
         upgrade_and_wait(&scenario, machine)?;
     }
     scenario.cluster.power_off(&active_node)?;
@@ -46,7 +46,7 @@ fn check_rolling_upgrade(name: &str, order: [Role; 2]) -> Result<()> {
     ensure!(duration <= failover_limit() + TOLERANCE, "recovered on {next} after {duration:?}");
     scenario.cluster.power_on(&active_node)?;
     wait_until_online(&scenario, &active_node)?;
-    for machine in late.iter().chain(&scenario.cluster.names(order[1])) {
+    for machine in second_group.iter().chain(&scenario.cluster.names(order[1])) {
         upgrade_and_wait(&scenario, machine)?;
     }
     // Repeat the failure in the upgraded cluster.

@@ -149,8 +149,8 @@ fn chosen_context(name: Option<&str>) -> Result<Context, Failure> {
     };
     let Some(chosen) = chosen else {
         // If only one context exists, it is used even if the user has not selected it.
-        let mut all = files.into_iter().flat_map(|(_, file)| file.contexts);
-        return Ok(match (all.next(), all.next()) {
+        let mut contexts = files.into_iter().flat_map(|(_, file)| file.contexts);
+        return Ok(match (contexts.next(), contexts.next()) {
             (Some(only_context), None) => only_context,
             (Some(_), Some(_)) => {
                 return Err(Failure::usage("no current context: several contexts exist")

@@ -53,8 +53,8 @@ pub(crate) fn command() -> Command {
 
 /// Returns the global options as text.
 pub(crate) fn options() -> String {
-    let all = Arguments::command();
-    let globals: Vec<Arg> = all.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
+    let command = Arguments::command();
+    let globals: Vec<Arg> = command.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
     let mut shown = Command::new("hactl")
         .args(globals)
         .disable_help_flag(true)

@@ -54,12 +54,12 @@ pub(crate) fn last_applied(live: &Value) -> Option<Value> {
 pub(crate) fn patch(last: Option<&Value>, desired: &Value, live: &Value) -> Value {
     let mut desired = desired.clone();
     // Other writers also own labels and annotations, so theirs must stay even if the file has none.
-    for map in ["labels", "annotations"] {
+    for map_name in ["labels", "annotations"] {
         let metadata = desired.get_mut("metadata").and_then(Value::as_object_mut);
-        if let Some(metadata) = metadata.filter(|metadata| !metadata.contains_key(map))
-            && live.pointer("/metadata").is_some_and(|metadata| metadata[map].is_object())
+        if let Some(metadata) = metadata.filter(|metadata| !metadata.contains_key(map_name))
+            && live.pointer("/metadata").is_some_and(|metadata| metadata[map_name].is_object())
         {
-            metadata.insert(map.to_owned(), Value::Object(Map::new()));
+            metadata.insert(map_name.to_owned(), Value::Object(Map::new()));
         }
     }
     let desired = &desired;

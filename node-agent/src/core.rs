@@ -524,7 +524,7 @@ impl AgentCore {
             service.presence = Presence::Unprobed;
             service.permit = None;
             service.begun_action = None;
-            service.desired = None;
+            service.desired_report = None;
             service.restarts = 0;
             self.changed = true;
         } else if service.presence == Presence::Stopped {

@@ -121,15 +121,15 @@ impl Profile {
             | CertificateKind::Root => return Err(PkiError::Name(format!("{kind} is not a server"))),
         };
         check_machine(machine)?;
-        let mut all = vec![machine.to_owned()];
+        let mut all_addresses = vec![machine.to_owned()];
         for address in
             ["localhost", "127.0.0.1", "::1"].into_iter().chain(addresses.iter().map(String::as_str))
         {
-            if !all.iter().any(|listed| listed == address) {
-                all.push(address.to_owned());
+            if !all_addresses.iter().any(|listed| listed == address) {
+                all_addresses.push(address.to_owned());
             }
         }
-        Ok(Profile { kind, common_name: format!("{prefix}{machine}"), group: None, addresses: all })
+        Ok(Profile { kind, common_name: format!("{prefix}{machine}"), group: None, addresses: all_addresses })
     }
 
     /// Returns the profile of a controller as a client.

@@ -183,12 +183,12 @@ fn camel_case(flag: &str) -> String {
 
 /// Returns the file and the line that begins with the key, as text for a message.
 fn file_location(path: &Path, text: &str, key: &str) -> String {
-    let begins = |line: &str| {
+    let begins_with_key = |line: &str| {
         let line = line.trim_start().trim_start_matches(['"', '\'']);
         line.strip_prefix(key)
             .is_some_and(|rest| rest.trim_start_matches(['"', '\'']).trim_start().starts_with(':'))
     };
-    match text.lines().position(begins) {
+    match text.lines().position(begins_with_key) {
         Some(index) => format!("{}: line {}", path.display(), index + 1),
         None => path.display().to_string(),
     }

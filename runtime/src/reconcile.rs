@@ -49,10 +49,10 @@ pub async fn drive<C: Core>(
         while let Some(effect) = core.poll_effect() {
             run(effect);
         }
-        let due = core.deadline();
+        let deadline = core.deadline();
         let input = tokio::select! {
             biased;
-            () = wait_until(clock, due) => Some(C::deadline_input()),
+            () = wait_until(clock, deadline) => Some(C::deadline_input()),
             input = inputs.next() => input,
         };
         let Some(input) = input else { return };
@@ -73,8 +73,8 @@ pub async fn drive<C: Core>(
 }
 
 /// Waits for the deadline by the given clock. Never returns without a deadline.
-async fn wait_until(clock: &dyn Clock, due: Option<(MonotonicTime, &'static str)>) {
-    let Some((at, why)) = due else { return std::future::pending().await };
+async fn wait_until(clock: &dyn Clock, deadline: Option<(MonotonicTime, &'static str)>) {
+    let Some((at, why)) = deadline else { return std::future::pending().await };
     loop {
         let wait_ms = at.since(clock.now().monotonic_raw);
         if wait_ms == 0 {

@@ -296,9 +296,9 @@ async fn missing_certificate_file_is_named() {
 #[tokio::test]
 async fn shutdown_finishes_short_answers_and_ends_watches() {
     let started = std::sync::Arc::new(tokio::sync::Notify::new());
-    let (begun, ending) = (started.clone(), started.clone());
+    let (on_begin, ending) = (started.clone(), started.clone());
     let slow = async move |Extension(shutdown): Extension<Shutdown>| {
-        begun.notify_one();
+        on_begin.notify_one();
         shutdown.wait_for_request().await;
         "finished"
     };

@@ -39,7 +39,7 @@ fn main() {
         let mut words = std::env::args().skip_while(|word| word != name).skip(1);
         words.next().and_then(|number| number.parse().ok()).unwrap_or(default)
     };
-    let (largest, single, largest_other) =
+    let (largest, largest_single, largest_for_hbal) =
         (number_option("--nodes", 200), number_option("--single", 100), number_option("--hbal", 20));
     let interruptions = number_option("--interruptions", 0);
     let only_family = std::env::args().skip_while(|word| word != "--family").nth(1);
@@ -52,10 +52,10 @@ fn main() {
         || SIZES.into_iter().filter(|(nodes, _)| *nodes <= largest).collect(),
         |size: (usize, usize)| vec![size],
     );
-    let other = hbal_version();
+    let hbal = hbal_version();
     println!(
         "{}",
-        other.clone().unwrap_or_else(|| "hbal is not installed: nothing is compared with it".to_owned())
+        hbal.clone().unwrap_or_else(|| "hbal is not installed: nothing is compared with it".to_owned())
     );
     println!(
         "{:10} {:>11} {:>9} | {:>9} {:>5} {:>6} {:>7} | {:>9} {:>5} {:>6} {:>7} {:>6} | {:>5} {:>5} | hbal",
@@ -80,9 +80,9 @@ fn main() {
                 continue;
             }
             let file = cluster(family, nodes, instances, seed);
-            line(name, &file, (nodes, instances), nodes <= single, interruptions);
-            if other.is_some() {
-                print!(" {}", compare_with_hbal(&file, nodes <= largest_other, &own_values(&file)));
+            line(name, &file, (nodes, instances), nodes <= largest_single, interruptions);
+            if hbal.is_some() {
+                print!(" {}", compare_with_hbal(&file, nodes <= largest_for_hbal, &own_values(&file)));
             }
             println!();
         }
@@ -94,9 +94,9 @@ fn main() {
 fn own_values(file: &str) -> Vec<f64> {
     let cluster = text::read(file).expect("what the generator writes can be read");
     let problem = Problem::new(&cluster, 0, &Settings::default());
-    let mut all = vec![score(&problem, &problem.start_placements)];
-    all.extend(values(&problem, &problem.start_placements));
-    all
+    let mut score_and_values = vec![score(&problem, &problem.start_placements)];
+    score_and_values.extend(values(&problem, &problem.start_placements));
+    score_and_values
 }
 
 /// Sums over the plans of all groups.
@@ -121,20 +121,26 @@ impl Outcome {
     }
 }
 
-fn line(name: &str, file: &str, (nodes, instances): (usize, usize), single: bool, interruptions: usize) {
+fn line(
+    name: &str,
+    file: &str,
+    (nodes, instances): (usize, usize),
+    runs_single_steps: bool,
+    interruptions: usize,
+) {
     let cluster = text::read(file).expect("what the generator writes can be read");
     let problems: Vec<Problem> =
         (0..cluster.groups.len()).map(|group| Problem::new(&cluster, group, &Settings::default())).collect();
     let start: f64 = problems.iter().map(|problem| score(problem, &problem.start_placements)).sum();
     print!("{name:10} {:>11} {start:9.4} | ", format!("{nodes}x{instances}"));
     let planned = |problems: &[Problem], search: &dyn Fn(&Problem) -> Plan| {
-        let begun = Instant::now();
+        let begin = Instant::now();
         let plans: Vec<_> = problems.iter().map(|problem| (problem.clone(), search(problem))).collect();
         let outcome = Outcome::of(&plans);
-        (plans, outcome, begun.elapsed().as_secs_f64())
+        (plans, outcome, begin.elapsed().as_secs_f64())
     };
-    let mut reached = None;
-    if single {
+    let mut single_step_score = None;
+    if runs_single_steps {
         let (_, outcome, seconds) = planned(&problems, &|problem| {
             let mut state = State::new(problem, &problem.start_placements);
             let start = state.score();
@@ -142,17 +148,18 @@ fn line(name: &str, file: &str, (nodes, instances): (usize, usize), single: bool
         });
         let Outcome { score, steps, copies, .. } = outcome;
         print!("{score:9.4} {steps:5} {copies:6} {seconds:7.2} | ");
-        reached = Some(score);
+        single_step_score = Some(score);
     } else {
         print!("{:>9} {:>5} {:>6} {:>7} | ", "-", "-", "-", "-");
     }
     let ours = |problem: &Problem| {
-        let begun = Instant::now();
-        let time = TimeLimit::new(move || begun.elapsed().as_secs_f64() / BUDGET_SECONDS);
+        let begin = Instant::now();
+        let time = TimeLimit::new(move || begin.elapsed().as_secs_f64() / BUDGET_SECONDS);
         search(problem, &Goal::default(), &time)
     };
     let (plans, Outcome { score, steps, copies, gib }, seconds) = planned(&problems, &ours);
-    let ratio = reached.map_or_else(|| "-".to_owned(), |single| format!("{:.2}", score / single));
+    let ratio = single_step_score
+        .map_or_else(|| "-".to_owned(), |runs_single_steps| format!("{:.2}", score / runs_single_steps));
     print!("{score:9.4} {steps:5} {copies:6} {seconds:7.2} {gib:6} | {ratio:>5}");
     let after: Vec<Problem> = plans
         .into_iter()
@@ -193,13 +200,13 @@ impl Interrupted {
             let step_count = (plan.steps.len() * index / (interruptions + 1)).max(1);
             let applied_plan =
                 Plan { start_score: plan.start_score, steps: plan.steps[..step_count].to_vec() };
-            let rest =
+            let remaining_plan =
                 search(&Problem { start_placements: applied_plan.placements(problem), ..problem.clone() });
-            let ratio = rest.end_score() / plan.end_score().max(1e-9);
+            let ratio = remaining_plan.end_score() / plan.end_score().max(1e-9);
             self.worst = self.worst.max(ratio);
             self.above += usize::from(ratio > 1.02);
             self.count += 1;
-            self.returns += rest
+            self.returns += remaining_plan
                 .steps
                 .iter()
                 .filter(|step| {
@@ -254,9 +261,9 @@ fn compare_with_hbal(file: &str, plan: bool, ours: &[f64]) -> String {
         format!("scores cannot be compared: {} values instead of {}", hbal_scores.len(), ours.len())
     };
     let planned = if plan {
-        let begun = Instant::now();
+        let begin = Instant::now();
         let said = run(&[]);
-        let seconds = begun.elapsed().as_secs_f64();
+        let seconds = begin.elapsed().as_secs_f64();
         let improved = said.lines().find(|line| line.starts_with("Cluster score improved"));
         let end = improved.and_then(|line| line.split_whitespace().last()).unwrap_or("-");
         let copies = said.matches(" r:").count() + said.matches("a=r:").count();

@@ -21,9 +21,9 @@ const REPETITIONS: u32 = 1000;
 fn micros<T>(mut run: impl FnMut() -> T) -> f64 {
     let mut times: Vec<f64> = (0..REPETITIONS)
         .map(|_| {
-            let begun = Instant::now();
+            let begin = Instant::now();
             black_box(run());
-            begun.elapsed().as_secs_f64() * 1e6
+            begin.elapsed().as_secs_f64() * 1e6
         })
         .collect();
     times.sort_by(f64::total_cmp);
@@ -63,12 +63,12 @@ fn main() {
             service.used_nodes.clear();
             let choose_us = micros(|| choose(&view, &"s000002".into(), &service).0.is_some());
             let place_us = micros(|| place(&view, &"s000002".into(), &service));
-            let mut failed = view.clone();
-            let begun = Instant::now();
-            let placed = recover(&mut failed, "node0003");
-            let recovery = begun.elapsed().as_secs_f64() * 1e3;
+            let mut view_after_failure = view.clone();
+            let begin = Instant::now();
+            let placed = recover(&mut view_after_failure, "node0003");
+            let recovery_ms = begin.elapsed().as_secs_f64() * 1e3;
             println!(
-                "{nodes:>6} {services:>8} {mode:8?} | {choose_us:7.1} us | {place_us:10.1} us | {placed} in {recovery:.2} ms"
+                "{nodes:>6} {services:>8} {mode:8?} | {choose_us:7.1} us | {place_us:10.1} us | {placed} in {recovery_ms:.2} ms"
             );
         }
     }

@@ -190,14 +190,14 @@ impl OutsideUse<'_> {
 
     /// Returns the sum of the services' requests of one kind of amount, in thousandths.
     pub(crate) fn requested(self, kind: usize) -> i128 {
-        let all = self.all.map_or(0, |all| all.requested()[kind]);
-        all.wrapping_sub(self.unit.map_or(0, |unit| unit.requested[kind]))
+        let node_use = self.all.map_or(0, |node_use| node_use.requested()[kind]);
+        node_use.wrapping_sub(self.unit.map_or(0, |unit| unit.requested[kind]))
     }
 
     /// Returns the sum of the services' load in a scheduler mode, for one kind of amount, in thousandths.
     pub(crate) fn load(self, mode: SchedulerMode, kind: usize) -> i128 {
-        let all = self.all.map_or(0, |all| all.load(mode)[kind]);
-        all.wrapping_sub(self.unit.map_or(0, |unit| unit.load[kind]))
+        let node_use = self.all.map_or(0, |node_use| node_use.load(mode)[kind]);
+        node_use.wrapping_sub(self.unit.map_or(0, |unit| unit.load[kind]))
     }
 }
 

@@ -84,6 +84,7 @@ pub struct ServiceFacts {
     pub node: Option<NodeName>,
     /// Every node that the service uses: its current node, and the target of a move. Services that are confirmed stopped,
     /// disabled, ignored or in Error use no node.
+    #[serde(rename = "uses")]
     pub used_nodes: BTreeSet<NodeName>,
     /// Driver that a node must support ([`ha_api_types::driver::DriverSpec::capability`]); `None` if the spec is not valid.
     pub driver: Option<String>,

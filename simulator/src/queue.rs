@@ -4,9 +4,9 @@ use ha_api_types::time::Millis;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Place of an event among those of the same time: the number of events that were scheduled before it.
+/// Position of an event among those of the same time: the number of events that were scheduled before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place(u64);
+pub struct QueuePosition(u64);
 
 /// A queue of timed events.
 #[derive(Clone, Debug)]
@@ -28,24 +28,24 @@ impl<T> Default for Queue<T> {
 impl<T> Queue<T> {
     /// Schedules an event at a virtual time.
     pub fn push(&mut self, time_ms: Millis, event: T) {
-        let place = self.reserve();
-        self.push_in_place(time_ms, place, event);
+        let position = self.reserve();
+        self.push_at_position(time_ms, position, event);
     }
 
-    /// Reserves a place for an event whose time is not yet known.
-    pub fn reserve(&mut self) -> Place {
+    /// Reserves a position for an event whose time is not yet known.
+    pub fn reserve(&mut self) -> QueuePosition {
         self.scheduled_count += 1;
-        Place(self.scheduled_count - 1)
+        QueuePosition(self.scheduled_count - 1)
     }
 
-    /// Schedules an event at a virtual time, in a reserved place.
-    pub fn push_in_place(&mut self, time_ms: Millis, Place(place): Place, event: T) {
+    /// Schedules an event at a virtual time, in a reserved position.
+    pub fn push_at_position(&mut self, time_ms: Millis, QueuePosition(position): QueuePosition, event: T) {
         let slot_index = self.free_slots.pop().unwrap_or(self.events.len());
         match self.events.get_mut(slot_index) {
             Some(slot) => *slot = Some(event),
             None => self.events.push(Some(event)),
         }
-        self.schedule.push(Reverse((time_ms, place, slot_index)));
+        self.schedule.push(Reverse((time_ms, position, slot_index)));
     }
 
     /// Removes the earliest event and returns it with its time; `None` if the queue is empty.
@@ -81,9 +81,9 @@ mod tests {
     #[test]
     fn an_event_in_a_reserved_place_precedes_later_events() {
         let mut queue = Queue::default();
-        let place = queue.reserve();
+        let position = queue.reserve();
         queue.push(5, "b");
-        queue.push_in_place(5, place, "a");
+        queue.push_at_position(5, position, "a");
         let events: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
         assert_eq!(events, [(5, "a"), (5, "b")]);
     }

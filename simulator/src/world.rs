@@ -36,7 +36,7 @@ pub use invariants::Violation;
 pub(crate) use machine::{boot_id, controller_url, machine_id, product_id};
 
 use crate::clock::Clock;
-use crate::queue::{Place, Queue};
+use crate::queue::{Queue, QueuePosition};
 use crate::random::Random;
 use crate::report::Check;
 use crate::scenario::action::{FenceDeviceCondition, PetBehavior};
@@ -177,7 +177,7 @@ pub struct World {
     /// Cut network links.
     network: network::Network,
     /// Requests of agents for grants of hold.
-    holding: hold::Holding,
+    hold_requests: hold::HoldRequests,
     generation_count: u64,
     token_count: u64,
     uid_count: u64,
@@ -189,7 +189,7 @@ pub struct World {
     replace_failures: BTreeMap<ResourceName, u32>,
     operations: BTreeMap<String, String>,
     notified: Vec<String>,
-    refused: Vec<(String, Option<String>)>,
+    refused_commands: Vec<(String, Option<String>)>,
     /// Reasons for which commands were refused immediately.
     refusal_reasons: BTreeMap<String, Reason>,
     reported_doubles: BTreeSet<ResourceName>,
@@ -209,7 +209,7 @@ pub struct World {
     permit_times: BTreeMap<(ResourceName, NodeName), Millis>,
     managed_services: BTreeSet<ResourceName>,
     /// Time at which a running service was last found on a node by a probe.
-    queued_found_at: BTreeMap<NodeName, Millis>,
+    found_running_at: BTreeMap<NodeName, Millis>,
     /// Services whose status shows no action in progress.
     settled_services: BTreeSet<ResourceName>,
     node_epochs: BTreeMap<NodeName, Epoch>,
@@ -219,9 +219,9 @@ pub struct World {
     fencing_nodes: BTreeSet<NodeName>,
     step: usize,
     step_begun_at: Millis,
-    /// Place of the next step in the queue; `None` while no step has been scheduled. A step that a user gives later takes this
-    /// place, so that a replay handles all events in the same order.
-    step_place: Option<Place>,
+    /// Position of the next step in the queue; `None` while no step has been scheduled. A step that a user gives later takes
+    /// this position, so that a replay handles all events in the same order.
+    next_step_position: Option<QueuePosition>,
     /// The transaction that the next step writes, with its guards, and its outcome; `None` if no user is connected.
     user_commit: Option<UserCommit>,
     /// Error of the last refused step.
@@ -341,7 +341,7 @@ impl World {
             controllers: BTreeMap::new(),
             deferred_events: Vec::new(),
             network: network::Network::default(),
-            holding: hold::Holding::default(),
+            hold_requests: hold::HoldRequests::default(),
             generation_count: 0,
             token_count: 0,
             uid_count: 0,
@@ -352,7 +352,7 @@ impl World {
             replace_failures: BTreeMap::new(),
             operations: BTreeMap::new(),
             notified: Vec::new(),
-            refused: Vec::new(),
+            refused_commands: Vec::new(),
             refusal_reasons: BTreeMap::new(),
             reported_doubles: BTreeSet::new(),
             reported_overruns: BTreeSet::new(),
@@ -366,14 +366,14 @@ impl World {
             managed_services: BTreeSet::new(),
             settled_services: BTreeSet::new(),
             node_epochs: BTreeMap::new(),
-            queued_found_at: BTreeMap::new(),
+            found_running_at: BTreeMap::new(),
             moves_in_progress: BTreeMap::new(),
             lost_services: BTreeMap::new(),
             recovering_services: BTreeSet::new(),
             fencing_nodes: BTreeSet::new(),
             step: 0,
             step_begun_at: 0,
-            step_place: None,
+            next_step_position: None,
             user_commit: None,
             last_refusal: None,
             events: None,

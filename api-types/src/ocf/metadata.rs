@@ -153,7 +153,7 @@ fn elements_in_list<'a, 'input: 'a>(
 }
 
 fn parse_parameter(node: Node<'_, '_>) -> Option<Parameter> {
-    let is = |name: &str| node.attribute(name).is_some_and(is_true);
+    let is_set = |name: &str| node.attribute(name).is_some_and(is_true);
     let content = node.children().find(|child| child.has_tag_name("content"));
     let kind = content.and_then(|content| content.attribute("type")).unwrap_or("string");
     let options = || {
@@ -163,11 +163,11 @@ fn parse_parameter(node: Node<'_, '_>) -> Option<Parameter> {
     let deprecated = node.children().find(|child| child.has_tag_name("deprecated"));
     Some(Parameter {
         name: node.attribute("name").filter(|name| !name.is_empty())?.to_owned(),
-        required: is("required"),
-        unique: is("unique") || node.attribute("unique-group").is_some(),
+        required: is_set("required"),
+        unique: is_set("unique") || node.attribute("unique-group").is_some(),
         deprecated: deprecated
             .map(|node| text_of(node, "desc"))
-            .or_else(|| is("deprecated").then(String::new)),
+            .or_else(|| is_set("deprecated").then(String::new)),
         kind: match kind {
             "integer" => ParameterType::Integer,
             "boolean" => ParameterType::Boolean,

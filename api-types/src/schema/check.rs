@@ -202,11 +202,11 @@ fn walk_members(schema: &Value, map: &Map<String, Value>, path: &str, problems: 
 fn missing(schema: &Value, name: &str, path: &str, problems: &mut Vec<Problem>) {
     let path = field_path(path, name);
     let schema = member_schema(schema, name).unwrap_or(&Value::Null);
-    let below = strings(schema, "required");
-    for name in &below {
+    let required = strings(schema, "required");
+    for name in &required {
         missing(schema, name, &path, problems);
     }
-    if below.is_empty() {
+    if required.is_empty() {
         let message = match strings(schema, "enum").as_slice() {
             [] => "is missing".to_owned(),
             known => format!("is missing: must be one of {}", known.join(", ")),

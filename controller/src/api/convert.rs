@@ -42,15 +42,15 @@ pub(crate) async fn convert_resources_of_rule<S: Store>(
 ) -> Vec<String> {
     let Ok(cluster_view) = facts::cluster_view(state).await else { return Vec::new() };
     let spec: AffinityRuleSpec = read::spec_of(value);
-    let mut all = declarations(&cluster_view);
-    all.rules.insert(name.to_owned(), spec.clone());
-    let (rules, _) = Rules::compile(&all);
+    let mut input = declarations(&cluster_view);
+    input.rules.insert(name.to_owned(), spec.clone());
+    let (rules, _) = Rules::compile(&input);
     let mut new_warnings = Vec::new();
     for resource in spec.node_affinity.iter().flat_map(|rule| &rule.resources) {
         let resource = &ResourceName::from(names::without_type(resource));
         // A rule that is not applied, such as one in conflict, supersedes no group.
         let Some(rule) = rules.node_rule(resource).filter(|rule| rule.name == name) else { continue };
-        let Some(group) = all.group_of.get(resource) else { continue };
+        let Some(group) = input.group_of.get(resource) else { continue };
         let group_spec = cluster_view.groups.get(group).map(|group| &group.value.spec);
         if dry_run || convert_stored(state, &cluster_view, resource, group_spec).await {
             new_warnings.push(warning_text(resource, group, group_spec, rule));

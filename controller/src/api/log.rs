@@ -240,8 +240,12 @@ mod tests {
         };
         let defaults = Parameters { tail_lines: LOG_LINES_DEFAULT, since_seconds: None, node: None };
         assert_eq!(parse(&[("timestamps", "x"), ("node", "")]), Ok(defaults.clone()));
-        let all = Parameters { tail_lines: 10_000, since_seconds: Some(60), node: Some("n".into()) };
-        assert_eq!(parse(&[("tailLines", "10000"), ("sinceSeconds", "60"), ("node", "n")]), Ok(all));
+        let all_parameters =
+            Parameters { tail_lines: 10_000, since_seconds: Some(60), node: Some("n".into()) };
+        assert_eq!(
+            parse(&[("tailLines", "10000"), ("sinceSeconds", "60"), ("node", "n")]),
+            Ok(all_parameters)
+        );
         for (name, value) in [
             ("tailLines", "0"),
             ("tailLines", "10001"),

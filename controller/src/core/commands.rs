@@ -131,16 +131,16 @@ mod tests {
         let check = |assignment: Option<Assignment>, expected: bool| {
             assert_eq!(names_node(assignment.as_ref(), &"node1".into()), expected, "{assignment:?}");
         };
-        let on = |node: &str| Assignment { node: node.into(), ..Assignment::default() };
+        let assignment_on = |node: &str| Assignment { node: node.into(), ..Assignment::default() };
         let to = |target: &str| Action::Migrate {
             target: target.into(),
             target_epoch: Epoch(1),
             target_boot_id: BootId::default(),
         };
-        check(Some(on("node1")), true);
-        check(Some(on("node2")), false);
-        check(Some(Assignment { action: to("node1"), ..on("node2") }), true);
-        check(Some(Assignment { action: to("node3"), ..on("node2") }), false);
+        check(Some(assignment_on("node1")), true);
+        check(Some(assignment_on("node2")), false);
+        check(Some(Assignment { action: to("node1"), ..assignment_on("node2") }), true);
+        check(Some(Assignment { action: to("node3"), ..assignment_on("node2") }), false);
         check(None, true);
     }
 

@@ -74,8 +74,8 @@ fn balance(view: &View, name: &ResourceName, service: &ServiceFacts) -> Option<S
 fn describe_service_limit(view: &View, name: &ResourceName, service: &ServiceFacts) -> Option<String> {
     let node = service.node.as_ref().filter(|_| view.reservation.enabled && service.movable)?;
     let limit_text = Counts::of(view).describe(node)?;
-    let leaves = relieve(view, &BTreeSet::from([name]), |from| from == node);
-    Some(match leaves {
+    let relief = relieve(view, &BTreeSet::from([name]), |from| from == node);
+    Some(match relief {
         Some(planned) => format!("{limit_text}; the service could move to {}", planned.to),
         None => limit_text,
     })
@@ -93,8 +93,8 @@ fn describe_load_imbalance(view: &View, name: &ResourceName, service: &ServiceFa
         "no rebalancing is needed".to_owned()
     } else {
         let partners = view.rules.strict_affinity_partners(name);
-        let set = partners.iter().chain([name]).collect();
-        match best_move(view, &set, |_, _| true) {
+        let unit_names = partners.iter().chain([name]).collect();
+        match best_move(view, &unit_names, |_, _| true) {
             Some(planned) => {
                 format!("with the service on {}, the imbalance would be {:.2}", planned.to, planned.after)
             }

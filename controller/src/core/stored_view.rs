@@ -52,7 +52,7 @@ fn node_facts(cluster_view: &ClusterView, name: &str) -> Option<NodeFacts> {
         Some(report) => check_watchdog(cluster_view, report),
     };
     Some(NodeFacts {
-        online: online(status),
+        online: check_online(status),
         maintenance: spec.maintenance,
         schedulable: spec.schedulable,
         fenceable,
@@ -67,7 +67,7 @@ fn node_facts(cluster_view: &ClusterView, name: &str) -> Option<NodeFacts> {
     })
 }
 
-fn online(status: Option<&NodeStatus>) -> Result<(), Reason> {
+fn check_online(status: Option<&NodeStatus>) -> Result<(), Reason> {
     let Some(status) = status else { return Err(Reason::Pending) };
     match status.state {
         NodeState::Online | NodeState::Maintenance => Ok(()),

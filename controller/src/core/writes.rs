@@ -168,9 +168,9 @@ impl Writes {
             if self.busy.contains_key(&subject) || !signed.fits() {
                 continue;
             }
-            let alone = matches!(subject, Subject::Fence(_)) || self.send_alone.remove(&subject);
+            let must_be_alone = matches!(subject, Subject::Fence(_)) || self.send_alone.remove(&subject);
             let member = BatchedAction { subject, events, on_applied };
-            let open = groups.last_mut().filter(|(_, _, closed)| !closed && !alone);
+            let open = groups.last_mut().filter(|(_, _, closed)| !closed && !must_be_alone);
             if let Some((joined, members, _)) = open
                 && let Some(more) = joined.join(&signed)
             {
@@ -181,7 +181,7 @@ impl Writes {
             if self.batches.len() + groups.len() >= MAX_BATCHES {
                 break;
             }
-            groups.push((signed, vec![member], alone));
+            groups.push((signed, vec![member], must_be_alone));
         }
         groups
             .into_iter()

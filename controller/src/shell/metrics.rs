@@ -132,19 +132,19 @@ impl CoreMetrics {
             controller::STORE_REVISION,
             controller::STORE_REVISION_LAG,
         ];
-        let last = Mutex::new(Vec::new());
+        let last_samples = Mutex::new(Vec::new());
         metrics.register_scraped(own_metrics.into_iter().chain(leader::ALL.iter().copied()), move || {
-            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last_samples = last_samples.lock().unwrap_or_else(PoisonError::into_inner);
             // While the core plans, its last state is shown: the threads that serve requests also run the election.
             let core = match core.try_lock() {
                 Ok(core) => core,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return Vec::clone(&last),
+                Err(TryLockError::WouldBlock) => return Vec::clone(&last_samples),
             };
             let mut relocations = relocations.lock().unwrap_or_else(PoisonError::into_inner);
             relocations.retain(|(name, _), _| core.cluster_view().resources.contains_key(name));
-            last.clone_from(&core_samples(&core, &now(), store.newest_revision(), &relocations));
-            last.clone()
+            last_samples.clone_from(&core_samples(&core, &now(), store.newest_revision(), &relocations));
+            last_samples.clone()
         })?;
         Ok(core_metrics)
     }

@@ -144,9 +144,9 @@ pub(crate) async fn a_list_has_the_requested_version<S: Store>(store: S) {
     // The later pages are those of the first page's version.
     api.delete("groups/b").await;
     api.post("groups", &group("b2")).await;
-    let rest = api.get(&format!("groups?limit=9&continue={token}")).await;
-    assert_eq!(names(&rest), ["b", "c"]);
-    assert_eq!(rest.at("/metadata/resourceVersion"), version);
+    let second_page = api.get(&format!("groups?limit=9&continue={token}")).await;
+    assert_eq!(names(&second_page), ["b", "c"]);
+    assert_eq!(second_page.at("/metadata/resourceVersion"), version);
     let exact = format!("groups?resourceVersion={version}&resourceVersionMatch=Exact");
     assert_eq!(names(&api.get(&exact).await), ["a", "b", "c"]);
     let newest = format!("groups?resourceVersion={version}&resourceVersionMatch=NotOlderThan");

@@ -59,19 +59,19 @@ impl Evacuate {
         let problem_nodes: Vec<usize> = (0..all_groups.problem.nodes.len())
             .filter(|&problem_node| names.contains(all_groups.node_name(problem_node)))
             .collect();
-        let part = match (self.primary_only, self.secondary_only) {
+        let evacuated_copies = match (self.primary_only, self.secondary_only) {
             (true, _) => EvacuatedCopies::Primaries,
             (false, true) => EvacuatedCopies::Secondaries,
             (false, false) => EvacuatedCopies::All,
         };
-        let evacuation = evacuate(&all_groups, &problem_nodes, part);
+        let evacuation = evacuate(&all_groups, &problem_nodes, evacuated_copies);
         let all_moves: Vec<_> = evacuation.inside.iter().chain(&evacuation.outside).cloned().collect();
         let moves = Moves::new(&loaded, &all_groups, &all_moves);
         let value = moves.with_moves(document(&names, &all_groups, &evacuation));
         let rendered = (self.text(&loaded, &all_groups, &evacuation, &moves), value);
-        let executed = if self.inter_group { &all_moves } else { &evacuation.inside };
-        let executed = Moves::new(&loaded, &all_groups, executed);
-        executed.output_and_apply(session, &self.output, "hactl evacuate", format, rendered).await?;
+        let applied_moves = if self.inter_group { &all_moves } else { &evacuation.inside };
+        let applied_moves = Moves::new(&loaded, &all_groups, applied_moves);
+        applied_moves.output_and_apply(session, &self.output, "hactl evacuate", format, rendered).await?;
         Ok(if evacuation.stuck.is_empty() { Exit::Done } else { Exit::Failed })
     }
 

@@ -29,9 +29,9 @@ impl Columns {
     }
 
     fn of(definitions: &[ColumnDefinition], is_shown: impl Fn(&ColumnDefinition) -> bool) -> Columns {
-        let all = definitions.iter().enumerate().filter(|(_, definition)| is_shown(definition));
+        let shown = definitions.iter().enumerate().filter(|(_, definition)| is_shown(definition));
         Columns {
-            cells: all.map(|(index, column)| (index, column.name.clone())).collect(),
+            cells: shown.map(|(index, column)| (index, column.name.clone())).collect(),
             ..Columns::default()
         }
     }
@@ -69,7 +69,7 @@ impl Columns {
         // The labels are read from the received value, because a typed map would lose their order.
         let labels = &row["metadata"]["labels"];
         let single = self.labels.iter().map(|name| Cell::plain(labels[name].as_str().unwrap_or_default()));
-        let all = self.all_labels.then(|| {
+        let label_texts = self.all_labels.then(|| {
             let pairs: Vec<String> = labels
                 .as_object()
                 .into_iter()
@@ -78,7 +78,7 @@ impl Columns {
                 .collect();
             Cell::plain(&if pairs.is_empty() { "<none>".to_owned() } else { pairs.join(",") })
         });
-        cells.chain(single).chain(all).collect()
+        cells.chain(single).chain(label_texts).collect()
     }
 }
 

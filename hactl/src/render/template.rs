@@ -45,8 +45,8 @@ impl Template {
                 }
                 Some("end") if expression == "end" => {
                     let (path, before) = open_ranges.pop().ok_or("{end} without {range}")?;
-                    let inner = std::mem::replace(&mut parts, before);
-                    parts.push(Part::Range(path, inner));
+                    let inner_parts = std::mem::replace(&mut parts, before);
+                    parts.push(Part::Range(path, inner_parts));
                 }
                 Some("range") => {
                     let path = Path::parse(expression["range".len()..].trim())?;
@@ -89,9 +89,9 @@ fn render(parts: &[Part], root: &Value, current: &Value, text: &mut String) {
                 let values: Vec<String> = path.values(root, current).into_iter().map(value_text).collect();
                 text.push_str(&values.join(" "));
             }
-            Part::Range(path, inner) => {
+            Part::Range(path, inner_parts) => {
                 for value in path.values(root, current) {
-                    render(inner, root, value, text);
+                    render(inner_parts, root, value, text);
                 }
             }
         }
@@ -104,9 +104,9 @@ fn unquoted(quoted: &str) -> Result<String, String> {
         format!("{{{quoted}}}: quoted text must end with its opening quote character, such as {{\"\\n\"}}")
     };
     let quote = quoted.chars().next().ok_or_else(invalid)?;
-    let inner = quoted[1..].strip_suffix(quote).ok_or_else(invalid)?;
+    let inner_text = quoted[1..].strip_suffix(quote).ok_or_else(invalid)?;
     let mut text = String::new();
-    let mut characters = inner.chars();
+    let mut characters = inner_text.chars();
     while let Some(character) = characters.next() {
         text.push(match character {
             '\\' => match characters.next().ok_or_else(invalid)? {

@@ -77,8 +77,8 @@ pub(super) fn executing_server(facts: &PlacementFacts) -> Server {
 fn services_per_node(facts: &PlacementFacts) -> Vec<usize> {
     let facts = facts.lock();
     let services = facts["services"].as_object().expect("services");
-    let on = |node: &str| services.values().filter(|service| service["node"] == node).count();
-    ["node1", "node2", "node3"].map(on).to_vec()
+    let count_on = |node: &str| services.values().filter(|service| service["node"] == node).count();
+    ["node1", "node2", "node3"].map(count_on).to_vec()
 }
 
 #[test]

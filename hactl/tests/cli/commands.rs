@@ -161,8 +161,9 @@ fn explain_shows_the_metadata_of_resource_agents() {
     run(&mut command(&["explain", "ocf:heartbeat:IPadr2"]))
         .expect_stderr(2, "did you mean ocf:heartbeat:IPaddr2?");
     run(&mut command(&["explain", "ocf:heartbeat:../IPaddr2"])).expect_stderr(2, "must be provider:agent");
-    let all = run(&mut command(&["explain", "ocf"])).expect_stdout_parts(0, &["ocf:heartbeat:Filesystem"]);
-    assert!(all.stdout.lines().count() > 50, "{}", all.stdout);
+    let all_agents =
+        run(&mut command(&["explain", "ocf"])).expect_stdout_parts(0, &["ocf:heartbeat:Filesystem"]);
+    assert!(all_agents.stdout.lines().count() > 50, "{}", all_agents.stdout);
     // An agent that the test creates.
     let directory = tempfile::tempdir().expect("a temporary directory");
     let root = directory.path().display().to_string();

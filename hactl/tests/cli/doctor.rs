@@ -56,13 +56,13 @@ fn doctor_shows_every_node_check_with_remedy() {
 
 #[test]
 fn doctor_shows_cluster_checks_and_node_problems() {
-    let fine = server(r#"[{"name": "nodes", "verdict": "Ok", "seen": "the cluster has 3 nodes"}]"#);
-    fine.put("nodes", node("node1", &softdog_checks()));
-    let shown = hactl(&fine, &["doctor"])
+    let healthy_server = server(r#"[{"name": "nodes", "verdict": "Ok", "seen": "the cluster has 3 nodes"}]"#);
+    healthy_server.put("nodes", node("node1", &softdog_checks()));
+    let shown = hactl(&healthy_server, &["doctor"])
         .expect_stdout_parts(0, &["Cluster\n", "the cluster has 3 nodes", "Node node1\n  warn  watchdog"]);
     assert!(!shown.stdout.contains("cannot sleep"), "{}", shown.stdout);
-    fine.put("nodes", node("node2", &occupied_watchdog_checks()));
-    hactl(&fine, &["doctor"]).expect_stdout_parts(1, &["FAIL  watchdog-owner"]);
+    healthy_server.put("nodes", node("node2", &occupied_watchdog_checks()));
+    hactl(&healthy_server, &["doctor"]).expect_stdout_parts(1, &["FAIL  watchdog-owner"]);
     let two = server(
         r#"[{"name": "etcd-members", "verdict": "Fail", "seen": "2 of the 3", "help": "add members"}]"#,
     );

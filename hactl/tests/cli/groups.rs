@@ -117,8 +117,8 @@ fn compress_empties_the_group_that_frees_most() {
             "Moves that empty group g1:\n    1. i a:b => (g2, ",
         ],
     );
-    let alone = json_output(&["group", "compress", "-t", &files.healthy, "--no-inter-group-moves"], 0);
-    assert_eq!((&alone["empties"], &alone["moves"]), (&Value::Null, &json!([])));
+    let within_group = json_output(&["group", "compress", "-t", &files.healthy, "--no-inter-group-moves"], 0);
+    assert_eq!((&within_group["empties"], &within_group["moves"]), (&Value::Null, &json!([])));
     let used = json_output(&["group", "compress", "-t", &files.healthy], 0);
     assert_eq!(
         (&used["empties"], &used["total"]["used"]),

@@ -110,10 +110,10 @@ fn free_capacity_is_shown_only_where_capacity_is_known() {
             [&value["groups"][0]["free"], &value["groups"][0]["freeElsewhere"], &value["total"]["free"]];
         assert_eq!(actual_free, free.each_ref(), "{output}");
     };
-    let all = json!({"cpu": "4", "memory": "16Gi", "disk": "100Gi"});
+    let all_amounts = json!({"cpu": "4", "memory": "16Gi", "disk": "100Gi"});
     let no_disk = json!({"cpu": "4", "memory": "16Gi"});
     check(
-        [all.clone(), all.clone(), all.clone()],
+        [all_amounts.clone(), all_amounts.clone(), all_amounts.clone()],
         ["east 2048 30720 0 204800 1 31", "west 0 16384 0 102400 0 16", "total 2048 47104 0 307200 1 47"],
         [
             json!({"memory": 30720, "disk": 204_800, "vcpus": 31}),
@@ -122,7 +122,7 @@ fn free_capacity_is_shown_only_where_capacity_is_known() {
         ],
     );
     check(
-        [all.clone(), no_disk, json!({"disk": "1Gi"})],
+        [all_amounts.clone(), no_disk, json!({"disk": "1Gi"})],
         ["east 2048 30720 0 - 1 31", "west 0 - 0 1024 0 -", "total 2048 - 0 - 1 -"],
         [
             json!({"memory": 30720, "disk": null, "vcpus": 31}),

@@ -39,9 +39,9 @@ exec:web  True   Started  Started  node1  Running  <unknown>
     hactl(&server, &["get", "pods"]).expect_stderr(2, "not a valid kind");
     let web = hactl(&server, &["get", "resource/web", "-o", "json"]).expect_stdout_parts(0, &[]);
     assert_eq!(serde_json::from_str::<Value>(&web.stdout).expect("JSON")["kind"], "Resource");
-    let all = hactl(&server, &["get", "har", "-o", "json"]).expect_stdout_parts(0, &[]);
+    let services = hactl(&server, &["get", "har", "-o", "json"]).expect_stdout_parts(0, &[]);
     assert_eq!(
-        serde_json::from_str::<Value>(&all.stdout).expect("JSON")["items"].as_array().map(Vec::len),
+        serde_json::from_str::<Value>(&services.stdout).expect("JSON")["items"].as_array().map(Vec::len),
         Some(2)
     );
     hactl(&server, &["get", "har", "-o", "yaml"]).expect_stdout_parts(0, &["kind: List\n", "  name: web\n"]);

@@ -40,9 +40,9 @@ pub(super) struct Watchdog {
     pub(super) problem: String,
     pub(super) problem_reason: Option<Reason>,
     /// A test on this machine in which the driver did not reset the machine.
-    pub(super) failed: Option<WatchdogTrial>,
+    pub(super) failed_trial: Option<WatchdogTrial>,
     /// The driver that has passed a test on this machine.
-    pub(super) proven: Option<TestedWatchdog>,
+    pub(super) passed_test: Option<TestedWatchdog>,
     pending_request: Option<(WatchdogRequestId, Request)>,
     /// The deadline that the daemon has acknowledged since armed: true was committed.
     pub(super) acknowledged: Option<Moment>,
@@ -86,12 +86,12 @@ impl Watchdog {
     /// Returns `true` if the daemon pets by a deadline, and no request in progress ends this: a condition of every
     /// start.
     pub(super) fn follows_deadline(&self) -> bool {
-        let ends = match self.pending_request {
+        let request_ends_at = match self.pending_request {
             Some((_, Request::PetWithoutDeadline | Request::Release)) => true,
             Some((_, Request::Arm(arm))) => arm.deadline.is_none(),
             Some((_, Request::Deadline(_) | Request::Query)) | None => false,
         };
-        self.is_connected && !ends && matches!(self.status.state, State::Armed { .. })
+        self.is_connected && !request_ends_at && matches!(self.status.state, State::Armed { .. })
     }
 
     /// Returns `true` if no deadline after `bound` is active or is being sent to the daemon.
@@ -169,11 +169,11 @@ impl Watchdog {
         let timeout_ms = u64::from(facts.timeout_seconds) * 1000;
         let identity = facts.identity.as_str();
         let last_test = self
-            .proven
+            .passed_test
             .as_ref()
             .filter(|proven| proven.identity == identity)
             .map(|proven| proven.test.clone());
-        let has_failed = self.failed.as_ref().is_some_and(|trial| trial.identity == identity);
+        let has_failed = self.failed_trial.as_ref().is_some_and(|trial| trial.identity == identity);
         WatchdogReport {
             kind: match facts.kind {
                 DeviceKind::Kernel => WatchdogKind::Kernel,

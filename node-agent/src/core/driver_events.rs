@@ -66,6 +66,6 @@ fn on_exited(service: &mut Service, message: String, stopped_externally: bool) {
         matches!(service.step, Step::Idle | Step::Probe { .. } | Step::Permit { .. } | Step::Journal { .. });
     if reports_end && service.presence == Presence::Running {
         service.presence = Presence::Stopped;
-        service.exit = Some(UnexpectedExit { message, stopped_externally });
+        service.unexpected_exit = Some(UnexpectedExit { message, stopped_externally });
     }
 }

@@ -5,7 +5,7 @@ use super::command::{CommandResult, DriverFailure};
 use super::service::{GuardedTarget, Service, Step};
 use super::service_machine::PROBE_RETRY_MS;
 use super::session::ReadPurpose;
-use super::view::{Stored, peer};
+use super::view::{Stored, peer_report_key};
 use super::{AgentCore, Now};
 use ha_api_types::id::{ActionUid, NodeName, ResourceName, Revision};
 use ha_api_types::reason::Reason;
@@ -20,7 +20,7 @@ impl AgentCore {
         assignment: &Stored<Assignment>,
     ) -> Option<GuardedTarget> {
         let target = AgentCore::migration_target(assignment.value.as_ref()?)?;
-        let report = self.view.peer_reports.get(&peer(&target, name))?.mod_revision;
+        let report = self.view.peer_reports.get(&peer_report_key(&target, name))?.mod_revision;
         let fence = self.view.fences.get(&target)?.mod_revision;
         Some(GuardedTarget { report, fence })
     }
@@ -58,7 +58,7 @@ impl AgentCore {
             if checked != *uid {
                 return;
             }
-            let guarded = service.guarded.map(|guarded| [guarded.report, guarded.fence]);
+            let guarded = service.guarded_target.map(|guarded| [guarded.report, guarded.fence]);
             let deadline = sent + limit_ms;
             if guarded.as_ref().map(<[Revision; 2]>::as_slice) == read_revisions
                 && now.monotonic_raw < deadline
@@ -99,7 +99,7 @@ impl AgentCore {
         cause: &str,
     ) {
         service.begun_action = None;
-        service.guarded = None;
+        service.guarded_target = None;
         service.peer_check_at = None;
         self.emit_event(now, service, true, Reason::MoveFailed, cause);
         let report = self.report(now, service, Some(uid), Phase::MoveFailed, Reason::MoveFailed, cause);

@@ -33,18 +33,18 @@ pub struct Journal {
     pub timings: Option<Timings>,
     /// The reason why this machine was about to be reset, shown after the next boot; `None` while no reset is
     /// imminent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_words: Option<ShutdownRecord>,
+    #[serde(rename = "lastWords", skip_serializing_if = "Option::is_none")]
+    pub shutdown_record: Option<ShutdownRecord>,
     /// A test of the watchdog that has begun and not ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub trial: Option<WatchdogTrial>,
+    #[serde(rename = "trial", skip_serializing_if = "Option::is_none")]
+    pub active_trial: Option<WatchdogTrial>,
     /// The watchdog that has reset its machine in a test.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub proven: Option<TestedWatchdog>,
+    #[serde(rename = "proven", skip_serializing_if = "Option::is_none")]
+    pub tested_watchdog: Option<TestedWatchdog>,
     /// A test in which the watchdog did not reset its machine. The watchdog is not accepted until another test
     /// has passed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failed: Option<WatchdogTrial>,
+    #[serde(rename = "failed", skip_serializing_if = "Option::is_none")]
+    pub failed_trial: Option<WatchdogTrial>,
     /// The started services, by resource name.
     pub services: BTreeMap<ResourceName, JournalEntry>,
     /// Live migrations to this node whose source is not known to have ended, by resource name, including those of an
@@ -115,10 +115,11 @@ pub struct JournalEntry {
     /// The definition with which the service was started; the service is stopped under the same definition.
     pub definition: ServiceDefinition,
     /// The action that was begun last; empty if the service was found running.
-    pub begun: ActionUid,
+    #[serde(rename = "begun")]
+    pub begun_action: ActionUid,
     /// `true` if the service was killed before the deadline. No agent process may continue its action.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub spent: bool,
+    #[serde(rename = "spent", skip_serializing_if = "std::ops::Not::not")]
+    pub was_killed: bool,
 }
 
 #[cfg(test)]

@@ -259,7 +259,7 @@ impl AgentCore {
             let name = service.name();
             let ignored =
                 self.is_unmanaged(name) && service.running_command.is_none() && !service.replacing.is_busy();
-            let confirmed = service.desired.is_none()
+            let confirmed = service.desired_report.is_none()
                 && service.pending_write.is_none()
                 && service.canceling.is_empty()
                 && service.running_command.is_none()

@@ -42,8 +42,8 @@ impl MachineFindings {
     /// Takes the shutdown record of another boot out of the journal. The record of a watchdog test takes precedence.
     pub(super) fn new(config: &Config, journal: &mut Journal) -> MachineFindings {
         let of_another_boot =
-            journal.last_words.take_if(|shutdown_record| shutdown_record.boot_id != config.boot_id);
-        let test = journal.trial.as_ref().filter(|trial| trial.boot_id != config.boot_id);
+            journal.shutdown_record.take_if(|shutdown_record| shutdown_record.boot_id != config.boot_id);
+        let test = journal.active_trial.as_ref().filter(|trial| trial.boot_id != config.boot_id);
         let of_another_boot = test.map(watchdog_test::shutdown_record_of).or(of_another_boot);
         let is_another = !journal.boot_id.is_empty() && journal.boot_id != config.boot_id;
         let previous = is_another.then(|| PreviousBoot {
@@ -237,18 +237,18 @@ impl AgentCore {
     /// because etcd is unreachable.
     pub(super) fn write_shutdown_record(&mut self, now: &Now, message: String) {
         let recorded_message =
-            self.journal.last_words.as_ref().map(|shutdown_record| &shutdown_record.message);
+            self.journal.shutdown_record.as_ref().map(|shutdown_record| &shutdown_record.message);
         if recorded_message == Some(&message) {
             return;
         }
         let boot_id = self.config.boot_id.clone();
-        self.journal.last_words = Some(ShutdownRecord { boot_id, message, at: now.timestamp() });
+        self.journal.shutdown_record = Some(ShutdownRecord { boot_id, message, at: now.timestamp() });
         self.mark_journal_changed();
     }
 
     /// Removes the shutdown record, because a reset is no longer imminent.
     pub(super) fn remove_shutdown_record(&mut self) {
-        if self.journal.last_words.take().is_some() {
+        if self.journal.shutdown_record.take().is_some() {
             self.mark_journal_changed();
         }
     }

@@ -5,7 +5,7 @@ use super::role::Role;
 use super::service::{KillReason, Presence, ProbePurpose, Service, Step};
 use super::service_machine::PROBE_RETRY_MS;
 use super::session::ReadPurpose;
-use super::view::peer;
+use super::view::peer_report_key;
 use super::{AgentCore, Now};
 use ha_api_types::id::{ActionUid, Epoch, NodeName, ResourceName, Revision};
 use ha_api_types::reason::Reason;
@@ -93,7 +93,7 @@ impl AgentCore {
         let Action::Migrate { target, target_epoch, target_boot_id } = &assignment.action else {
             return false;
         };
-        let receives = self.view.peer_reports.value(&peer(target, name)).is_some_and(|report| {
+        let receives = self.view.peer_reports.value(&peer_report_key(target, name)).is_some_and(|report| {
             report.phase == Phase::Receiving
                 && report.reason == Reason::Migrating
                 && report.action_uid.as_ref() == Some(&assignment.action_uid)
@@ -110,7 +110,7 @@ impl AgentCore {
 
     fn target_gave_up(&self, name: &ResourceName, assignment: &Assignment) -> Option<String> {
         let target = AgentCore::migration_target(assignment)?;
-        let report = self.view.peer_reports.value(&peer(&target, name))?;
+        let report = self.view.peer_reports.value(&peer_report_key(&target, name))?;
         let ended = matches!(report.phase, Phase::Failed | Phase::Stopped | Phase::StopFailed);
         (ended && report.action_uid.as_ref() == Some(&assignment.action_uid))
             .then(|| format!("{target} cannot receive the service: {}", report.message))
@@ -137,7 +137,7 @@ impl AgentCore {
             CommandResult::Canceled => Some(interruption("migration canceled")),
         };
         service.presence = Presence::Unclear;
-        service.guarded = None;
+        service.guarded_target = None;
         service.peer_check_at = None;
         let uid = uid.clone();
         service.transition_to(match failure {
@@ -234,7 +234,7 @@ impl AgentCore {
             // R8.5: the service may be resumed, and the agent was restarted after that permit.
             Phase::Starting if report.reason == Reason::Migrating => {
                 let source = &assignment.node;
-                let reported = self.view.peer_reports.value(&peer(source, service.name()));
+                let reported = self.view.peer_reports.value(&peer_report_key(source, service.name()));
                 let is_already_reported =
                     reported.is_some_and(|report| report.action_uid.as_ref() == Some(uid));
                 if is_already_reported || self.is_proven_gone(source, assignment.epoch) {
@@ -271,7 +271,7 @@ impl AgentCore {
         let reported = self
             .view
             .peer_reports
-            .value(&peer(source, service.name()))
+            .value(&peer_report_key(source, service.name()))
             .filter(|report| report.action_uid.as_ref() == Some(uid))
             .map(|report| report.phase);
         match reported {
@@ -315,7 +315,7 @@ impl AgentCore {
     /// Returns `true` if the report of a lost node was read after the proof that closed its epoch.
     fn has_read_last_report(&self, node: &NodeName, name: &ResourceName) -> bool {
         let gone_at = self.view.fences.get(node).map_or(Revision::default(), |stored| stored.mod_revision);
-        self.view.peer_reports.as_of(&peer(node, name)) >= gone_at
+        self.view.peer_reports.as_of(&peer_report_key(node, name)) >= gone_at
     }
 
     /// Requests a permit to resume, because a service that has arrived runs only under this permit (R8.5).
@@ -328,7 +328,7 @@ impl AgentCore {
     pub(super) fn resume_step(&self, name: &ResourceName, assignment: &Assignment) -> Step {
         let uid = assignment.action_uid.clone();
         let source = assignment.node.clone();
-        let reported = self.view.peer_reports.value(&peer(&source, name));
+        let reported = self.view.peer_reports.value(&peer_report_key(&source, name));
         let handed_over = reported.is_some_and(|report| {
             report.phase == Phase::HandedOver && report.action_uid.as_ref() == Some(&uid)
         });

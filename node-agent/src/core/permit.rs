@@ -4,7 +4,7 @@ use super::commits::Purpose;
 use super::effect::CommitUrgency;
 use super::role::Role;
 use super::service::{Service, Step};
-use super::view::{Stored, peer};
+use super::view::{Stored, peer_report_key};
 use super::{AgentCore, Now, pets};
 use ha_api_types::id::{ActionUid, BootId, Epoch, ResourceName, Revision};
 use ha_api_types::reason::Reason;
@@ -172,7 +172,7 @@ impl AgentCore {
         if granted {
             service.permit =
                 committed.and_then(|report| Permit::of_committed(report, epoch, &self.config.boot_id));
-            service.desired = None;
+            service.desired_report = None;
             self.on_permitted(now, service, uid, phase);
             return;
         }
@@ -241,7 +241,7 @@ impl AgentCore {
             return;
         };
         if phase == Phase::HandingOver {
-            service.guarded = self.guarded_target(&name, &assignment);
+            service.guarded_target = self.guarded_target(&name, &assignment);
         }
         let id = self.commit(transaction, CommitUrgency::Ordinary, Purpose::Service { name, report });
         service.pending_write = Some(id);
@@ -275,7 +275,10 @@ impl AgentCore {
         if report.phase == Phase::HandingOver {
             let target = AgentCore::migration_target(assignment.value.as_ref()?)?;
             transaction = transaction
-                .guard(keys.service_report(&target, name), self.view.peer_reports.guard(&peer(&target, name)))
+                .guard(
+                    keys.service_report(&target, name),
+                    self.view.peer_reports.guard(&peer_report_key(&target, name)),
+                )
                 .guard(keys.fence(&target), self.view.fences.guard(&target));
         }
         Some(transaction)

@@ -3,7 +3,7 @@
 
 use super::command::CommandResult;
 use super::service::{KillReason, Presence, Service, Step};
-use super::view::peer;
+use super::view::peer_report_key;
 use super::{AgentCore, Now};
 use ha_api_types::id::ResourceName;
 use ha_api_types::record::{FailureClass, Phase};
@@ -20,7 +20,7 @@ impl AgentCore {
         let Some(reception) = self.journal.receptions.get(name) else { return };
         let Some(assignment) = self.view.assignments.value(name) else { return };
         let is_over = if assignment.action_uid == reception.action_uid {
-            let reported = self.view.peer_reports.value(&peer(&assignment.node, name));
+            let reported = self.view.peer_reports.value(&peer_report_key(&assignment.node, name));
             let has_ended = reported.is_some_and(|report| {
                 let ended = matches!(
                     report.phase,

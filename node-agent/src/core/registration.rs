@@ -67,9 +67,9 @@ impl AgentCore {
 
     /// Returns a definition whose identity has not been verified stopped since clearing began.
     fn next_definition_to_clear(&self, service: &Service) -> Option<ServiceDefinition> {
-        self.definitions_of(service.name())
-            .into_iter()
-            .find(|definition| !service.cleared.iter().any(|cleared| cleared.has_same_identity(definition)))
+        self.definitions_of(service.name()).into_iter().find(|definition| {
+            !service.cleared_definitions.iter().any(|cleared| cleared.has_same_identity(definition))
+        })
     }
 
     /// Continues with the next definition that has not been verified stopped.

@@ -150,7 +150,7 @@ impl AgentCore {
         let Role::Act { assignment } = self.role(&name) else { return };
         let Some(value) = &assignment.value else { return };
         let is_report_written =
-            service.pending_write.is_none() && service.desired.is_none() && !service.needs_reread;
+            service.pending_write.is_none() && service.desired_report.is_none() && !service.needs_reread;
         let must_wait = service.write_not_before.is_some_and(|at| now.monotonic_raw < at);
         let exclusive = self.is_exclusive(service);
         if !is_report_written
@@ -213,7 +213,7 @@ impl AgentCore {
         };
         steps
             && service.presence == Presence::Running
-            && service.exit.is_none()
+            && service.unexpected_exit.is_none()
             && self.is_before_margin(now)
             && !self.is_ending()
             && !self.is_ignored(service.name())

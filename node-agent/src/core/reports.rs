@@ -56,13 +56,13 @@ impl AgentCore {
         });
         // A write in progress may change the stored report. An equal report is therefore skipped only if no write is in
         // progress.
-        service.desired = (!is_stored || service.pending_write.is_some()).then_some(report);
+        service.desired_report = (!is_stored || service.pending_write.is_some()).then_some(report);
         self.changed = true;
     }
 
     /// Writes the desired report: level-triggered, one write at a time for each key.
     pub(super) fn write_report(&mut self, now: &Now, service: &mut Service) {
-        let Some(desired) = &service.desired else { return };
+        let Some(desired) = &service.desired_report else { return };
         if service.pending_write.is_some()
             || service.needs_reread
             || service.write_not_before.is_some_and(|at| now.monotonic_raw < at)
@@ -72,13 +72,13 @@ impl AgentCore {
         let Some((epoch, create_revision)) = self.active_registration() else { return };
         let name = service.name().to_owned();
         if self.view.reports.value(&name) == Some(desired) {
-            service.desired = None;
+            service.desired_report = None;
             self.changed = true;
             return;
         }
         if desired.epoch != epoch {
             // The report belongs to a closed epoch, so no process needs the report.
-            service.desired = None;
+            service.desired_report = None;
             return;
         }
         if desired.phase == Phase::Stopped && self.is_daemon_loss_uncommitted() {
@@ -120,7 +120,7 @@ impl AgentCore {
                 .delete(keys.service_report(node, &name), self.view.reports.guard(&name))
                 .guard(keys.alive(node), Guard::Created(create_revision))
                 .guard(keys.fence(node), self.fence_guard());
-            service.desired = None;
+            service.desired_report = None;
             service.pending_write =
                 Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::DeleteReport { name }));
             return;
@@ -129,7 +129,7 @@ impl AgentCore {
         if self.journal.receptions.remove(&name).is_some() || was_journaled {
             self.mark_journal_changed();
         }
-        service.desired = None;
+        service.desired_report = None;
         service.permit = None;
         service.begun_action = None;
         service.is_unmanaged =

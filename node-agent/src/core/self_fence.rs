@@ -23,7 +23,7 @@ const FAILED_KILLS_TO_REPORT: u32 = 3;
 impl AgentCore {
     /// Returns `true` if a copy may be here: it runs, is unclear, was begun and not probed, or has a worker.
     pub(super) fn may_be_here(&self, service: &Service) -> bool {
-        let by_presence =
+        let is_present =
             match service.presence {
                 Presence::Running | Presence::Unclear => true,
                 Presence::Stopped => false,
@@ -34,7 +34,7 @@ impl AgentCore {
                         })
                 }
             };
-        by_presence
+        is_present
             || !service.canceling.is_empty()
             || (service.running_command.is_some() && !matches!(service.step, Step::Probe { .. }))
     }
@@ -45,7 +45,7 @@ impl AgentCore {
         if !self.is_guarded(service) {
             return false;
         }
-        let under_way = match &service.step {
+        let is_step_in_progress = match &service.step {
             Step::Idle | Step::Probe { .. } => false,
             Step::Permit { .. }
             | Step::Journal { .. }
@@ -69,11 +69,11 @@ impl AgentCore {
         let reports_running = |report: &ServiceReport| {
             report.epoch == epoch && report.boot_id == self.config.boot_id && report.phase.may_run()
         };
-        under_way
+        is_step_in_progress
             || self.may_be_here(service)
             || service.replacing != Replacing::Idle
             || service.pending_write.is_some() && service.permit.is_some()
-            || service.desired.as_ref().is_some_and(reports_running)
+            || service.desired_report.as_ref().is_some_and(reports_running)
             || self.view.reports.value(service.name()).is_some_and(reports_running)
     }
 
@@ -173,14 +173,14 @@ impl AgentCore {
         let mut killed = 0;
         for name in self.service_names() {
             self.with_service(&name, |core, service| {
-                let concerns = core.is_guarded(service);
+                let is_guarded = core.is_guarded(service);
                 let is_being_killed = matches!(
                     service.step,
                     Step::Kill { kill_reason: KillReason::BeforeReset(_), .. }
                         | Step::KillVerify { kill_reason: KillReason::BeforeReset(_), .. }
                         | Step::CloseReception { kill_reason: KillReason::BeforeReset(_), .. }
                 );
-                if concerns && !is_being_killed {
+                if is_guarded && !is_being_killed {
                     if core.may_be_here(service) {
                         killed += 1;
                         core.kill(now, service, KillReason::BeforeReset(cause));
@@ -200,7 +200,7 @@ impl AgentCore {
         if killed > 0 {
             self.log(Level::Error, format!("{}: killing exclusive services ({killed})", cause.clause()));
         }
-        if killed > 0 || self.journal.last_words.is_some() {
+        if killed > 0 || self.journal.shutdown_record.is_some() {
             self.record_remaining_services(now, cause.clause());
         }
     }
@@ -251,10 +251,10 @@ impl AgentCore {
     /// Begins to kill a service. A service with unknown presence is probed first, unless an action was begun for it. In
     /// that case, a paused copy may wait to be received. A probe does not detect such a copy, but a kill removes it.
     pub(super) fn kill(&mut self, now: &Now, service: &mut Service, kill_reason: KillReason) {
-        if let Step::Kill { kill_reason: step_cause, attempts }
-        | Step::KillVerify { kill_reason: step_cause, attempts } = &mut service.step
+        if let Step::Kill { kill_reason: step_reason, attempts }
+        | Step::KillVerify { kill_reason: step_reason, attempts } = &mut service.step
         {
-            *step_cause = kill_reason;
+            *step_reason = kill_reason;
             *attempts = 0;
             service.not_before = None;
             return;
@@ -262,7 +262,7 @@ impl AgentCore {
         self.interrupt(service);
         self.end_replacement(service, "the service was killed");
         service.permit = None;
-        service.exit = None;
+        service.unexpected_exit = None;
         let _ = now;
         match service.presence {
             Presence::Stopped if service.canceling.is_empty() => {}
@@ -282,8 +282,8 @@ impl AgentCore {
     /// Returns `true` if an earlier process of this boot may have begun to receive a service.
     fn may_be_received(&self, service: &Service) -> bool {
         let entry = self.journal.services.get(service.name());
-        let has_journaled_start =
-            self.journal.boot_id == self.config.boot_id && entry.is_some_and(|entry| !entry.begun.is_empty());
+        let has_journaled_start = self.journal.boot_id == self.config.boot_id
+            && entry.is_some_and(|entry| !entry.begun_action.is_empty());
         has_journaled_start || self.may_wait_to_be_received(service)
     }
 
@@ -375,12 +375,12 @@ impl AgentCore {
         if matches!(kill_reason, KillReason::BeforeReset(_))
             && let Some(entry) = self.journal.services.get_mut(service.name())
         {
-            entry.spent = true;
+            entry.was_killed = true;
             self.mark_journal_changed();
         }
         let (reason, message) = match kill_reason {
             KillReason::Clearing => {
-                service.cleared.push(service.definition.clone());
+                service.cleared_definitions.push(service.definition.clone());
                 self.clear_next_definition(service);
                 return;
             }

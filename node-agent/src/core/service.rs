@@ -157,7 +157,7 @@ pub(super) struct Service {
     /// Canceled commands that have not ended yet.
     pub(super) canceling: BTreeSet<CommandId>,
     /// The report to write; `None` if the stored report is up to date.
-    pub(super) desired: Option<ServiceReport>,
+    pub(super) desired_report: Option<ServiceReport>,
     /// The write of the report that is in progress.
     pub(super) pending_write: Option<CommitId>,
     /// `true` if the report must be read again first.
@@ -170,16 +170,16 @@ pub(super) struct Service {
     /// `true` while a worker is reserved for the hand-over, from before its commit until the driver has begun.
     pub(super) has_worker: bool,
     /// The target's revisions that HandingOver has guarded.
-    pub(super) guarded: Option<GuardedTarget>,
+    pub(super) guarded_target: Option<GuardedTarget>,
     /// `true` if a copy that waits to be received may be here. A probe does not detect such a copy; only a successful
     /// kill or stop removes it.
     pub(super) may_have_incoming_copy: bool,
     /// Definitions under which the service was verified stopped since clearing began.
-    pub(super) cleared: Vec<ServiceDefinition>,
+    pub(super) cleared_definitions: Vec<ServiceDefinition>,
     /// The action for which the old copy was stopped first.
     pub(super) stopped_for: Option<ActionUid>,
     /// Number of consecutive failed starts.
-    pub(super) failures: u32,
+    pub(super) failed_starts: u32,
     pub(super) restarts: u32,
     /// `true` if the running copy was restarted after a crash.
     pub(super) has_crashed_before: bool,
@@ -191,7 +191,7 @@ pub(super) struct Service {
     /// Time of the first probe without a result after a cutover to this node; `None` if a probe had a result since.
     pub(super) arrival_unclear_since: Option<MonotonicTime>,
     /// Unexpected end of the service that the agent has not handled yet.
-    pub(super) exit: Option<UnexpectedExit>,
+    pub(super) unexpected_exit: Option<UnexpectedExit>,
     /// A clean stop with the service's own tool that is being confirmed.
     pub(super) external_stop: Option<ExternalStop>,
     /// `true` if the service could not be stopped before registering, and this fact is not reported yet.
@@ -219,25 +219,25 @@ impl Service {
             step: Step::Idle,
             running_command: None,
             canceling: BTreeSet::new(),
-            desired: None,
+            desired_report: None,
             pending_write: None,
             needs_reread: false,
             write_not_before: None,
             permit: None,
             begun_action: None,
             has_worker: false,
-            guarded: None,
+            guarded_target: None,
             may_have_incoming_copy: false,
-            cleared: Vec::new(),
+            cleared_definitions: Vec::new(),
             stopped_for: None,
-            failures: 0,
+            failed_starts: 0,
             restarts: 0,
             has_crashed_before: false,
             started_at: None,
             not_before: None,
             peer_check_at: None,
             arrival_unclear_since: None,
-            exit: None,
+            unexpected_exit: None,
             external_stop: None,
             not_stopped: false,
             needs_recheck: false,
@@ -266,11 +266,11 @@ impl Service {
         self.step == Step::Idle
             && self.running_command.is_none()
             && self.canceling.is_empty()
-            && self.desired.is_none()
+            && self.desired_report.is_none()
             && self.pending_write.is_none()
             && !self.needs_reread
             && !self.not_stopped
-            && self.exit.is_none()
+            && self.unexpected_exit.is_none()
             && self.not_before.is_none()
             && self.peer_check_at.is_none()
             && self.replacing == Replacing::Idle

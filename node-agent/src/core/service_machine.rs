@@ -201,7 +201,7 @@ impl AgentCore {
 
     /// Returns the report that etcd has, or is about to have, for the service under the current epoch and boot.
     pub(super) fn current_report(&self, service: &Service) -> Option<ServiceReport> {
-        let report = service.desired.as_ref().or_else(|| self.view.reports.value(service.name()))?;
+        let report = service.desired_report.as_ref().or_else(|| self.view.reports.value(service.name()))?;
         let epoch = self.registration()?.epoch;
         (report.epoch == epoch && report.boot_id == self.config.boot_id).then(|| report.clone())
     }
@@ -235,7 +235,7 @@ impl AgentCore {
         if service.permit.is_none() {
             let committed = self.view.reports.value(&name);
             service.permit = committed
-                .filter(|_| service.desired.is_none())
+                .filter(|_| service.desired_report.is_none())
                 .and_then(|report| super::permit::Permit::of_committed(report, epoch, &self.config.boot_id));
         }
         match role {
@@ -316,10 +316,10 @@ impl AgentCore {
         if self.refuse_without_watchdog(service, &assignment.action_uid, assignment.definition.exclusive) {
             return;
         }
-        service.failures = 0;
+        service.failed_starts = 0;
         service.restarts = 0;
         service.has_crashed_before = false;
-        service.exit = None;
+        service.unexpected_exit = None;
         service.external_stop = None;
         service.stopped_for = None;
         service.transition_to(Step::Permit { uid: assignment.action_uid.clone(), phase });
@@ -427,7 +427,7 @@ impl AgentCore {
         service.permit = None;
         let may_have_arrived =
             service.definition.driver.can_migrate() && !service.definition.driver.waits_for_resume_permit();
-        if service.presence == Presence::Stopped && service.exit.is_none() && !may_have_arrived {
+        if service.presence == Presence::Stopped && service.unexpected_exit.is_none() && !may_have_arrived {
             // The stop is already confirmed, such as for a new assigned node. If Stopping were reported, the service
             // would count as running until a command ends.
             return self.on_stopped(now, service, Some(uid), CommandResult::Done);
@@ -482,7 +482,7 @@ impl AgentCore {
         let ordered = report.probed_fence < fence;
         if ordered {
             // An observation from before the order does not answer it.
-            service.desired = None;
+            service.desired_report = None;
         }
         let outdated = ordered
             || another

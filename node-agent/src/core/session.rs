@@ -305,10 +305,10 @@ impl AgentCore {
         for name in self.service_names() {
             self.with_service(&name, |core, service| {
                 service.permit = None;
-                service.desired = None;
+                service.desired_report = None;
                 service.begun_action = None;
                 service.pending_write = None;
-                service.cleared.clear();
+                service.cleared_definitions.clear();
                 if core.is_guarded(service) {
                     // Every service is verified again, even if it is known to be stopped, because the registration
                     // depends on it.

@@ -19,12 +19,15 @@ const MAX_BACKOFF_MS: Millis = 30_000;
 impl AgentCore {
     /// Returns `true` if the journal on disk names this action as begun, by this process or an earlier one.
     pub(super) fn is_begun_in_journal(&self, service: &Service, uid: &ActionUid) -> bool {
-        self.journal.services.get(service.name()).is_some_and(|entry| entry.begun == *uid)
+        self.journal.services.get(service.name()).is_some_and(|entry| entry.begun_action == *uid)
     }
 
     /// Returns `true` if this action is spent (not begun again): its service was killed before a deadline (FENCING 4).
     pub(super) fn is_spent(&self, service: &Service, uid: &ActionUid) -> bool {
-        self.journal.services.get(service.name()).is_some_and(|entry| entry.begun == *uid && entry.spent)
+        self.journal
+            .services
+            .get(service.name())
+            .is_some_and(|entry| entry.begun_action == *uid && entry.was_killed)
     }
 
     /// Returns `true` if the action was begun, by this process or an earlier one.
@@ -137,7 +140,11 @@ impl AgentCore {
             let reception = Reception { action_uid: uid.clone(), exclusive: service.definition.exclusive };
             self.journal.receptions.insert(service.name().to_owned(), reception);
         }
-        let entry = JournalEntry { definition: service.definition.clone(), begun: uid.clone(), spent: false };
+        let entry = JournalEntry {
+            definition: service.definition.clone(),
+            begun_action: uid.clone(),
+            was_killed: false,
+        };
         self.journal.services.insert(service.name().to_owned(), entry);
         self.mark_journal_changed();
         let write = self.journal_next_write();
@@ -157,7 +164,7 @@ impl AgentCore {
                 service.presence = Presence::Running;
                 service.started_at = Some(now.monotonic_raw);
                 service.needs_recheck = false;
-                service.exit = None;
+                service.unexpected_exit = None;
                 let (reason, message) = if service.restarts > 0 {
                     (Reason::Restarted, service.message.clone())
                 } else {
@@ -195,18 +202,18 @@ impl AgentCore {
         failure: DriverFailure,
     ) {
         service.presence = Presence::Unclear;
-        service.failures += 1;
+        service.failed_starts += 1;
         service.message.clone_from(&failure.message);
         self.emit_event(now, service, true, Reason::StartFailed, &failure.message);
         let may_retry_here = match failure.class {
-            FailureClass::RetryHere => service.failures <= service.definition.max_restart,
+            FailureClass::RetryHere => service.failed_starts <= service.definition.max_restart,
             FailureClass::TryElsewhere | FailureClass::NeverHere | FailureClass::ConfigurationWrong => false,
         };
         if may_retry_here {
             let report =
                 self.report(now, service, Some(uid), Phase::Starting, Reason::StartFailed, &failure.message);
             self.set_desired(service, report);
-            service.not_before = Some(now.monotonic_raw + back_off_ms(service.failures));
+            service.not_before = Some(now.monotonic_raw + back_off_ms(service.failed_starts));
             service.transition_to(Step::Clean { uid: uid.clone() });
         } else {
             service.transition_to(Step::Unwind { uid: uid.clone(), failure });
@@ -216,7 +223,7 @@ impl AgentCore {
 
     /// Restarts a service that ended without a command, in place and under its permit.
     pub(super) fn on_crashed(&mut self, now: &Now, service: &mut Service, uid: &ActionUid) {
-        let exit = service.exit.take();
+        let exit = service.unexpected_exit.take();
         let stopped_externally = exit.as_ref().is_some_and(|exit| exit.stopped_externally);
         let message = exit.map_or_else(|| "service was found not running".to_owned(), |exit| exit.message);
         if stopped_externally && self.accepts_external_stop(service) {
@@ -228,9 +235,9 @@ impl AgentCore {
         let reason = if stopped_externally { Reason::StoppedExternally } else { Reason::Crashed };
         // A crash within the stable time counts as a failed start only if it follows another crash.
         if stable || stopped_externally {
-            service.failures = 0;
+            service.failed_starts = 0;
         } else if service.has_crashed_before {
-            service.failures += 1;
+            service.failed_starts += 1;
         }
         service.has_crashed_before = !stopped_externally;
         service.restarts += 1;
@@ -244,14 +251,14 @@ impl AgentCore {
             format!("Service exited: {message}")
         };
         self.emit_event(now, service, true, reason, &text);
-        if service.failures > service.definition.max_restart {
+        if service.failed_starts > service.definition.max_restart {
             let failure = DriverFailure { class: FailureClass::RetryHere, reason, message };
             service.transition_to(Step::Unwind { uid: uid.clone(), failure });
             self.changed = true;
             return;
         }
-        if service.failures > 0 {
-            service.not_before = Some(now.monotonic_raw + back_off_ms(service.failures));
+        if service.failed_starts > 0 {
+            service.not_before = Some(now.monotonic_raw + back_off_ms(service.failed_starts));
         }
         if self.is_begun_in_journal(service, uid) {
             service.begun_action = Some(uid.clone());
@@ -329,7 +336,7 @@ impl AgentCore {
         report.failure = Some(failure.class);
         self.set_desired(service, report);
         // Another attempt here is delayed.
-        service.not_before = Some(now.monotonic_raw + back_off_ms(service.failures.max(1)));
+        service.not_before = Some(now.monotonic_raw + back_off_ms(service.failed_starts.max(1)));
         service.transition_to(Step::Idle);
         self.changed = true;
     }

@@ -29,7 +29,8 @@ pub struct State {
     /// `WaitForLock`, `Active` or `LostLock`.
     pub agent: &'static str,
     /// The current activity, in a sentence.
-    pub doing: String,
+    #[serde(rename = "doing")]
+    pub activity: String,
     /// Number of the registration; 0 if there is none.
     pub epoch: Epoch,
     /// The highest etcd revision that this process has seen.
@@ -122,10 +123,10 @@ impl AgentCore {
             instance: self.config.instance.clone(),
             boot_id: self.config.boot_id.clone(),
             agent: summary.state.name(),
-            doing: summary.doing,
+            activity: summary.activity,
             epoch: summary.epoch,
             revision: self.highest_revision,
-            deadline_in_ms: summary.left_ms,
+            deadline_in_ms: summary.lease_remaining_ms,
             heartbeats_fail_since_ms: self.heartbeats_failing_since.map(|at| now.monotonic_raw.since(at)),
             hold_awaits: self.hold.controllers_without_grant().cloned(),
             watchdog,
@@ -151,7 +152,7 @@ impl AgentCore {
             command: service.running_command.is_some(),
             authorized: service.permit.is_some(),
             begun: service.begun_action.clone(),
-            failures: service.failures,
+            failures: service.failed_starts,
             restarts: service.restarts,
             paused_ms: service
                 .not_before

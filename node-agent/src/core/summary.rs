@@ -36,7 +36,7 @@ pub struct Summary {
     /// The epoch; 0 if there is none.
     pub epoch: Epoch,
     /// Time to D, milliseconds; `None` if there is no D.
-    pub left_ms: Option<Millis>,
+    pub lease_remaining_ms: Option<Millis>,
     /// `true` if armed: true is committed.
     pub armed: bool,
     /// Number of services that run, or may run, here.
@@ -54,13 +54,13 @@ pub struct Summary {
     /// `true` if the agent received a request to exit and has not exited yet.
     pub ending: bool,
     /// The current activity, in a sentence.
-    pub doing: String,
+    pub activity: String,
 }
 
 impl AgentCore {
     /// Returns the current summary.
     pub fn summary(&self, now: &Now) -> Summary {
-        let (state, doing) = match &self.session {
+        let (state, activity) = match &self.session {
             Session::Waiting => (AgentState::WaitForLock, "waiting for etcd".to_owned()),
             Session::Clearing => (
                 AgentState::LostLock,
@@ -94,7 +94,7 @@ impl AgentCore {
         Summary {
             state,
             epoch: self.registration().map_or(Epoch(0), |registered| registered.epoch),
-            left_ms: self.left_ms(now),
+            lease_remaining_ms: self.left_ms(now),
             armed: self
                 .node_report()
                 .is_some_and(|report| report.armed && report.instance == self.config.instance),
@@ -105,7 +105,7 @@ impl AgentCore {
             watchdog_margin_ms: self.watchdog.daemon_status().smallest_margin_ms,
             workers: self.services.values().filter(|service| service.running_command.is_some()).count(),
             ending: self.is_ending(),
-            doing,
+            activity,
         }
     }
 

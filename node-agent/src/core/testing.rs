@@ -347,7 +347,8 @@ impl World {
             Effect::Run { id, command, service } => {
                 self.check_command(&command, &service);
                 if matches!(command, Command::ReplaceSecondary { .. }) {
-                    self.replacements.extend(self.service(&service.name).replacement.map(|begun| begun.uid));
+                    self.replacements
+                        .extend(self.service_report(&service.name).replacement.map(|begun| begun.uid));
                 }
                 self.executed.push((service.name.to_string(), command.clone()));
                 if self.commands_to_hold.contains(command.name()) {

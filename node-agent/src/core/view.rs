@@ -149,7 +149,7 @@ pub(super) struct View {
     pub(super) revision: Revision,
     clusters: Table<String, Cluster>,
     /// The settings that this agent follows.
-    active: Option<Cluster>,
+    active_cluster: Option<Cluster>,
     /// The cluster's timings if they are valid. Computed when the settings change, because nearly every step needs
     /// them.
     pub(super) timings: Option<Timings>,
@@ -169,7 +169,7 @@ pub(super) struct View {
     candidates: Table<ControllerId, String>,
     /// Newest revision at which a candidate key no longer existed; `None` if none was deleted. Departed candidates need
     /// not grant hold once this node's fence was read at that revision or later.
-    departed: Option<Revision>,
+    candidate_departed_at: Option<Revision>,
     /// Report of this node only, by node name.
     pub(super) node_reports: Table<NodeName, NodeReport>,
     /// Report of this node only, by node name.
@@ -192,7 +192,7 @@ impl View {
             unsynced: AgentSelector::ALL.into_iter().collect(),
             revision: Revision(0),
             clusters: Table::default(),
-            active: None,
+            active_cluster: None,
             timings: None,
             refused_timings: None,
             cluster_statuses: Table::default(),
@@ -203,7 +203,7 @@ impl View {
             assignments: Table::default(),
             fences: Table::default(),
             candidates: Table::default(),
-            departed: None,
+            candidate_departed_at: None,
             node_reports: Table::default(),
             doctor_reports: Table::default(),
             usage_reports: Table::default(),
@@ -315,13 +315,13 @@ impl View {
                 .get(name)
                 .is_some_and(|candidate| candidate.create_revision == entry.create_revision)
         };
-        let refreshes = |change: &Change| match change {
+        let is_refresh = |change: &Change| match change {
             Change::Put(entry) => matches!(
                 self.keys.parse(&entry.key), Some(Key::Candidate(name)) if is_known(&name, entry)
             ),
             Change::Delete { .. } => false,
         };
-        !changes.is_empty() && changes.iter().all(refreshes)
+        !changes.is_empty() && changes.iter().all(is_refresh)
     }
 
     /// Applies a read of single keys: those without an entry did not exist at `revision`.
@@ -452,14 +452,14 @@ impl View {
     }
 
     fn on_candidate_departed(&mut self, revision: Revision) {
-        self.departed = self.departed.max(Some(revision));
+        self.candidate_departed_at = self.candidate_departed_at.max(Some(revision));
     }
 
     /// Returns the controllers that this node must ask for hold: every existing candidate. A departed candidate is
     /// dropped only once the fence was read, unchanged, at a revision that is not older than the departure (FENCING,
     /// section 9).
     pub(super) fn hold_candidates(&self, node: &NodeName) -> HoldCandidates {
-        if self.departed.is_some_and(|departed| self.fences.as_of(node) < departed) {
+        if self.candidate_departed_at.is_some_and(|departed_at| self.fences.as_of(node) < departed_at) {
             return HoldCandidates::Unsure;
         }
         let urls = self.candidates.iter().map(|(id, stored)| {
@@ -489,6 +489,6 @@ fn url_of(entry: &Entry) -> Option<String> {
 }
 
 /// Returns the key of a peer's report in [`View::peer_reports`].
-pub(super) fn peer(node: &NodeName, resource: &ResourceName) -> (NodeName, ResourceName) {
+pub(super) fn peer_report_key(node: &NodeName, resource: &ResourceName) -> (NodeName, ResourceName) {
     (node.clone(), resource.clone())
 }

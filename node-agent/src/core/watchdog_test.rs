@@ -52,10 +52,10 @@ enum Stage {
 /// the test has passed. A test that was interrupted only by the agent's exit begins again. Returns `true` if the
 /// journal has changed.
 pub(super) fn evaluate_begun_test(config: &Config, journal: &mut Journal) -> bool {
-    let Some(trial) = journal.trial.take() else { return false };
+    let Some(trial) = journal.active_trial.take() else { return false };
     if trial.boot_id != config.boot_id && trial.machine_id == config.machine_id {
-        journal.failed = None;
-        journal.proven = Some(TestedWatchdog {
+        journal.failed_trial = None;
+        journal.tested_watchdog = Some(TestedWatchdog {
             machine_id: trial.machine_id,
             identity: trial.identity,
             test: Passed {
@@ -126,15 +126,15 @@ impl AgentCore {
                 State::Released | State::Staying => {}
             },
             Some(Stage::Waiting { deadline, .. }) if now.monotonic_raw >= deadline => {
-                self.journal.failed = self.journal.trial.clone();
-                self.journal.proven = None;
+                self.journal.failed_trial = self.journal.active_trial.clone();
+                self.journal.tested_watchdog = None;
                 self.load_watchdog_test_results();
                 self.end_test("the watchdog did not reset this machine");
             }
             Some(Stage::Waiting { since, recorded_at, deadline })
                 if now.monotonic_raw.since(recorded_at) >= PROGRESS_INTERVAL_MS =>
             {
-                if let Some(trial) = &mut self.journal.trial {
+                if let Some(trial) = &mut self.journal.active_trial {
                     trial.lasted_ms = now.monotonic_raw.since(since);
                 }
                 self.watchdog_test.stage =
@@ -148,8 +148,10 @@ impl AgentCore {
     /// Loads the journal's results of tests on this machine.
     pub(super) fn load_watchdog_test_results(&mut self) {
         let machine = &self.config.machine_id;
-        self.watchdog.proven = self.journal.proven.clone().filter(|proven| proven.machine_id == *machine);
-        self.watchdog.failed = self.journal.failed.clone().filter(|trial| trial.machine_id == *machine);
+        self.watchdog.passed_test =
+            self.journal.tested_watchdog.clone().filter(|proven| proven.machine_id == *machine);
+        self.watchdog.failed_trial =
+            self.journal.failed_trial.clone().filter(|trial| trial.machine_id == *machine);
     }
 
     fn begin_test(&mut self, now: &Now) {
@@ -162,7 +164,7 @@ impl AgentCore {
             return;
         }
         self.log(Level::Error, format!("operation {operation}: the watchdog is about to reset this machine"));
-        self.journal.trial = Some(WatchdogTrial {
+        self.journal.active_trial = Some(WatchdogTrial {
             operation,
             machine_id: self.config.machine_id.clone(),
             boot_id: self.config.boot_id.clone(),
@@ -172,7 +174,7 @@ impl AgentCore {
             lasted_ms: 0,
         });
         // The result of an earlier test no longer counts.
-        self.journal.failed = None;
+        self.journal.failed_trial = None;
         self.load_watchdog_test_results();
         self.watchdog_test.stage = Some(Stage::JournalWrites(self.journal_next_write()));
         self.mark_journal_changed();
@@ -180,8 +182,9 @@ impl AgentCore {
 
     /// Returns the operation of a test of this boot that the leader has allowed and that has not ended.
     fn allowed_test(&self) -> Option<OperationName> {
-        let has_failed =
-            |name: &OperationName| self.journal.failed.as_ref().is_some_and(|trial| trial.operation == *name);
+        let has_failed = |name: &OperationName| {
+            self.journal.failed_trial.as_ref().is_some_and(|trial| trial.operation == *name)
+        };
         let of_this_boot = |name: &OperationName| {
             self.view.operations.value(name).is_some_and(|operation| {
                 let spec = &operation.spec;
@@ -224,7 +227,7 @@ impl AgentCore {
     }
 
     pub(super) fn end_test(&mut self, cause: &str) {
-        if let Some(trial) = self.journal.trial.take() {
+        if let Some(trial) = self.journal.active_trial.take() {
             self.log(Level::Error, format!("operation {}: {cause}", trial.operation));
             self.watchdog_test.ended_tests.insert(trial.operation);
         }

@@ -94,7 +94,7 @@ impl AgentCore {
             waiting.push((
                 class,
                 Reverse(service.definition.priority),
-                service.failures,
+                service.failed_starts,
                 name.clone(),
                 request,
             ));
@@ -309,7 +309,7 @@ impl AgentCore {
                 service.presence = Presence::Stopped;
                 service.permit = None;
                 service.begun_action = None;
-                service.exit = None;
+                service.unexpected_exit = None;
                 let (phase, reason) = match uid {
                     Some(_) => (
                         Phase::Stopped,
@@ -364,7 +364,7 @@ impl AgentCore {
                 Presence::Running => self.adopt(service, uid),
                 Presence::Stopped => {}
                 Presence::Unclear | Presence::Unprobed if is_remnant => {
-                    service.exit = Some(UnexpectedExit { message, stopped_externally: false });
+                    service.unexpected_exit = Some(UnexpectedExit { message, stopped_externally: false });
                     self.on_crashed(now, service, &uid);
                 }
                 Presence::Unclear | Presence::Unprobed => {
@@ -424,7 +424,7 @@ impl AgentCore {
                 self.journal.services.insert(name.clone(), entry);
                 self.mark_journal_changed();
             }
-            (Some(entry), Presence::Stopped) if entry.begun.is_empty() => {
+            (Some(entry), Presence::Stopped) if entry.begun_action.is_empty() => {
                 self.journal.services.remove(name);
                 self.mark_journal_changed();
             }

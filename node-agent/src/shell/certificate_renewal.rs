@@ -75,12 +75,13 @@ impl<S: Store> Renewal<S> {
 
     /// Returns the new certificate if the present one was due.
     async fn renew_if_due(&self) -> anyhow::Result<Option<CertificateFacts>> {
-        let present = CertificateFacts::of_pem(&read(&self.certificate).await?)
+        let present_facts = CertificateFacts::of_pem(&read(&self.certificate).await?)
             .with_context(|| self.certificate.display().to_string())?;
         let now = i64::try_from(wall_unix_ms() / 1000).unwrap_or(i64::MAX);
         // Controllers renew only certificates of nodes, such as not those of clusters without roles.
-        let is_of_node = present.name == *self.node && present.groups.contains(&Role::Node.group());
-        if !is_of_node || !present.is_renewal_due(now) {
+        let is_of_node =
+            present_facts.name == *self.node && present_facts.groups.contains(&Role::Node.group());
+        if !is_of_node || !present_facts.is_renewal_due(now) {
             return Ok(None);
         }
         let request = request_for_node(&self.node, &read(&self.key).await?)
@@ -91,7 +92,7 @@ impl<S: Store> Renewal<S> {
         for entry in &candidates.entries {
             let Ok(candidate) = serde_json::from_slice::<Candidate>(&entry.value) else { continue };
             match self.request(&candidate, &request).await {
-                Ok(certificate) => return self.install(&present, &certificate).map(Some),
+                Ok(certificate) => return self.install(&present_facts, &certificate).map(Some),
                 Err(message) => problems.push(format!("{}: {message}", candidate.id)),
             }
         }
@@ -124,23 +125,29 @@ impl<S: Store> Renewal<S> {
     }
 
     /// Replaces the certificate, if the new one is for the same node and key, and valid for longer.
-    fn install(&self, present: &CertificateFacts, pem: &str) -> anyhow::Result<CertificateFacts> {
-        let facts = check_renewed(present, pem)?;
+    fn install(&self, present_facts: &CertificateFacts, pem: &str) -> anyhow::Result<CertificateFacts> {
+        let facts = check_renewed(present_facts, pem)?;
         replace(&self.certificate, pem)
             .with_context(|| format!("cannot write {}", self.certificate.display()))?;
         Ok(facts)
     }
 }
 
-fn check_renewed(present: &CertificateFacts, pem: &str) -> anyhow::Result<CertificateFacts> {
+fn check_renewed(present_facts: &CertificateFacts, pem: &str) -> anyhow::Result<CertificateFacts> {
     let facts = CertificateFacts::of_pem(pem).context("certificate from the controller")?;
     ensure!(
-        facts.name == present.name && facts.groups == present.groups,
+        facts.name == present_facts.name && facts.groups == present_facts.groups,
         "the controller sent a certificate of {:?}",
         facts.name
     );
-    ensure!(facts.public_key == present.public_key, "the controller sent a certificate for another key");
-    ensure!(facts.not_after > present.not_after, "the controller sent a certificate that expires earlier");
+    ensure!(
+        facts.public_key == present_facts.public_key,
+        "the controller sent a certificate for another key"
+    );
+    ensure!(
+        facts.not_after > present_facts.not_after,
+        "the controller sent a certificate that expires earlier"
+    );
     ensure!(
         facts.kind.is_none_or(|kind| kind == CertificateKind::Node),
         "the controller sent a certificate that is not of a node"
@@ -191,15 +198,15 @@ mod tests {
             let request = CertificateRequest::check(&request_for_node(name, key).unwrap(), &profile).unwrap();
             authority.sign(&profile, validity(days), &request).unwrap()
         };
-        let present = CertificateFacts::of_pem(&certificate("c1", &key, 20)).unwrap();
-        assert!(check_renewed(&present, &certificate("c1", &key, 30)).is_ok());
+        let present_facts = CertificateFacts::of_pem(&certificate("c1", &key, 20)).unwrap();
+        assert!(check_renewed(&present_facts, &certificate("c1", &key, 30)).is_ok());
         for (wrong, part) in [
             (certificate("c2", &key, 30), "a certificate of \"c2\""),
             (certificate("c1", &other_key, 30), "for another key"),
             (certificate("c1", &key, 10), "expires earlier"),
             ("nonsense".to_owned(), "not a valid certificate"),
         ] {
-            let error = format!("{:#}", check_renewed(&present, &wrong).unwrap_err());
+            let error = format!("{:#}", check_renewed(&present_facts, &wrong).unwrap_err());
             assert!(error.contains(part), "{error}");
         }
     }

@@ -108,12 +108,12 @@ impl Clients {
     /// Returns a client with the present files, or with the last ones that could be read.
     pub(super) async fn client(&self) -> Result<Client, String> {
         let read = Pem::read(&self.files).await;
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        match (read, &*newest) {
+        let mut newest_client = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        match (read, &*newest_client) {
             (Ok(pem), Some((newest_pem, client))) if pem == *newest_pem => Ok(client.clone()),
             (Ok(pem), _) => {
                 let client = pem.client()?;
-                *newest = Some((pem, client.clone()));
+                *newest_client = Some((pem, client.clone()));
                 Ok(client)
             }
             (Err(_), Some((_, client))) => Ok(client.clone()),
@@ -163,9 +163,9 @@ async fn read(path: &PathBuf) -> Result<Vec<u8>, String> {
 
 /// Returns the innermost cause of an error, because the outer layers only repeat the URL.
 fn innermost_cause(error: &dyn Error) -> String {
-    let mut deepest = error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
     }
-    deepest.to_string()
+    innermost.to_string()
 }

@@ -126,8 +126,8 @@ pub(super) fn parse_announcement(line: &str) -> Option<Announcement> {
         return None;
     }
     let data = &message["payload"]["data"];
-    let begins = data[0].as_bool()?;
-    match (message["member"].as_str()?, begins) {
+    let is_beginning = data[0].as_bool()?;
+    match (message["member"].as_str()?, is_beginning) {
         ("PrepareForShutdown" | "PrepareForShutdownWithMetadata", false) => Some(Announcement::Canceled),
         // Newer versions send both signals; the signal without a kind is repeated with its kind.
         ("PrepareForShutdown", true) => Some(Announcement::ShutsDownForUnknownReason),

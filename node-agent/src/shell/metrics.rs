@@ -20,7 +20,7 @@ pub(super) struct AgentMetrics {
     watchdog_timeout: GaugeVec,
     watchdog_margin: GaugeVec,
     services: Gauge,
-    exclusive: Gauge,
+    exclusive_services: Gauge,
     workers: Gauge,
     queue: Gauge,
 }
@@ -39,32 +39,32 @@ impl AgentMetrics {
             watchdog_timeout: metrics.gauges(agent::WATCHDOG_TIMEOUT)?,
             watchdog_margin: metrics.gauges(agent::WATCHDOG_MARGIN)?,
             services: metrics.gauge(agent::SERVICES)?,
-            exclusive: metrics.gauge(agent::EXCLUSIVE_SERVICES)?,
+            exclusive_services: metrics.gauge(agent::EXCLUSIVE_SERVICES)?,
             workers: metrics.gauge(agent::WORKERS)?,
             queue: metrics.gauge(agent::WORKER_QUEUE)?,
         })
     }
 
     /// Sets the gauges from a summary of the agent.
-    pub(super) fn show(&self, summary: &Summary) {
+    pub(super) fn set_gauges(&self, summary: &Summary) {
         for state in [AgentState::WaitForLock, AgentState::Active, AgentState::LostLock] {
-            let is_so = if state == summary.state { 1.0 } else { 0.0 };
-            self.state.with_label_values(&[state.name()]).set(is_so);
+            let is_current = if state == summary.state { 1.0 } else { 0.0 };
+            self.state.with_label_values(&[state.name()]).set(is_current);
         }
         self.epoch.set(summary.epoch.0 as f64);
-        seconds(&self.lease_remaining, summary.left_ms);
+        set_seconds(&self.lease_remaining, summary.lease_remaining_ms);
         self.watchdog_armed.set(if summary.armed { 1.0 } else { 0.0 });
-        seconds(&self.watchdog_timeout, summary.watchdog_timeout_ms);
-        seconds(&self.watchdog_margin, summary.watchdog_margin_ms.map(Millis::from));
+        set_seconds(&self.watchdog_timeout, summary.watchdog_timeout_ms);
+        set_seconds(&self.watchdog_margin, summary.watchdog_margin_ms.map(Millis::from));
         self.services.set(summary.running as f64);
-        self.exclusive.set(summary.exclusive as f64);
+        self.exclusive_services.set(summary.exclusive as f64);
         self.workers.set(summary.workers as f64);
         self.queue.set(summary.queued as f64);
     }
 }
 
 /// Sets a gauge without labels, or removes it if there is no value.
-fn seconds(gauge: &GaugeVec, ms: Option<Millis>) {
+fn set_seconds(gauge: &GaugeVec, ms: Option<Millis>) {
     const NO_LABELS: [&str; 0] = [];
     match ms {
         Some(ms) => gauge.with_label_values(&NO_LABELS).set(ms as f64 / 1000.0),
@@ -83,7 +83,7 @@ mod tests {
         Summary {
             state: AgentState::Active,
             epoch: Epoch(3),
-            left_ms: Some(4_500),
+            lease_remaining_ms: Some(4_500),
             armed: true,
             running: 2,
             exclusive: 1,
@@ -92,7 +92,7 @@ mod tests {
             watchdog_timeout_ms: Some(10_000),
             watchdog_margin_ms: None,
             ending: false,
-            doing: String::new(),
+            activity: String::new(),
         }
     }
 
@@ -100,7 +100,7 @@ mod tests {
     fn metrics_without_value_are_omitted() {
         let metrics = Metrics::new("test", "0", 0).unwrap();
         let agent = AgentMetrics::new(&metrics).unwrap();
-        agent.show(&summary());
+        agent.set_gauges(&summary());
         let text = metrics.encode().unwrap();
         for line in [
             "hactl_agent_state{state=\"Active\"} 1",
@@ -113,7 +113,7 @@ mod tests {
             assert!(text.lines().any(|metric_line| metric_line == line), "{line} is missing in:\n{text}");
         }
         assert!(!text.contains("margin"), "{text}");
-        agent.show(&Summary { left_ms: None, watchdog_margin_ms: Some(250), ..summary() });
+        agent.set_gauges(&Summary { lease_remaining_ms: None, watchdog_margin_ms: Some(250), ..summary() });
         let text = metrics.encode().unwrap();
         assert!(text.contains("hactl_agent_watchdog_margin_seconds 0.25"), "{text}");
         assert!(!text.contains("lease_remaining"), "{text}");

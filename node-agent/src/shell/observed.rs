@@ -64,7 +64,7 @@ impl ObservedCore {
 
     fn show(&mut self, now: &Now) {
         let summary = self.core.summary(now);
-        self.metrics.show(&summary);
+        self.metrics.set_gauges(&summary);
         if summary.ending && now.monotonic_raw >= self.extend_at {
             self.extend_at = now.monotonic_raw + EXTEND_INTERVAL_MS;
             ha_runtime::notify::extend_timeout(EXTEND_BY);
@@ -72,7 +72,7 @@ impl ObservedCore {
         let armed = if summary.armed { "armed" } else { "not armed" };
         // The script that runs before the removal of the package reads this count.
         let running = ha_api_types::names::count_with_noun(summary.running, "service");
-        let text = format!("{}; watchdog {armed}; {running} may run", summary.doing);
+        let text = format!("{}; watchdog {armed}; {running} may run", summary.activity);
         if text != self.shown_state {
             ha_runtime::notify::status(&text);
             self.shown_state = text;

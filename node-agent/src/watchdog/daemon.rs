@@ -166,12 +166,12 @@ fn restrict(socket: &Path, allowed_uid: Option<u32>) -> Result<()> {
 
 /// Returns a descriptor that receives SIGTERM and SIGINT; SIGHUP and SIGPIPE are ignored.
 fn ending_signals() -> Result<SignalFd> {
-    let set = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
-    let mut blocked = set;
+    let signal_set = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
+    let mut blocked = signal_set;
     blocked.add(Signal::SIGHUP);
     blocked.add(Signal::SIGPIPE);
     blocked.thread_block().context("cannot block signals")?;
-    let signals = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK);
+    let signals = SignalFd::with_flags(&signal_set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK);
     let signals = signals.context("cannot receive signals")?;
     ensure!(
         signals.read_signal().context("cannot read a signal")?.is_none(),

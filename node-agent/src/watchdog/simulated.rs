@@ -92,9 +92,9 @@ pub fn run(options: &Options) -> Result<()> {
 /// Returns a descriptor for the signals that this program handles. SIGTERM and SIGINT end it. SIGUSR1 makes the device
 /// refuse every pet; SIGUSR2 makes it accept pets again.
 fn signals() -> Result<SignalFd> {
-    let set = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGUSR1, Signal::SIGUSR2]);
-    set.thread_block().context("cannot block signals")?;
-    SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+    let signal_set = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGUSR1, Signal::SIGUSR2]);
+    signal_set.thread_block().context("cannot block signals")?;
+    SignalFd::with_flags(&signal_set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
         .context("cannot receive signals")
 }
 

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-async fn check_refused(node: &Node, exec: &Value, class: FailureClass, reason: Reason, says: &str) {
+async fn check_refused(node: &Node, exec: &Value, class: FailureClass, reason: Reason, expected_text: &str) {
     let service = node.service(exec);
     let failure = node.driver.start(&service).await.unwrap_err();
     assert_eq!((failure.class, failure.reason), (class, reason), "{}", failure.message);
-    assert!(failure.message.contains(says), "{}", failure.message);
+    assert!(failure.message.contains(expected_text), "{}", failure.message);
     node.driver.stop(&service, 1000).await.unwrap();
     node.assert_nothing_left(&service).await;
 }

@@ -61,9 +61,9 @@ mod tests {
         match result {
             Ok((version, mut stream)) => {
                 assert_eq!(Some(version), expected, "{output:?}");
-                let mut all = Vec::new();
-                stream.read_to_end(&mut all).await.unwrap();
-                assert_eq!(all, output, "nothing is lost");
+                let mut bytes = Vec::new();
+                stream.read_to_end(&mut bytes).await.unwrap();
+                assert_eq!(bytes, output, "nothing is lost");
             }
             Err(_) => assert_eq!(expected, None, "{output:?}"),
         }

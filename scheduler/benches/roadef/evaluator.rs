@@ -17,11 +17,11 @@ pub(crate) fn cost(instance: &Instance, machine_of: &[usize]) -> i64 {
             total += balance.weight * (balance.target * free(balance.first) - free(balance.second)).max(0);
         }
     }
-    let moved: Vec<usize> = (0..machine_of.len())
+    let moved_processes: Vec<usize> = (0..machine_of.len())
         .filter(|process| machine_of[*process] != instance.initial_machines[*process])
         .collect();
     let mut moves_of_service = vec![0; instance.services.len()];
-    for process in moved {
+    for process in moved_processes {
         let process_facts = &instance.processes[process];
         moves_of_service[process_facts.service] += 1;
         total += instance.move_weights.process * process_facts.move_cost;

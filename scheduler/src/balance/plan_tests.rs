@@ -17,7 +17,7 @@ fn plan(problem: &Problem, goal: &Goal) -> Plan {
     search(problem, goal, &TimeLimit::unlimited())
 }
 
-fn quick() -> Goal {
+fn quick_goal() -> Goal {
     Goal { evaluations: Some(2000), ..Goal::default() }
 }
 
@@ -40,7 +40,7 @@ fn settings(bits: u16) -> Settings {
 }
 
 /// Counts the instances beyond the first with the same exclusion tag on a node, by the plain definition.
-fn clashes(problem: &Problem, placements: &[Placement], node: usize) -> usize {
+fn exclusion_clashes(problem: &Problem, placements: &[Placement], node: usize) -> usize {
     let tags: Vec<usize> = problem
         .services
         .iter()
@@ -54,7 +54,9 @@ fn clashes(problem: &Problem, placements: &[Placement], node: usize) -> usize {
 /// Checks that a change from one placement to the next, in a step that began on `from`, violates no limit that held before.
 fn check_step(problem: &Problem, before: &[Placement], after: &[Placement], service: usize, from: Placement) {
     let (old, new) = (before[service], after[service]);
-    for (node, (was, is)) in usages(problem, before).iter().zip(usages(problem, after)).enumerate() {
+    for (node, (usage_before, usage_after)) in
+        usages(problem, before).iter().zip(usages(problem, after)).enumerate()
+    {
         let problem_node = &problem.nodes[node];
         let starts_here = new.primary == node && old.primary != node;
         let arrives = new.contains(node) && !old.contains(node);
@@ -63,15 +65,31 @@ fn check_step(problem: &Problem, before: &[Placement], after: &[Placement], serv
             continue;
         }
         let is_forced = new.contains(node) && (problem.must_leave(old) || problem.must_leave(from));
-        assert!(is_forced || was.fails_n1() || !is.fails_n1(), "N+1 newly fails");
-        assert!(!starts_here || is.memory_free > 0 || is.memory_free == was.memory_free, "memory");
-        let min_disk_free = if is_forced { 1 } else { problem_node.disk_min };
-        assert!(!arrives || is.disk_free == was.disk_free || is.disk_free >= min_disk_free, "disk");
+        assert!(is_forced || usage_before.fails_n1() || !usage_after.fails_n1(), "N+1 newly fails");
         assert!(
-            is_forced || !starts_here || is.vcpus == was.vcpus || is.vcpus <= problem_node.vcpus_max,
+            !starts_here
+                || usage_after.memory_free > 0
+                || usage_after.memory_free == usage_before.memory_free,
+            "memory"
+        );
+        let min_disk_free = if is_forced { 1 } else { problem_node.disk_min };
+        assert!(
+            !arrives
+                || usage_after.disk_free == usage_before.disk_free
+                || usage_after.disk_free >= min_disk_free,
+            "disk"
+        );
+        assert!(
+            is_forced
+                || !starts_here
+                || usage_after.vcpus == usage_before.vcpus
+                || usage_after.vcpus <= problem_node.vcpus_max,
             "vcpus"
         );
-        assert!(clashes(problem, after, node) <= clashes(problem, before, node), "exclusion tags");
+        assert!(
+            exclusion_clashes(problem, after, node) <= exclusion_clashes(problem, before, node),
+            "exclusion tags"
+        );
     }
 }
 
@@ -87,15 +105,17 @@ fn check_plan(problem: &Problem, plan: &Plan) {
             !matches!(step.kind, StepKind::ReplaceSecondary | StepKind::ReplaceAndFailover)
                 || !problem.nodes[step.from.primary].is_down
         );
-        for passed in step.kind.placements(step.from, step.to) {
-            let (problem_service, was) = (&problem.services[step.service], placements[step.service]);
+        for intermediate in step.kind.placements(step.from, step.to) {
+            let (problem_service, placement_before) =
+                (&problem.services[step.service], placements[step.service]);
             assert!(
-                passed.primary == was.primary || problem_service.is_eligible_on(passed.primary),
+                intermediate.primary == placement_before.primary
+                    || problem_service.is_eligible_on(intermediate.primary),
                 "a tie broken"
             );
             assert!(problem_service.can_copy_disk || step.kind.copies() == 0, "a copy of what is not copied");
             let before = placements.clone();
-            placements[step.service] = passed;
+            placements[step.service] = intermediate;
             check_step(problem, &before, &placements, step.service, step.from);
         }
         assert_eq!(placements[step.service], step.to);
@@ -116,20 +136,20 @@ proptest! {
     fn every_step_of_a_plan_keeps_the_limits(seed in any::<u64>(), bits in any::<u16>(), length in 0..40_usize) {
         let cluster = sample(seed);
         let problem = Problem::new(&cluster, 0, &settings(bits));
-        let goal = Goal { max_length: if length < 20 { length } else { usize::MAX }, ..quick() };
+        let goal = Goal { max_length: if length < 20 { length } else { usize::MAX }, ..quick_goal() };
         let plan = plan(&problem, &goal);
         prop_assert!(plan.steps.len() <= goal.max_length);
         check_plan(&problem, &plan);
         // The cluster after the plan must have the announced score when written and read. Files do not contain loads
         // and live constraints.
-        let plain = |mut cluster: super::model::Cluster| {
+        let without_loads = |mut cluster: super::model::Cluster| {
             cluster.instances.iter_mut().for_each(|instance| instance.load = super::model::DEFAULT_LOAD);
             cluster
         };
         let mut after = super::text::read(&super::text::write(&plan.applied(&cluster, &problem))).unwrap();
         after.live_constraints = cluster.live_constraints.clone();
         let after = Problem::new(&after, 0, &problem.settings);
-        let before = Problem::new(&plain(cluster), 0, &problem.settings);
+        let before = Problem::new(&without_loads(cluster), 0, &problem.settings);
         prop_assert!((score(&after, &after.start_placements) - score(&before, &plan.placements(&problem))).abs() < 1e-9);
         // The same search must give the same plan.
         prop_assert_eq!(&search(&problem, &goal, &TimeLimit::unlimited()), &plan);
@@ -143,8 +163,8 @@ proptest! {
         let time = TimeLimit::new(|| {
             f64::from(reads_so_far.fetch_add(1, Ordering::Relaxed)) / f64::from(reads)
         });
-        let limited = search(&problem, &quick(), &time);
-        prop_assert!(time.has_reached_limit() || limited == plan(&problem, &quick()));
+        let limited = search(&problem, &quick_goal(), &time);
+        prop_assert!(time.has_reached_limit() || limited == plan(&problem, &quick_goal()));
         check_plan(&problem, &limited);
     }
 
@@ -164,7 +184,7 @@ proptest! {
     ) {
         let cluster = sample(seed);
         let problem = Problem::new(&cluster, 0, &settings(bits));
-        let plan = plan(&problem, &Goal { min_gain, min_gain_limit, ..quick() });
+        let plan = plan(&problem, &Goal { min_gain, min_gain_limit, ..quick_goal() });
         let mut before = plan.start_score;
         for step in &plan.steps {
             prop_assert!(before >= min_gain_limit || before - step.score >= min_gain);
@@ -180,7 +200,7 @@ proptest! {
         let mut state = State::new(&problem, &problem.start_placements);
         let start = state.score();
         let single = Plan { start_score: start, steps: steepest(&mut state, usize::MAX, &TimeLimit::unlimited()) };
-        let goal = Goal { min_gain: 0.0, ..quick() };
+        let goal = Goal { min_gain: 0.0, ..quick_goal() };
         let plan = plan(&problem, &goal);
         // If almost nothing can be gained, moves must be worth their cost.
         prop_assert!(plan.end_score() <= single.end_score() + 1e-9 || plan.end_score() <= start && single.end_score() > 0.99 * start);
@@ -195,7 +215,7 @@ proptest! {
     fn steps_of_a_job_set_share_no_node_or_instance(seed in any::<u64>()) {
         let cluster = sample(seed);
         let problem = Problem::new(&cluster, 0, &Settings::default());
-        let steps = plan(&problem, &quick()).steps;
+        let steps = plan(&problem, &quick_goal()).steps;
         let sets = job_sets(&steps);
         prop_assert_eq!(sets.concat(), steps);
         for set in sets {
@@ -228,7 +248,7 @@ fn after(problem: &Problem, steps: &[Step]) -> Problem {
 #[test]
 fn a_second_run_gains_less_than_the_minimum_gain() {
     for (kind, seed, problem) in problems() {
-        let goal = quick();
+        let goal = quick_goal();
         let second = plan(&after(&problem, &plan(&problem, &goal).steps), &goal);
         assert!(
             second.start_score - second.end_score() < goal.min_gain,
@@ -243,7 +263,7 @@ fn a_second_run_gains_less_than_the_minimum_gain() {
 fn few_steps_raise_the_score() {
     let mut rises = Vec::new();
     for (kind, seed, problem) in problems() {
-        let plan = plan(&problem, &quick());
+        let plan = plan(&problem, &quick_goal());
         let mut before = plan.start_score;
         for step in &plan.steps {
             if step.score > before + 1e-9 {
@@ -259,22 +279,22 @@ fn few_steps_raise_the_score() {
 /// default number.
 #[test]
 fn an_interrupted_plan_is_continued() {
-    let (mut count, mut above) = (0, Vec::new());
+    let (mut count, mut higher_scores) = (0, Vec::new());
     for (kind, seed, problem) in problems() {
-        let full_plan = plan(&problem, &quick());
+        let full_plan = plan(&problem, &quick_goal());
         for applied_count in (1..full_plan.steps.len()).step_by(5) {
-            let rest = plan(&after(&problem, &full_plan.steps[..applied_count]), &quick());
+            let remaining_plan = plan(&after(&problem, &full_plan.steps[..applied_count]), &quick_goal());
             count += 1;
-            if rest.end_score() > full_plan.end_score() * 1.02 {
-                above.push((
+            if remaining_plan.end_score() > full_plan.end_score() * 1.02 {
+                higher_scores.push((
                     kind,
                     seed,
                     applied_count,
                     full_plan.steps.len(),
-                    rest.end_score() / full_plan.end_score(),
+                    remaining_plan.end_score() / full_plan.end_score(),
                 ));
             }
-            for step in &rest.steps {
+            for step in &remaining_plan.steps {
                 let left_nodes =
                     full_plan.steps[..applied_count].iter().filter(|earlier| earlier.service == step.service);
                 let mut left_nodes = left_nodes.flat_map(|earlier| earlier.from.nodes());
@@ -286,7 +306,7 @@ fn an_interrupted_plan_is_continued() {
             }
         }
     }
-    assert!(above.len() * 12 <= count, "{} of {count}: {above:?}", above.len());
+    assert!(higher_scores.len() * 12 <= count, "{} of {count}: {higher_scores:?}", higher_scores.len());
 }
 
 /// Two nodes, one full and one empty: without time no instance moves, with time half of them move.

@@ -52,7 +52,7 @@ fn cluster(nodes: usize, services: &[&str], rules: &[(Affinity, &[&str])]) -> Vi
 /// Checks the moves: services and their target nodes.
 fn check(view: &View, expected: &str) {
     let dependent_moves = dependent_moves(view);
-    let goes: Vec<String> = dependent_moves
+    let planned_moves: Vec<String> = dependent_moves
         .iter()
         .filter_map(|(name, order_number)| match order_number {
             MoveStep::Move { to, .. } => Some(format!("{name}>{}", to.trim_start_matches("node"))),
@@ -60,7 +60,7 @@ fn check(view: &View, expected: &str) {
             MoveStep::Blocked { .. } => Some(format!("{name} blocked")),
         })
         .collect();
-    assert_eq!(goes.join(" "), expected, "{dependent_moves:?}");
+    assert_eq!(planned_moves.join(" "), expected, "{dependent_moves:?}");
 }
 
 #[test]

@@ -112,8 +112,8 @@ fn a_restricted_group_excludes_other_nodes() {
 fn failback_only_if_enabled() {
     let view = cluster(false);
     check(&view, &service(Some("node2"), Some("g")), Some("node1"), Reason::Failback);
-    let stays = ServiceFacts { failback: false, ..service(Some("node2"), Some("g")) };
-    check(&view, &stays, Some("node2"), Reason::CurrentNode);
+    let without_failback = ServiceFacts { failback: false, ..service(Some("node2"), Some("g")) };
+    check(&view, &without_failback, Some("node2"), Reason::CurrentNode);
     let mut view = cluster(false);
     if let Some(group) = view.groups.get_mut("g") {
         group.nofailback = true;
@@ -134,8 +134,8 @@ fn a_service_returns_after_maintenance() {
     check(&view, &moved, Some("node2"), Reason::ReturningFromMaintenance);
     // Without failback the service would have stayed on that node, so the service returns even to a lower priority
     // tier.
-    let stays = ServiceFacts { failback: false, ..moved };
-    check(&view, &stays, Some("node2"), Reason::ReturningFromMaintenance);
+    let without_failback = ServiceFacts { failback: false, ..moved };
+    check(&view, &without_failback, Some("node2"), Reason::ReturningFromMaintenance);
 }
 
 #[test]

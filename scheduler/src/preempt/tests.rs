@@ -94,54 +94,54 @@ fn check(view: &View, name: &str, expected: Option<(&str, &[&str])>) {
 
 #[test]
 fn few_services_of_low_priority_are_preempted() {
-    let on = Some("node1");
+    let node = Some("node1");
     let new = ("new", 10, 4, None);
-    check(&cluster(&[8], &[new, ("a", 1, 4, on), ("b", 2, 4, on)], &[]), "new", Some(("node1", &["a"])));
+    check(&cluster(&[8], &[new, ("a", 1, 4, node), ("b", 2, 4, node)], &[]), "new", Some(("node1", &["a"])));
     // Two services of priority 1 leave rather than one of priority 2.
-    let three = [new, ("a", 1, 2, on), ("b", 1, 2, on), ("c", 2, 4, on)];
+    let three = [new, ("a", 1, 2, node), ("b", 1, 2, node), ("c", 2, 4, node)];
     check(&cluster(&[8], &three, &[]), "new", Some(("node1", &["a", "b"])));
     // One large service leaves, rather than two small services of the same priority.
-    let sizes = [new, ("a", 1, 4, on), ("b", 1, 2, on), ("c", 1, 2, on)];
+    let sizes = [new, ("a", 1, 4, node), ("b", 1, 2, node), ("c", 1, 2, node)];
     check(&cluster(&[8], &sizes, &[]), "new", Some(("node1", &["a"])));
     // The node with the lower cost is chosen.
-    let two = [new, ("a", 5, 8, on), ("b", 4, 8, Some("node2"))];
+    let two = [new, ("a", 5, 8, node), ("b", 4, 8, Some("node2"))];
     check(&cluster(&[8, 8], &two, &[]), "new", Some(("node2", &["b"])));
-    check(&cluster(&[8], &[new, ("a", 10, 8, on)], &[]), "new", None);
-    check(&cluster(&[8], &[new, ("a", 11, 8, on)], &[]), "new", None);
-    check(&cluster(&[2], &[new, ("a", 1, 2, on)], &[]), "new", None);
+    check(&cluster(&[8], &[new, ("a", 10, 8, node)], &[]), "new", None);
+    check(&cluster(&[8], &[new, ("a", 11, 8, node)], &[]), "new", None);
+    check(&cluster(&[2], &[new, ("a", 1, 2, node)], &[]), "new", None);
 }
 
 #[test]
 fn preemption_respects_rules() {
-    let on = Some("node1");
+    let node = Some("node1");
     let new = ("new", 10, 4, None);
     // The service of lower priority with anti-affinity to the new one leaves.
     let anti_affinity: &[(Affinity, &[&str])] = &[(Affinity::Negative, &["new", "b"])];
-    let two_users = [new, ("a", 1, 2, on), ("b", 2, 2, on)];
+    let two_users = [new, ("a", 1, 2, node), ("b", 2, 2, node)];
     check(&cluster(&[8, 1], &two_users, anti_affinity), "new", Some(("node1", &["b"])));
     // Services with affinity leave together, or not at all if one of them has the priority of the new service.
     let affinity: &[(Affinity, &[&str])] = &[(Affinity::Positive, &["a", "b"])];
     check(&cluster(&[6], &two_users, affinity), "new", Some(("node1", &["a", "b"])));
-    let important = [new, ("a", 1, 2, on), ("b", 10, 2, on)];
+    let important = [new, ("a", 1, 2, node), ("b", 10, 2, node)];
     check(&cluster(&[6], &important, affinity), "new", None);
 }
 
 #[test]
 fn services_that_start_together_fit_together() {
-    let set: &[(Affinity, &[&str])] = &[(Affinity::Positive, &["new", "other"])];
+    let affinity_rules: &[(Affinity, &[&str])] = &[(Affinity::Positive, &["new", "other"])];
     let services =
         [("new", 10, 4, None), ("other", 9, 4, None), ("a", 1, 6, Some("node1")), ("b", 2, 8, Some("node2"))];
     // node1 has the service of lower priority, but not enough capacity for both new services.
-    let view = cluster(&[7, 8], &services, set);
+    let view = cluster(&[7, 8], &services, affinity_rules);
     let preemption = preempt_for(&view, &"new".into(), &["other"], &[]).unwrap();
     assert_eq!((preemption.node.as_str(), preemption.victims.len()), ("node2", 1));
 }
 
 #[test]
 fn affinity_set_is_placed_where_all_fit() {
-    let set: &[(Affinity, &[&str])] = &[(Affinity::Positive, &["new", "other"])];
+    let affinity_rules: &[(Affinity, &[&str])] = &[(Affinity::Positive, &["new", "other"])];
     let services = [("new", 1, 4, None), ("other", 1, 4, None), ("a", 1, 1, Some("node3"))];
-    let view = cluster(&[4, 7, 9], &services, set);
+    let view = cluster(&[4, 7, 9], &services, affinity_rules);
     let facts = &view.services["new"];
     let placement = place(&view, &"new".into(), facts);
     assert_eq!(placement.node.as_deref(), Some("node1"));
@@ -150,7 +150,7 @@ fn affinity_set_is_placed_where_all_fit() {
         crate::best_common_node(&view, &placement, &"new".into(), facts, &companions).as_deref(),
         Some("node3")
     );
-    let view = cluster(&[4, 7, 8], &services, set);
+    let view = cluster(&[4, 7, 8], &services, affinity_rules);
     assert_eq!(
         crate::best_common_node(&view, &placement, &"new".into(), &view.services["new"], &companions),
         None

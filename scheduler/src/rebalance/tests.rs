@@ -112,8 +112,8 @@ fn services_with_affinity_move_together() {
         change(&mut view);
         view
     };
-    let set = [("a", "n1", 2, 8), ("b", "n1", 2, 8), ("c", "n1", 5, 20)];
-    let view = view_with_affinity(&set, |_| {});
+    let named_services = [("a", "n1", 2, 8), ("b", "n1", 2, 8), ("c", "n1", 5, 20)];
+    let view = view_with_affinity(&named_services, |_| {});
     check(&view, Some(("a", "n2")));
     let planned = next(&view).expect("a move");
     assert_eq!(planned.companions, ["b"]);
@@ -121,22 +121,24 @@ fn services_with_affinity_move_together() {
     assert!((planned.after - 1.0 / 9.0).abs() < 1e-9, "{planned:?}");
     // Neither `a` nor `b` moves alone.
     check(
-        &view_with_affinity(&set, |view| {
+        &view_with_affinity(&named_services, |view| {
             view.services.get_mut(&"b".into()).expect("there").moves_live = false;
         }),
         Some(("c", "n2")),
     );
     check(
-        &view_with_affinity(&set, |view| view.services.get_mut(&"b".into()).expect("there").movable = false),
+        &view_with_affinity(&named_services, |view| {
+            view.services.get_mut(&"b".into()).expect("there").movable = false;
+        }),
         Some(("c", "n2")),
     );
     let a = "a".into();
-    let alone: BTreeSet<&ResourceName> = [&a].into();
-    assert_eq!(best_move(&view, &alone, |_, _| true), None);
+    let only_a: BTreeSet<&ResourceName> = [&a].into();
+    assert_eq!(best_move(&view, &only_a, |_, _| true), None);
     // A partner that waits for its start is scheduled first.
     let waits =
         |view: &mut View| view.services.get_mut(&"b".into()).expect("there").used_nodes = BTreeSet::new();
-    check(&view_with_affinity(&set, waits), Some(("c", "n2")));
+    check(&view_with_affinity(&named_services, waits), Some(("c", "n2")));
     // A partner that is stopped on request does not move with the service.
     let stopped = |view: &mut View| {
         let mut facts = view.services.get_mut(&"b".into()).expect("there");
@@ -162,27 +164,30 @@ fn small_balance_gain_causes_no_move() {
 #[test]
 fn immovable_services_stay() {
     let services = [("a", "n1", 6, 24), ("b", "n1", 4, 16)];
-    let stays = |change: fn(&mut View), expected: Option<(&str, &str)>| {
+    let check_stays = |change: fn(&mut View), expected: Option<(&str, &str)>| {
         let mut view = cluster(&["n1", "n2"], &services);
         change(&mut view);
         check(&view, expected);
     };
-    stays(|_| {}, Some(("b", "n2")));
-    stays(|view| view.services.get_mut(&"b".into()).expect("there").moves_live = false, Some(("a", "n2")));
-    stays(|view| view.services.get_mut(&"b".into()).expect("there").movable = false, Some(("a", "n2")));
-    stays(
+    check_stays(|_| {}, Some(("b", "n2")));
+    check_stays(
+        |view| view.services.get_mut(&"b".into()).expect("there").moves_live = false,
+        Some(("a", "n2")),
+    );
+    check_stays(|view| view.services.get_mut(&"b".into()).expect("there").movable = false, Some(("a", "n2")));
+    check_stays(
         |view| view.services.get_mut(&"b".into()).expect("there").maintenance_node = Some("n2".into()),
         Some(("a", "n2")),
     );
-    stays(
+    check_stays(
         |view| {
             view.services.get_mut(&"b".into()).expect("there").failed_nodes = BTreeSet::from(["n2".into()]);
         },
         Some(("a", "n2")),
     );
-    stays(|view| view.nodes.get_mut("n2").expect("there").schedulable = false, None);
+    check_stays(|view| view.nodes.get_mut("n2").expect("there").schedulable = false, None);
     // On the lower priority tier of its group, the service would move back immediately.
-    stays(
+    check_stays(
         |view| {
             let nodes = ha_api_types::placement::NodePriorities(
                 [("n1".into(), 2), ("n2".into(), 1)].into_iter().collect(),
@@ -251,8 +256,8 @@ proptest! {
             prop_assert!((after - planned.after).abs() < 1e-6, "{after} {planned:?}");
             prop_assert!(after <= before * 0.9 + 1e-9);
             // The service must stay on the target without further moves.
-            let stays = place(&view, &planned.service, &view.services[&planned.service]);
-            prop_assert_eq!(stays.node.as_deref(), Some(planned.to.as_str()));
+            let next_placement = place(&view, &planned.service, &view.services[&planned.service]);
+            prop_assert_eq!(next_placement.node.as_deref(), Some(planned.to.as_str()));
             moves += 1;
             prop_assert!(moves < 200, "the sequence of moves does not end");
         }

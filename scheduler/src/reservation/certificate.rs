@@ -52,12 +52,12 @@ pub(super) fn capacity_certificate(
         node_sets
             .insert(Bits::of(model.nodes.len(), |index| !failed.iter().any(|node| *node as usize == index)));
     } else {
-        let mut all = Bits::of(model.nodes.len(), |_| false);
+        let mut all_nodes = Bits::of(model.nodes.len(), |_| false);
         for unit in units {
-            all.unite(&unit.candidates);
+            all_nodes.unite(&unit.candidates);
         }
         node_sets.extend(units.iter().map(|unit| unit.candidates.clone()).take(MAX_NODE_SETS));
-        node_sets.insert(all);
+        node_sets.insert(all_nodes);
     }
     for node_set in node_sets {
         for (kind, (reason, amount_name)) in AMOUNT_KINDS.into_iter().enumerate() {

@@ -83,8 +83,8 @@ impl Search<'_> {
         let free = (0..3).map(|kind| trial.free(node, kind)).collect();
         let mut flags = Vec::new();
         let mut own_node = None;
-        let rest = self.attempt.units.iter().zip(&self.attempt.nodes).filter(|(_, node)| node.is_none());
-        for (unit, _) in rest {
+        let unplaced = self.attempt.units.iter().zip(&self.attempt.nodes).filter(|(_, node)| node.is_none());
+        for (unit, _) in unplaced {
             flags.push(unit.candidates.contains(node as usize));
             for member in &unit.members {
                 let service = self.model.service(*member);
@@ -147,8 +147,8 @@ impl PreemptionSearch<'_, '_> {
     fn place_remaining(&mut self, mut pending: Vec<Rc<Unit>>) -> Result<bool, OutOfSteps> {
         let Some(unit) = remove_most_important(&mut pending) else { return Ok(true) };
         for node in nodes_of(&unit) {
-            let above = self.highest.get(&node).copied().unwrap_or(unit.lowest_priority);
-            let may_leave = self.preemptible_units(node, above);
+            let min_priority = self.highest.get(&node).copied().unwrap_or(unit.lowest_priority);
+            let may_leave = self.preemptible_units(node, min_priority);
             if self.try_preemptions(&unit, node, &may_leave, &mut pending)? {
                 return Ok(true);
             }
@@ -157,9 +157,9 @@ impl PreemptionSearch<'_, '_> {
     }
 
     /// Returns the units on a node that may be preempted now, see [`Unit::preemptible_units`].
-    fn preemptible_units(&mut self, node: u32, above: i32) -> Vec<Rc<Unit>> {
+    fn preemptible_units(&mut self, node: u32, min_priority: i32) -> Vec<Rc<Unit>> {
         let trial = &self.trial;
-        let all = self.preemptible.entry(node).or_insert_with(|| {
+        let node_units = self.preemptible.entry(node).or_insert_with(|| {
             let units = Unit::preemptible_units(
                 self.model,
                 &PlacementTrial::new(self.model),
@@ -170,9 +170,10 @@ impl PreemptionSearch<'_, '_> {
             units.into_iter().map(Rc::new).collect()
         });
         let may_leave = |unit: &&Rc<Unit>| {
-            unit.highest_priority < above && !unit.members.iter().any(|member| trial.is_removed(*member))
+            unit.highest_priority < min_priority
+                && !unit.members.iter().any(|member| trial.is_removed(*member))
         };
-        all.iter().filter(may_leave).cloned().collect()
+        node_units.iter().filter(may_leave).cloned().collect()
     }
 
     /// Tries every set of the units that may leave, the empty set first.

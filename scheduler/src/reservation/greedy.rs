@@ -211,8 +211,8 @@ pub(super) fn place_with_preemption<'m>(
             Some(node) => Some((node, Vec::new())),
             None => nodes_of(&unit)
                 .filter_map(|node| {
-                    let above = highest.get(&node).copied().unwrap_or(unit.lowest_priority);
-                    let leaving_units = cheapest_preemption(model, trial, &unit, node, above, failed)?;
+                    let min_priority = highest.get(&node).copied().unwrap_or(unit.lowest_priority);
+                    let leaving_units = cheapest_preemption(model, trial, &unit, node, min_priority, failed)?;
                     let cost: Vec<i32> = leaving_units.iter().map(|unit| unit.highest_priority).collect();
                     Some((cost, node, leaving_units))
                 })
@@ -255,10 +255,10 @@ fn cheapest_preemption(
     trial: &mut PlacementTrial<'_>,
     unit: &Unit,
     node: u32,
-    above: i32,
+    min_priority: i32,
     failed: &[u32],
 ) -> Option<Vec<Unit>> {
-    let mut leaving_units = Unit::preemptible_units(model, trial, node, above, failed);
+    let mut leaving_units = Unit::preemptible_units(model, trial, node, min_priority, failed);
     leaving_units.sort_by_key(|other| (Reverse(other.highest_priority), other.members.clone()));
     for member in leaving_units.iter().flat_map(|other| &other.members) {
         trial.remove(*member);

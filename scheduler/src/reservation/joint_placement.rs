@@ -72,7 +72,7 @@ fn place_all(model: &Model, trial: &PlacementTrial<'_>, units: &[Unit]) -> Optio
     }
     if !attempt.is_complete() {
         attempt = match search(model, trial, units, MAX_EFFORT) {
-            SearchResult::Placement(attempt_found) => attempt_found,
+            SearchResult::Placement(attempt) => attempt,
             SearchResult::Nothing | SearchResult::Undecided => return None,
         };
     }

@@ -74,7 +74,7 @@ impl Unit {
             }
             let member_candidates = candidates_of(service);
             match &mut candidates {
-                Some(all) => all.intersect(&member_candidates),
+                Some(common) => common.intersect(&member_candidates),
                 None => candidates = Some(member_candidates),
             }
             lowest_priority = lowest_priority.min(service.priority);
@@ -106,7 +106,7 @@ impl Unit {
         model: &Model,
         trial: &PlacementTrial<'_>,
         node: u32,
-        above: i32,
+        min_priority: i32,
         failed: &[u32],
     ) -> Vec<Unit> {
         let may_be_preempted = |number: &u32| {
@@ -114,7 +114,7 @@ impl Unit {
             service.needs_failover
                 && service.movable
                 && service.used_nodes == [node]
-                && service.priority < above
+                && service.priority < min_priority
         };
         let mut units = Vec::new();
         let mut examined = BTreeSet::new();

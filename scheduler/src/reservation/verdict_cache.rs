@@ -138,10 +138,10 @@ impl VerdictCache {
         }
         // The node on which a stopped service counts depends on its partners, so the partners are also updated.
         let companions = changed.iter().flat_map(|name| self.model.view.rules.strict_affinity_partners(name));
-        let all: BTreeSet<ResourceName> = changed.iter().cloned().chain(companions).collect();
+        let affected_services: BTreeSet<ResourceName> = changed.iter().cloned().chain(companions).collect();
         let mut used_nodes: BTreeSet<u32> = BTreeSet::new();
         let mut is_relevant = false;
-        for name in &all {
+        for name in &affected_services {
             let (before, after) = self.model.update_service(name);
             is_relevant |= before != after;
             used_nodes.extend(nodes_of(&before).chain(nodes_of(&after)));

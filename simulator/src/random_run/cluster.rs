@@ -12,7 +12,7 @@ pub(super) struct Cluster {
     pub(super) nodes: Vec<String>,
     /// Machine that never runs a service. Its watchdog is therefore never armed, and the machine may be suspended for
     /// long.
-    pub(super) idle: Option<String>,
+    pub(super) idle_node: Option<String>,
     /// Machines with a fence device.
     pub(super) nodes_with_device: Vec<String>,
     /// Names of the services.
@@ -44,7 +44,7 @@ impl Cluster {
         let timings =
             Timings::from(&serde_json::from_value::<TimingSpec>(timing.clone()).unwrap_or_default());
         let mut cluster = Cluster {
-            idle: random.draw_chance(0.3).then(|| "idle".to_owned()),
+            idle_node: random.draw_chance(0.3).then(|| "idle".to_owned()),
             nodes_with_device: Vec::new(),
             resources: Vec::new(),
             added_names: Vec::new(),
@@ -129,9 +129,9 @@ impl Cluster {
             }
             self.machines.push(Value::Object(machine));
         }
-        if let Some(idle) = &self.idle {
-            self.machines.push(json!({"name": idle, "controller": false}));
-            self.objects.push(object("Node", idle, &json!({"schedulable": false})));
+        if let Some(idle_node) = &self.idle_node {
+            self.machines.push(json!({"name": idle_node, "controller": false}));
+            self.objects.push(object("Node", idle_node, &json!({"schedulable": false})));
         }
     }
 }

@@ -132,7 +132,7 @@ impl Script<'_> {
 
     /// Suspends a machine. Only a machine that is never armed may sleep long (FENCING, section 4).
     fn suspend_node(&mut self, start_ms: Millis) {
-        if let Some(idle) = self.cluster.idle.clone() {
+        if let Some(idle) = self.cluster.idle_node.clone() {
             let duration_ms = self.random_duration_ms();
             self.add_action(start_ms, format!("suspend {idle} {duration_ms}ms"));
         } else if !self.cluster.some_stops_fail {

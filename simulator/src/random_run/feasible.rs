@@ -55,13 +55,13 @@ impl World {
     ) -> bool {
         let nodes_running = |other: &ResourceName| running.get(other).into_iter().flatten();
         if World::separation_rules(rules, name)
-            .any(|(_, other)| nodes_running(&other).any(|host| host == node))
+            .any(|(_, other)| nodes_running(&other).any(|running_node| running_node == node))
         {
             return false;
         }
         let mut set = affinity_set_of(rules, name);
         set.remove(name);
-        if set.iter().any(|other| nodes_running(other).any(|host| host != node)) {
+        if set.iter().any(|other| nodes_running(other).any(|running_node| running_node != node)) {
             return false;
         }
         // Stopped services that must run on the same node as this service are placed together with it.
@@ -75,7 +75,7 @@ impl World {
         unit.push((name.to_owned(), resource.clone()));
         let services_on_node: Vec<ResourceName> = running
             .iter()
-            .filter(|(other, nodes)| *other != name && nodes.iter().any(|host| host == node))
+            .filter(|(other, nodes)| *other != name && nodes.iter().any(|running_node| running_node == node))
             .map(|(other, _)| other.clone())
             .collect();
         self.unit_fits(node, &unit, rules, &services_on_node)

@@ -115,7 +115,7 @@ impl Script<'_> {
 
     /// Draws a machine.
     pub(super) fn random_node(&mut self) -> String {
-        if let Some(idle) = &self.cluster.idle
+        if let Some(idle) = &self.cluster.idle_node
             && self.random.draw_chance(0.1)
         {
             return idle.clone();
@@ -180,7 +180,7 @@ impl Script<'_> {
     /// Ends every fault. The script starts a process or machine several times if it may still end later.
     fn end_faults(&mut self, end_ms: Millis) {
         let mut nodes = self.cluster.nodes.clone();
-        nodes.extend(self.cluster.idle.clone());
+        nodes.extend(self.cluster.idle_node.clone());
         self.add_action(end_ms, "store latency 0ms");
         self.add_action(end_ms, "store full off");
         self.add_action(end_ms, "arm");
@@ -210,7 +210,7 @@ impl Script<'_> {
             for node in &nodes {
                 self.add_action(end_ms + delay_ms, format!("power {node} on"));
                 self.add_action(end_ms + delay_ms, format!("agent {node} start"));
-                if Some(node) != self.cluster.idle.as_ref() {
+                if Some(node) != self.cluster.idle_node.as_ref() {
                     self.add_action(end_ms + delay_ms, format!("controller {node} start"));
                 }
             }
@@ -218,7 +218,7 @@ impl Script<'_> {
         if self.upgraded {
             for node in &nodes {
                 self.add_action(end_ms + 210_000, format!("agent {node} upgrade"));
-                if Some(node) != self.cluster.idle.as_ref() {
+                if Some(node) != self.cluster.idle_node.as_ref() {
                     self.add_action(end_ms + 220_000, format!("controller {node} upgrade"));
                 }
             }

@@ -17,16 +17,15 @@ impl World {
             .iter_mut()
             .filter(|(_, machine)| machine.is_working())
             .filter_map(|(node, machine)| {
-                let runs =
-                    machine.services.get(name).is_some_and(|present| present.activity == Activity::Runs);
-                let present = if runs { machine.services.remove(name) } else { None };
-                present.map(|present| (node.clone(), present))
+                let runs = machine.services.get(name).is_some_and(|copy| copy.activity == Activity::Runs);
+                let copy = if runs { machine.services.remove(name) } else { None };
+                copy.map(|copy| (node.clone(), copy))
             })
             .collect();
-        for (node, present) in &ended_services {
+        for (node, copy) in &ended_services {
             let event = DriverEvent::Exited {
                 name: name.to_owned(),
-                uid: present.definition.uid.clone(),
+                uid: copy.definition.uid.clone(),
                 message: message.to_owned(),
                 stopped_externally,
             };

@@ -128,7 +128,7 @@ fn journal(stored: &Stored, node: &NodeName, revision: Revision) -> Journal {
     let fence = stored.fences.get(node).map(|fence| &fence.value);
     let services = running_services(stored, node).map(|(name, report, definition)| {
         let begun = report.action_uid.clone().unwrap_or_default();
-        (name.clone(), JournalEntry { definition, begun, spent: false })
+        (name.clone(), JournalEntry { definition, begun_action: begun, was_killed: false })
     });
     Journal {
         boot_id: report.map(|report| report.boot_id.clone()).unwrap_or_default(),

@@ -29,11 +29,11 @@ pub(crate) struct Question {
 
 /// Unanswered questions, and grants.
 #[derive(Debug, Default)]
-pub(super) struct Holding {
+pub(super) struct HoldRequests {
     /// Questions for whose answers an agent still waits.
     unanswered: BTreeSet<Question>,
     /// Questions that a controller has received, by the controller's number.
-    at_controllers: BTreeMap<controller::HoldId, Question>,
+    received: BTreeMap<controller::HoldId, Question>,
     /// Controllers that have granted, by node, process and question.
     granted: BTreeMap<(NodeName, Generation, agent::HoldId), BTreeSet<NodeName>>,
 }
@@ -47,7 +47,7 @@ impl World {
         timeout_ms: Millis,
     ) {
         self.record_step(&question.node, || Step::RequestsHold);
-        self.holding.unanswered.insert(question.clone());
+        self.hold_requests.unanswered.insert(question.clone());
         let no_answer = Err("no answer in time".to_owned());
         self.queue.push(
             self.now + timeout_ms,
@@ -76,7 +76,7 @@ impl World {
         self.token_count += 1;
         let id = controller::HoldId(self.token_count);
         let node = question.node.clone();
-        self.holding.at_controllers.insert(id, question);
+        self.hold_requests.received.insert(id, question);
         self.send_to_controller(
             &candidate,
             generation,
@@ -86,7 +86,7 @@ impl World {
 
     /// Records a controller's answer and sends it to the agent.
     pub(super) fn send_hold_answer(&mut self, id: controller::HoldId, answer: HoldAnswer) {
-        let Some(question) = self.holding.at_controllers.remove(&id) else { return };
+        let Some(question) = self.hold_requests.received.remove(&id) else { return };
         if answer.granted {
             self.record_step(&question.candidate, || Step::Grants { node: question.node.clone() });
             self.record_grant(&question);
@@ -101,7 +101,7 @@ impl World {
 
     /// Delivers the answer, or the timeout, to the agent.
     pub(super) fn deliver_hold_answer(&mut self, question: Question, answer: Result<HoldAnswer, String>) {
-        if !self.holding.unanswered.remove(&question) {
+        if !self.hold_requests.unanswered.remove(&question) {
             return;
         }
         let Question { node, generation, id, candidate, .. } = question;
@@ -119,8 +119,10 @@ impl World {
         let Question { node, generation, id, candidate, asked_at } = question;
         let report: Option<NodeReport> = self.read_record(&self.keys.node_report(node));
         let terms = report.and_then(|report| report.hold_terms());
-        self.holding.granted.retain(|(granted_node, _, newest), _| granted_node != node || newest == id);
-        let granted = self.holding.granted.entry((node.clone(), *generation, *id)).or_default();
+        self.hold_requests
+            .granted
+            .retain(|(granted_node, _, newest), _| granted_node != node || newest == id);
+        let granted = self.hold_requests.granted.entry((node.clone(), *generation, *id)).or_default();
         granted.insert(candidate.clone());
         let candidates = self.store.list(&self.keys.candidates()).entries;
         let all_granted = terms.is_some_and(|terms| {

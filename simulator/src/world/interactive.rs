@@ -192,8 +192,8 @@ impl World {
         let due_ms = self.now + 1;
         self.scenario.steps.truncate(self.step);
         self.scenario.steps.push(step);
-        let place = self.step_place.unwrap_or_else(|| self.queue.reserve());
-        self.queue.push_in_place(due_ms, place, WorldEvent::Step);
+        let position = self.next_step_position.unwrap_or_else(|| self.queue.reserve());
+        self.queue.push_at_position(due_ms, position, WorldEvent::Step);
         self.last_refusal = None;
         while self.advance(due_ms) {}
         self.last_refusal.take().map_or(Ok(()), Err)
@@ -202,7 +202,7 @@ impl World {
     /// Executes a step that commits a transaction of the API, like [`World::play`]. A transaction without effect leaves no
     /// step.
     pub(crate) fn play_commit(&mut self, step: Step, transaction: Transaction) -> Outcome {
-        let place = self.step_place;
+        let position = self.next_step_position;
         self.user_commit = Some(UserCommit { transaction, outcome: None });
         // Writes are never refused as steps: the outcome of the transaction reports a failure.
         let _ = self.play(step);
@@ -211,7 +211,7 @@ impl World {
         if outcome.applied().is_none() {
             self.step -= 1;
             self.scenario.steps.truncate(self.step);
-            self.step_place = place;
+            self.next_step_position = position;
         }
         outcome
     }

@@ -300,7 +300,7 @@ impl World {
         }
         let previous_state = previous.map(|(state, _)| state);
         if previous_state == Some(ServiceState::Queued) && self.service_activity(&node, name).is_some() {
-            self.queued_found_at.insert(node.clone(), self.now);
+            self.found_running_at.insert(node.clone(), self.now);
         }
         let is_moving_state = |state| matches!(state, Some(ServiceState::Migrate | ServiceState::Relocate));
         if is_moving_state(Some(status.state)) && !is_moving_state(previous_state) {

@@ -104,7 +104,8 @@ impl World {
             || self.has_just_become_idle(node);
         // The restore removed the agent's reports, so the active services are unknown until the agent reports again.
         let store_was_restored = !self.store.get(&self.keys.restore_marker()).entries.is_empty();
-        let is_watchdog_test = self.machines.get(node).is_some_and(|machine| machine.journal.trial.is_some());
+        let is_watchdog_test =
+            self.machines.get(node).is_some_and(|machine| machine.journal.active_trial.is_some());
         // Nothing can stop the countdown of a device that rejects renewals, or whose daemon does not run.
         let counts_down_in_any_case = self.machines.get(node).is_some_and(|machine| {
             machine.watchdog.pets != PetBehavior::Accept || machine.watchdog.has_exited
@@ -350,7 +351,7 @@ impl World {
             machine.clock.set_suspended(now, true);
             // The device's timer also stops during the suspend.
             machine.watchdog.fires_at = machine.watchdog.fires_at.map(|at| at + duration_ms);
-            machine.bound.proven_at += duration_ms;
+            machine.bound.heartbeat_sent_at += duration_ms;
             self.log(node, "machine", "is suspended");
             self.queue.push(now + duration_ms, Event::Awake { node: node.to_owned() });
         }

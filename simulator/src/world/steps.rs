@@ -38,7 +38,7 @@ impl World {
                 return;
             }
             self.step += 1;
-            self.step_place = None;
+            self.next_step_position = None;
             self.step_begun_at = self.now;
             self.record_explanations();
             if !step.only_if.iter().all(|condition| self.is_condition_met(condition)) {
@@ -57,13 +57,13 @@ impl World {
             }
         }
         // In a replay, the next step is scheduled now.
-        self.step_place = self.step_place.or_else(|| Some(self.queue.reserve()));
+        self.next_step_position = self.next_step_position.or_else(|| Some(self.queue.reserve()));
     }
 
     fn schedule_step(&mut self, due_ms: Millis) {
-        let place = self.queue.reserve();
-        self.step_place = Some(place);
-        self.queue.push_in_place(due_ms, place, Event::Step);
+        let position = self.queue.reserve();
+        self.next_step_position = Some(position);
+        self.queue.push_at_position(due_ms, position, Event::Step);
     }
 
     /// Executes a step that waits for a condition, as soon as the condition holds.
@@ -99,7 +99,7 @@ impl World {
 
     fn record_refused_step(&mut self, text: &str, problem: &str) {
         self.log(&"script".into(), "", &format!("{text} is refused: {problem}"));
-        self.refused.push((text.to_owned(), None));
+        self.refused_commands.push((text.to_owned(), None));
         self.last_refusal = Some(problem.to_owned());
     }
 

@@ -182,7 +182,7 @@ impl World {
             // The lost data no longer counts in the checks: epochs may repeat, even closed epochs, and deleted
             // operations need no outcome.
             self.node_epochs.clear();
-            self.machines.values_mut().for_each(|machine| machine.bound.released = false);
+            self.machines.values_mut().for_each(|machine| machine.bound.is_released = false);
             let (store, keys) = (&self.store, &self.keys);
             self.operations
                 .retain(|name, _| !store.get(&keys.spec(Kind::Operation, name)).entries.is_empty());

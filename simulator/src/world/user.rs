@@ -219,10 +219,10 @@ impl World {
             && let Err(problem) = self.put_object(&key, None, &value)
         {
             self.log(&"script".into(), "", &format!("{text} is refused: {problem}"));
-            self.refused.push((text.to_owned(), None));
+            self.refused_commands.push((text.to_owned(), None));
             return;
         }
-        self.refused.push((text.to_owned(), Some(name.clone())));
+        self.refused_commands.push((text.to_owned(), Some(name.clone())));
         self.operations.insert(name, text.to_owned());
     }
 
@@ -248,7 +248,7 @@ impl World {
         let is_refused = |name: &String| {
             self.operation_status(name).is_some_and(|status| status.phase == OperationPhase::Refused)
         };
-        self.refused
+        self.refused_commands
             .iter()
             .filter(|(_, operation)| operation.as_ref().is_none_or(is_refused))
             .map(|(text, _)| text.clone())

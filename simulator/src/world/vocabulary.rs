@@ -67,7 +67,8 @@ impl World {
     /// Returns `true` if the last command with this text was answered with this reason.
     pub(super) fn command_has_reason(&self, text: &str, reason: Reason) -> bool {
         let refused_at_once = self.refusal_reasons.get(text) == Some(&reason);
-        let recorded_refusal = self.refused.iter().rev().find(|(refused_text, _)| refused_text == text);
+        let recorded_refusal =
+            self.refused_commands.iter().rev().find(|(refused_text, _)| refused_text == text);
         let status = recorded_refusal.and_then(|(_, operation)| self.operation_status(operation.as_deref()?));
         refused_at_once || status.is_some_and(|status| status.reason == reason)
     }

@@ -182,10 +182,12 @@ impl<'a, S: Store> Writer<'a, S> {
         for _ in 0..MAX_ATTEMPTS {
             let transaction = Transaction::new().put(key, Guard::Absent, bytes.to_vec());
             let transaction = self.with_requested_state(value, transaction).await?;
-            let alone = transaction.writes().len() == 1;
+            let is_single_write = transaction.writes().len() == 1;
             match commit(self.state.store(), transaction, key, Some(bytes)).await? {
                 Written::Applied(revision) => return Ok(revision),
-                Written::Conflict if alone => return Err(ApiError::already_exists(self.kind, name)),
+                Written::Conflict if is_single_write => {
+                    return Err(ApiError::already_exists(self.kind, name));
+                }
                 // The name is taken, or another write changed the resource: reading again distinguishes the two.
                 Written::Conflict => {
                     if read::get(self.state.store(), self.state.keys(), self.kind, name).await?.is_some() {

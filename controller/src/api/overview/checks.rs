@@ -191,14 +191,14 @@ fn check_pools(cluster_view: &ClusterView) -> Check {
         .filter(|pool| !pool.is_empty())
         .collect();
     let node_count = |pool: &str| nodes_by_pool.get(pool).map_or(0, BTreeSet::len);
-    let all: BTreeSet<&str> = nodes_by_pool.keys().copied().chain(required_pools.iter().copied()).collect();
-    let isolated_pools: Vec<&str> = all.iter().copied().filter(|pool| node_count(pool) < 2).collect();
+    let pools: BTreeSet<&str> = nodes_by_pool.keys().copied().chain(required_pools.iter().copied()).collect();
+    let isolated_pools: Vec<&str> = pools.iter().copied().filter(|pool| node_count(pool) < 2).collect();
     if isolated_pools.is_empty() {
         return Check::ok(
             name,
             format!(
                 "every storage pool is connected to at least two nodes ({})",
-                names::count_with_noun(all.len(), "pool")
+                names::count_with_noun(pools.len(), "pool")
             ),
         );
     }

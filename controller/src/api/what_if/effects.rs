@@ -32,19 +32,20 @@ pub(crate) fn planned_effects(before: &ClusterView, after: &ClusterView) -> Plan
 /// resource moves none.
 const MAX_SIMULATED: usize = 300;
 
-/// Returns the placement of services once the cluster has settled after a change. With `only`, no other resource
-/// changes.
+/// Returns the placement of services once the cluster has settled after a change. With `only_resource`, no other
+/// resource changes.
 pub(crate) fn view_after_moves(
     before: &ClusterView,
     after: &ClusterView,
-    only: Option<&ResourceName>,
+    only_resource: Option<&ResourceName>,
 ) -> View {
     let (view_before, _) = view(before);
     let (view_after, _) = view(after);
     let mut comparison = Comparison { before, after, view_before, view_after, plan: Plan::default() };
-    let companions =
-        only.map(|name| comparison.view_after.rules.strict_affinity_partners(name)).unwrap_or_default();
-    let names: BTreeSet<&ResourceName> = match only {
+    let companions = only_resource
+        .map(|name| comparison.view_after.rules.strict_affinity_partners(name))
+        .unwrap_or_default();
+    let names: BTreeSet<&ResourceName> = match only_resource {
         Some(name) => companions.iter().chain([name]).collect(),
         None if after.resources.len() <= MAX_SIMULATED => {
             before.resources.keys().chain(after.resources.keys()).collect()
@@ -106,14 +107,14 @@ impl Comparison<'_> {
         match (new.map(|new| new.spec.state), current_node) {
             (None | Some(RequestedState::Ignored), Some(node)) => {
                 if state_before.is_some_and(|state_before| state_before != RequestedState::Ignored) {
-                    self.effect(name, EffectKind::Release, Some(node), None, Reason::Deleted);
+                    self.add_effect(name, EffectKind::Release, Some(node), None, Reason::Deleted);
                 }
                 self.remove_from_node(name);
             }
             (Some(RequestedState::Stopped | RequestedState::Disabled), Some(node)) => {
                 if state_before == Some(RequestedState::Started) {
                     let reason = Reason::Stopped;
-                    self.effect(name, EffectKind::Stop, Some(node), None, reason);
+                    self.add_effect(name, EffectKind::Stop, Some(node), None, reason);
                 }
                 self.remove_from_node(name);
             }
@@ -137,26 +138,26 @@ impl Comparison<'_> {
         state_before: Option<RequestedState>,
         status: &ResourceStatus,
     ) {
-        let wanted_before = state_before == Some(RequestedState::Started);
-        if wanted_before && status.state == ServiceState::Error {
+        let was_requested = state_before == Some(RequestedState::Started);
+        if was_requested && status.state == ServiceState::Error {
             return;
         }
         let chosen = self.choose(name);
-        let feasible_before = wanted_before
+        let had_eligible_node = was_requested
             && self
                 .view_before
                 .services
                 .get(name)
                 .is_some_and(|facts| choose(&self.view_before, name, facts).0.is_some());
         match chosen {
-            Some(node) if !feasible_before => {
-                self.effect(name, EffectKind::Start, None, Some(node.clone()), Reason::Scheduled);
+            Some(node) if !had_eligible_node => {
+                self.add_effect(name, EffectKind::Start, None, Some(node.clone()), Reason::Scheduled);
                 self.place_on(name, &node);
             }
             // The service starts there with or without the change.
             Some(node) => self.place_on(name, &node),
-            None if feasible_before || !wanted_before => {
-                self.effect(name, EffectKind::Wait, None, None, Reason::Unschedulable);
+            None if had_eligible_node || !was_requested => {
+                self.add_effect(name, EffectKind::Wait, None, None, Reason::Unschedulable);
                 self.plan.warnings.push(format!("{name}: {}", Reason::Unschedulable.sentence()));
             }
             None => {}
@@ -182,7 +183,7 @@ impl Comparison<'_> {
                         self.plan.warnings.push(format!("{name} would move {node} → {target}, {note}"));
                     }
                     let kind = if live { EffectKind::Migrate } else { EffectKind::Relocate };
-                    self.effect(name, kind, Some(node.to_owned()), Some(target.clone()), reason);
+                    self.add_effect(name, kind, Some(node.to_owned()), Some(target.clone()), reason);
                 }
                 self.place_on(name, &target);
             }
@@ -216,16 +217,16 @@ impl Comparison<'_> {
         }
     }
 
-    fn effect(
+    fn add_effect(
         &mut self,
         name: &ResourceName,
-        effect: EffectKind,
+        kind: EffectKind,
         from: Option<NodeName>,
         to: Option<NodeName>,
         reason: Reason,
     ) {
         let mut planned =
-            PlannedEffect { resource: name.clone(), effect, from, to, reason, message: String::new() };
+            PlannedEffect { resource: name.clone(), effect: kind, from, to, reason, message: String::new() };
         planned.message = planned.sentence();
         self.plan.effects.push(planned);
     }
@@ -244,7 +245,7 @@ enum Movement {
 fn movement(view: &View, name: &ResourceName, node: &NodeName) -> Movement {
     let Some(facts) = view.services.get(name) else { return Movement::Stay };
     let placement = place(view, name, facts);
-    let driven = match placement.verdicts.get(node) {
+    let must_leave = match placement.verdicts.get(node) {
         Some(Verdict::Allowed(_)) => false,
         Some(Verdict::Refused(refusals)) => {
             if !refusals.iter().any(|refusal| refusal.evicts_running) {
@@ -255,9 +256,9 @@ fn movement(view: &View, name: &ResourceName, node: &NodeName) -> Movement {
         None => return Movement::Stay,
     };
     match placement.node {
-        None if driven => Movement::Stuck,
+        None if must_leave => Movement::Stuck,
         Some(target) if target != *node => {
-            Movement::Move(target, if driven { Reason::PlacementChanged } else { placement.reason })
+            Movement::Move(target, if must_leave { Reason::PlacementChanged } else { placement.reason })
         }
         Some(_) | None => Movement::Stay,
     }

@@ -99,7 +99,7 @@ struct Failures {
 /// Deliveries of this process in its current term. State that must outlive the process is in etcd.
 #[derive(Clone, Debug, Default)]
 pub struct Deliveries {
-    next: DeliveryId,
+    last_id: DeliveryId,
     running: BTreeMap<DeliveryId, Delivery>,
     failures: BTreeMap<String, Failures>,
     /// Notification and target of deliveries that ended, until etcd shows them as ended.
@@ -113,7 +113,7 @@ impl Deliveries {
     /// Returns the state for the next term. etcd shows the remaining work, and results of earlier attempts are
     /// ignored.
     pub(in crate::core) fn for_next_term(&self) -> Deliveries {
-        Deliveries { next: self.next, ..Deliveries::default() }
+        Deliveries { last_id: self.last_id, ..Deliveries::default() }
     }
 
     /// Returns the time since which a change that must be reported has not been queued; `None` if there is no such
@@ -178,8 +178,8 @@ impl Deliveries {
         self.unreported_since = unreported.then(|| self.unreported_since.unwrap_or(now));
         let mut started = deliveries;
         for delivery in &mut started {
-            self.next.0 += 1;
-            delivery.id = self.next;
+            self.last_id.0 += 1;
+            delivery.id = self.last_id;
             self.running.insert(delivery.id, delivery.clone());
             if let Some(operation) = &delivery.operation {
                 let test = self.tests.entry(operation.clone()).or_default();
@@ -268,8 +268,8 @@ mod tests {
         let mut pauses = Vec::new();
         loop {
             let id = attempt(&mut deliveries, at).id;
-            let failed = DeliveryOutcome::Failed("connection refused".to_owned());
-            let ended = deliveries.record_end(id, failed, at).unwrap();
+            let failure = DeliveryOutcome::Failed("connection refused".to_owned());
+            let ended = deliveries.record_end(id, failure, at).unwrap();
             if ended.result == NotificationResult::GivenUp {
                 assert!(ended.discard_message.unwrap().contains("(attempts: "));
                 break;

@@ -34,7 +34,7 @@ pub(super) fn set_conditions(input: &PlanInput<'_>, service: &Service<'_>, updat
         "Stalled" => stalled,
         _ => true,
     });
-    let mut set = |kind: &str, holds: bool, reason: Reason, message: &str| {
+    let mut set_status = |kind: &str, holds: bool, reason: Reason, message: &str| {
         let condition = Condition {
             kind: kind.to_owned(),
             status: if holds { ConditionStatus::True } else { ConditionStatus::False },
@@ -45,10 +45,10 @@ pub(super) fn set_conditions(input: &PlanInput<'_>, service: &Service<'_>, updat
         };
         set_condition(&mut update.status.conditions, condition, &now);
     };
-    set("Ready", ready, reason, &message);
+    set_status("Ready", ready, reason, &message);
     for (kind, holds) in [("Reconciling", reconciling), ("Stalled", stalled)] {
         if holds {
-            set(kind, true, reason, &message);
+            set_status(kind, true, reason, &message);
         }
     }
     if update.unprobed_texts.is_empty() {
@@ -62,7 +62,7 @@ pub(super) fn set_conditions(input: &PlanInput<'_>, service: &Service<'_>, updat
         }
     } else {
         let message = format!("Nodes not probed: {}", update.unprobed_texts.join(", "));
-        set("Probed", false, Reason::NotProbed, &message);
+        set_status("Probed", false, Reason::NotProbed, &message);
     }
     let desired_definition = ServiceDefinition::of(&service.resource.value);
     match update.status.copies.iter().find(|copy| !copy.definition.may_replace(&desired_definition)) {

@@ -97,7 +97,7 @@ pub(in crate::core) fn status_in_phase(
     if phase.is_final() && status.completion_time.is_none() {
         status.completion_time = Some(now.clone());
     }
-    let mut set = |kind: &str, holds: bool| {
+    let mut set_status = |kind: &str, holds: bool| {
         let condition = Condition {
             kind: kind.to_owned(),
             status: if holds { ConditionStatus::True } else { ConditionStatus::False },
@@ -109,9 +109,9 @@ pub(in crate::core) fn status_in_phase(
         set_condition(&mut status.conditions, condition, &now);
     };
     // Like a Kubernetes Job, an operation that did not succeed is not Complete, but Failed.
-    set("Complete", phase == OperationPhase::Succeeded);
+    set_status("Complete", phase == OperationPhase::Succeeded);
     if phase.is_final() && phase != OperationPhase::Succeeded {
-        set("Failed", true);
+        set_status("Failed", true);
     }
     status
 }

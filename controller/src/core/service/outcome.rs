@@ -24,7 +24,7 @@ pub(super) fn set_outcome(input: &PlanInput<'_>, service: &Service<'_>, update: 
     let message = update.message.clone();
     let is_assignment_unchanged = update.assignment_change == AssignmentChange::Keep;
     let stop_confirmed = update.status.stop_confirmed == Some(true);
-    let (waits_for, waits) = wait_reason(update);
+    let (wait_reason_code, wait_message) = wait_reason(update);
     // Start and Stop are recorded together with their change of the requested state. A later change takes
     // precedence.
     let is_superseded = service.resource.mod_revision > request.operation.create_revision;
@@ -113,7 +113,7 @@ pub(super) fn set_outcome(input: &PlanInput<'_>, service: &Service<'_>, update: 
             | ServiceState::Recovery
             | ServiceState::Freeze
             | ServiceState::Disabled
-            | ServiceState::Deleting => end(OperationPhase::Running, waits_for, &waits),
+            | ServiceState::Deleting => end(OperationPhase::Running, wait_reason_code, &wait_message),
         },
         OperationAction::ClearError => match state {
             // This stop of the service failed as well. Further attempts to clear the error would not help.

@@ -115,7 +115,7 @@ fn plan_service_count_move(planner: &mut Planner<'_>, services: &BTreeSet<&Resou
     let counts = Counts::of(&planner.view);
     let sides: BTreeMap<NodeName, bool> = counts
         .nodes_by_side()
-        .filter(|(_, above)| *above)
+        .filter(|(_, is_above)| *is_above)
         .map(|(node, above)| (node.to_owned(), above))
         .collect();
     let imbalanced = imbalanced_long_enough(
@@ -145,13 +145,13 @@ fn imbalanced_long_enough(
     let hold_ms = u64::from(planner.view.settings.auto_rebalance.hold_seconds) * 1000;
     let now = input.now.monotonic_raw;
     let mut imbalanced: BTreeMap<NodeName, bool> = BTreeMap::new();
-    for (node, above) in sides {
+    for (node, is_above) in sides {
         let key = (measure, node.clone());
-        let imbalance_start = input.imbalances.get(&key).filter(|imbalance| imbalance.is_above == above);
+        let imbalance_start = input.imbalances.get(&key).filter(|imbalance| imbalance.is_above == is_above);
         let due = imbalance_start.map_or(now, |imbalance| imbalance.since) + hold_ms;
-        planner.plan.imbalances.insert(key, above);
+        planner.plan.imbalances.insert(key, is_above);
         if now >= due {
-            imbalanced.insert(node, above);
+            imbalanced.insert(node, is_above);
         } else {
             planner.plan.wake_at(&input, due, wake_reason);
         }

@@ -44,7 +44,7 @@ fn restricted_group_runs_on_members_only() {
     let status = cluster.status("web");
     let stalled = status.conditions.iter().find(|condition| condition.kind == "Stalled").unwrap();
     assert_eq!((stalled.status, stalled.reason), (ConditionStatus::True, Reason::Unschedulable));
-    assert!(stalled.message.contains("node2: node is not a controller"), "{}", stalled.message);
+    assert!(stalled.message.contains("node2: node is not a member"), "{}", stalled.message);
     cluster.create_operation("move", operation(OperationAction::Migrate, Some("node2")));
     cluster.run(1_000);
     assert_eq!(cluster.operation("move").phase, OperationPhase::Refused, "commands in Recovery are refused");

@@ -125,18 +125,18 @@ fn clean_leave_causes_no_fencing_notification() {
     let mut cluster = notifying_cluster();
     cluster.start("web");
     let assigned_node = cluster.status("web").node.unwrap();
-    let idle = super::services::other(&cluster, &assigned_node);
+    let idle_node = super::services::other(&cluster, &assigned_node);
     // The agent leaves without services to stop.
-    cluster.agent(&idle).is_powered_on = false;
-    let key = cluster.keys.node_report(&idle);
+    cluster.agent(&idle_node).is_powered_on = false;
+    let key = cluster.keys.node_report(&idle_node);
     let mut report: NodeReport = cluster.read(&key).unwrap();
     (report.mode, report.armed) = (Mode::Left(Leave::Reboot), false);
     put(&mut cluster, &key, &report);
-    let alive = cluster.keys.alive(&idle);
+    let alive = cluster.keys.alive(&idle_node);
     let entry = cluster.state.get(&alive).entries[0].clone();
     cluster.state.commit(&Transaction::new().delete(alive, Guard::Unchanged(entry.mod_revision)));
-    cluster.run_until(3_000, "gone", |cluster| cluster.fence(&idle).state == FenceState::Fenced);
-    cluster.agent(&idle).boot_again();
+    cluster.run_until(3_000, "gone", |cluster| cluster.fence(&idle_node).state == FenceState::Fenced);
+    cluster.agent(&idle_node).boot_again();
     cluster.run(30_000);
     assert_eq!(delivered(&cluster), [], "{}", cluster.show());
 }
@@ -388,7 +388,10 @@ fn a_corrected_url_gets_the_queued_notifications() {
 }
 
 /// Returns a notification that waits for an unreachable target, followed by `count` modified copies of it.
-fn with_waiting(count: usize, change: impl Fn(&mut Notification)) -> (TestCluster, Notification) {
+fn with_queued_notifications(
+    count: usize,
+    change: impl Fn(&mut Notification),
+) -> (TestCluster, Notification) {
     let mut cluster = notifying_cluster();
     cluster.delivery_outcome = DeliveryOutcome::Failed("connection refused".to_owned());
     bring_into_error(&mut cluster, &["a"]);
@@ -408,7 +411,7 @@ fn with_waiting(count: usize, change: impl Fn(&mut Notification)) -> (TestCluste
 
 #[test]
 fn a_full_queue_drops_the_oldest_notification_and_reports_it() {
-    let (mut cluster, first) = with_waiting(49, |_| {});
+    let (mut cluster, first) = with_queued_notifications(49, |_| {});
     bring_into_error(&mut cluster, &["b", "c"]);
     cluster.run(COLLECTED_MS);
     assert_eq!((queue_length(&cluster), count_results(&cluster, NotificationResult::Dropped)), (50, 1));
@@ -421,7 +424,7 @@ fn a_full_queue_drops_the_oldest_notification_and_reports_it() {
 #[test]
 fn notification_queue_fits_into_an_etcd_value() {
     // The largest possible notification: every item has a message of maximum length, in three-byte characters.
-    let (mut cluster, _) = with_waiting(30, |large| {
+    let (mut cluster, _) = with_queued_notifications(30, |large| {
         large.items = vec![large.items[0].clone(); 20];
         for item in &mut large.items {
             item.message = "語".repeat(600);

@@ -82,7 +82,7 @@ fn an_ineligible_target_is_refused() {
     group(&mut cluster, &[(&node, 1)], true);
     cluster.edit::<ResourceSpec>("web", |resource| resource.spec.group = Some("g".to_owned()));
     cluster.run(500);
-    let message = format!("{target} is not eligible: node is not a controller of the restricted group g");
+    let message = format!("{target} is not eligible: node is not a member of the restricted group g");
     check_moves(&mut cluster, &target, Reason::NotInGroup, &message);
     // Every reason is named, not only the first.
     cluster.agent(&target).power_off();
@@ -93,7 +93,7 @@ fn an_ineligible_target_is_refused() {
     assert_eq!((status.phase, status.reason), (OperationPhase::Refused, Reason::NodeNotOnline));
     assert!(status.message.starts_with(&format!("{target} is not eligible: node is not online: ")));
     assert!(
-        status.message.ends_with(", node is not a controller of the restricted group g"),
+        status.message.ends_with(", node is not a member of the restricted group g"),
         "{}",
         status.message
     );
@@ -103,12 +103,12 @@ fn an_ineligible_target_is_refused() {
 fn target_of_anti_affinity_partner_is_refused() {
     let (mut cluster, node) = started(&["node1", "node2"]);
     let target = other(&cluster, &node);
-    let apart = ResourceAffinity {
+    let anti_affinity = ResourceAffinity {
         resources: vec!["web".to_owned(), "db".to_owned()],
         affinity: Affinity::Negative,
         strict: true,
     };
-    let spec = AffinityRuleSpec { resource_affinity: Some(apart), ..AffinityRuleSpec::default() };
+    let spec = AffinityRuleSpec { resource_affinity: Some(anti_affinity), ..AffinityRuleSpec::default() };
     cluster.apply(AffinityRule::new("apart", spec));
     cluster.start("db");
     let message = format!("{target} is not eligible: db uses the node (anti-affinity rule apart)");
@@ -123,7 +123,7 @@ fn operation_impossible_in_current_state_is_refused() {
     let (mut cluster, node) = started(&["node1", "node2"]);
     let target = other(&cluster, &node);
     let web = |action: OperationAction| operation(action, Some(&target));
-    let all = [OperationAction::Migrate, OperationAction::Relocate, OperationAction::Restart];
+    let actions = [OperationAction::Migrate, OperationAction::Relocate, OperationAction::Restart];
     let message = "web is in state Started, not Error";
     check(&mut cluster, web(OperationAction::ClearError), Reason::Refused, message);
     cluster.set_requested_state("web", RequestedState::Stopped);
@@ -132,7 +132,7 @@ fn operation_impossible_in_current_state_is_refused() {
     check(&mut cluster, web(OperationAction::Restart), Reason::Refused, message);
     cluster.set_requested_state("web", RequestedState::Ignored);
     cluster.run_until(5_000, "ignored", |cluster| cluster.is_in_state("web", ServiceState::Ignored));
-    for action in all {
+    for action in actions {
         let message = "web is Ignored (not managed): run \"hactl start web\" to manage it";
         check(&mut cluster, web(action), Reason::Unmanaged, message);
     }
@@ -141,7 +141,7 @@ fn operation_impossible_in_current_state_is_refused() {
     cluster.agent(&node).faults.fails_stop.insert("web".into());
     cluster.set_requested_state("web", RequestedState::Stopped);
     cluster.run_until(5_000, "in error", |cluster| cluster.is_in_state("web", ServiceState::Error));
-    for action in all.into_iter().chain([OperationAction::Start]) {
+    for action in actions.into_iter().chain([OperationAction::Start]) {
         let message = "web is in Error: run \"hactl clear-error web\"";
         check(&mut cluster, web(action), Reason::Refused, message);
     }
@@ -149,7 +149,7 @@ fn operation_impossible_in_current_state_is_refused() {
 
 #[test]
 fn operations_are_refused_during_fencing_recovery_and_freeze() {
-    let all = [OperationAction::Migrate, OperationAction::Relocate, OperationAction::Restart];
+    let actions = [OperationAction::Migrate, OperationAction::Relocate, OperationAction::Restart];
     let mut cluster = online_cluster(&["node1", "node2"]);
     group(&mut cluster, &[("node1", 0)], true);
     start_in_group(&mut cluster, "web");
@@ -158,7 +158,7 @@ fn operations_are_refused_during_fencing_recovery_and_freeze() {
     cluster.run(1_500);
     cluster.agent("node1").leave(ha_api_types::record::Mode::Restart);
     cluster.run_until(5_000, "frozen", |cluster| cluster.is_in_state("web", ServiceState::Freeze));
-    for action in all {
+    for action in actions {
         let message = "web is in state Freeze: start the agent of its node (systemctl start ha-node-agent)";
         check(&mut cluster, operation(action, Some("node2")), Reason::Frozen, message);
     }
@@ -168,12 +168,12 @@ fn operations_are_refused_during_fencing_recovery_and_freeze() {
     cluster.run(2_000);
     cluster.agent("node1").power_off();
     cluster.run_until(10_000, "in fence", |cluster| cluster.is_in_state("web", ServiceState::Fence));
-    for action in all {
+    for action in actions {
         let message = "web is waiting for its node to be fenced";
         check(&mut cluster, operation(action, Some("node2")), Reason::Fencing, message);
     }
     cluster.run_until(20_000, "in recovery", |cluster| cluster.is_in_state("web", ServiceState::Recovery));
-    for action in all {
+    for action in actions {
         let spec = operation(action, Some("node2"));
         check(&mut cluster, spec, Reason::Recovering, "web is waiting to be scheduled");
     }

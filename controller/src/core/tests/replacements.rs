@@ -277,9 +277,9 @@ fn replacement_blocks_moves_and_stop_cancels_it() {
 
 #[test]
 fn a_replacement_is_canceled_with_its_operation_or_service() {
-    for ends in ["operation", "ignored", "deleted"] {
+    for end_cause in ["operation", "ignored", "deleted"] {
         let mut cluster = replacing();
-        match ends {
+        match end_cause {
             "operation" => {
                 let key = cluster.keys.spec(Kind::Operation, "replace");
                 let revision = cluster.state.get(&key).entries[0].mod_revision;
@@ -289,22 +289,22 @@ fn a_replacement_is_canceled_with_its_operation_or_service() {
             "ignored" => cluster.set_requested_state("web", RequestedState::Ignored),
             _ => cluster.delete("web"),
         }
-        cluster.run_until(5_000, ends, |cluster| cluster.status("web").replacement.is_none());
+        cluster.run_until(5_000, end_cause, |cluster| cluster.status("web").replacement.is_none());
         cluster.run(2_000);
         assert_eq!(cluster.running_nodes("web"), ["node1"], "the service keeps running");
         let is_canceled = cluster
             .events
             .iter()
             .any(|event| event.message.contains("canceled by the leader; node2 remains"));
-        assert!(is_canceled, "{ends}: its node has answered for it");
-        let state = match ends {
+        assert!(is_canceled, "{end_cause}: its node has answered for it");
+        let state = match end_cause {
             "operation" => Some(ServiceState::Started),
             "ignored" => Some(ServiceState::Ignored),
             _ => None,
         };
         let stored = cluster
             .read::<ha_api_types::resource::ResourceStatus>(&cluster.keys.status(Kind::Resource, "web"));
-        assert_eq!(stored.map(|status| status.state), state, "{ends}");
+        assert_eq!(stored.map(|status| status.state), state, "{end_cause}");
     }
 }
 

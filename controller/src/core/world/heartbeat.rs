@@ -93,13 +93,13 @@ mod tests {
             r#"{"sequence":10}"#,
             "{}",
         ] {
-            let alone: Alive = serde_json::from_str(after).expect("sound");
+            let expected: Alive = serde_json::from_str(after).expect("sound");
             let (result, alive) = read(first, after);
             assert_eq!(result, Ok(()), "{after}");
             let alive = alive.expect("it is known");
             assert_eq!(
                 (alive.value, alive.mod_revision, alive.first_seen_at),
-                (alone, Revision(2), MonotonicTime(2)),
+                (expected, Revision(2), MonotonicTime(2)),
                 "{after}"
             );
         }

@@ -163,7 +163,7 @@ fn with_equals_sign(argument: OsString) -> OsString {
 
 /// Returns the error message if the arguments name an unsupported source of data, or several sources.
 fn unsupported_source(arguments_given: &[OsString]) -> Option<String> {
-    let has = |sources: &[&str]| {
+    let has_option = |sources: &[&str]| {
         arguments_given.iter().filter_map(|argument| argument.to_str()).any(|argument| {
             sources.iter().any(|source| {
                 argument == *source
@@ -172,13 +172,14 @@ fn unsupported_source(arguments_given: &[OsString]) -> Option<String> {
             })
         })
     };
-    let (rapi, luxi, file) = (has(&["-m", "--master"]), has(&["-L", "--luxi"]), has(&["-t", "--text-data"]));
+    let (rapi, luxi, file) =
+        (has_option(&["-m", "--master"]), has_option(&["-L", "--luxi"]), has_option(&["-t", "--text-data"]));
     if [rapi, luxi, file].into_iter().filter(|is_given| *is_given).count() > 1 {
         return Some("Error: Only one of the rapi, luxi, and data files options should be given.".to_owned());
     }
     let cause = if rapi {
         "-m: RAPI access to a Ganeti cluster is not supported"
-    } else if has(&["-I", "--ialloc-src"]) {
+    } else if has_option(&["-I", "--ialloc-src"]) {
         "-I: iallocator requests are not supported"
     } else {
         return None;

@@ -120,8 +120,8 @@ fn parameter_text(terminal: &Terminal, parameter: &Parameter) -> String {
     if let Some(default) = parameter.default.as_ref().filter(|default| !default.is_empty()) {
         attributes.push(format!("default {default}"));
     }
-    if let Some(instead) = &parameter.deprecated {
-        attributes.push(format!("deprecated {}", one_line(instead)).trim_end().to_owned());
+    if let Some(replacement) = &parameter.deprecated {
+        attributes.push(format!("deprecated {}", one_line(replacement)).trim_end().to_owned());
     }
     let name = terminal.paint(Style::Bold, &parameter.name);
     let mut text = format!("  {name}  {}\n", terminal.paint(Style::Dim, &attributes.join(", ")));
@@ -145,7 +145,7 @@ fn suggested_settings(action: &Action) -> String {
 
 /// Returns the agents below a root directory, sorted.
 fn installed_agents(root: &Path) -> Vec<AgentName> {
-    let names = |directory: &Path| -> Vec<(String, fs::Metadata)> {
+    let entries_of = |directory: &Path| -> Vec<(String, fs::Metadata)> {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
         let agent_names = entries.filter_map(|entry| {
             Some((entry.file_name().into_string().ok()?, fs::metadata(entry.path()).ok()?))
@@ -154,9 +154,9 @@ fn installed_agents(root: &Path) -> Vec<AgentName> {
     };
     let directory = agents_directory(root);
     let mut agents = Vec::new();
-    for (provider, _) in names(&directory).into_iter().filter(|(_, kind)| kind.is_dir()) {
-        for (agent, kind) in names(&directory.join(&provider)) {
-            if kind.is_file() && kind.permissions().mode() & 0o111 != 0 {
+    for (provider, _) in entries_of(&directory).into_iter().filter(|(_, metadata)| metadata.is_dir()) {
+        for (agent, metadata) in entries_of(&directory.join(&provider)) {
+            if metadata.is_file() && metadata.permissions().mode() & 0o111 != 0 {
                 agents.extend(format!("{provider}:{agent}").parse::<AgentName>());
             }
         }

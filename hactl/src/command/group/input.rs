@@ -122,13 +122,13 @@ impl LoadedCluster {
     /// means no limit.
     pub(crate) fn has_known_capacity(&self, nodes: &[usize]) -> [bool; 3] {
         let facts = |node: &usize| self.view.as_ref()?.nodes.get(self.cluster.nodes[*node].name.as_str());
-        let all = |is_known: fn(&Amounts) -> bool| {
+        let is_known_on_all = |is_known: fn(&Amounts) -> bool| {
             nodes.iter().filter_map(facts).all(|facts| is_known(&facts.capacity))
         };
         [
-            all(|capacity| capacity.memory.is_some()),
-            all(|capacity| capacity.disk.is_some()),
-            all(|capacity| capacity.cpu.is_some()),
+            is_known_on_all(|capacity| capacity.memory.is_some()),
+            is_known_on_all(|capacity| capacity.disk.is_some()),
+            is_known_on_all(|capacity| capacity.cpu.is_some()),
         ]
     }
 

@@ -83,10 +83,10 @@ impl SubjectTrace {
         let is_of_operation = |event: &CoreEvent| match &subject {
             Subject::Action(_) => false,
             Subject::Operation(operation) => {
-                let is = |object: &ObjectReference| {
+                let is_subject = |object: &ObjectReference| {
                     object.kind == Kind::Operation.name() && object.name == operation.name()
                 };
-                event.related.as_ref().is_some_and(is) || is(&event.involved_object)
+                event.related.as_ref().is_some_and(is_subject) || is_subject(&event.involved_object)
             }
         };
         let mut known_uids = BTreeSet::new();

@@ -24,14 +24,14 @@ fn restarted_agent_heartbeats_before_probing_and_adopting() {
         })
         .collect();
     assert_eq!(created[..2], [false, true], "deleted, then created");
-    assert!(world.report().armed, "the watchdog stayed armed");
+    assert!(world.node_report().armed, "the watchdog stayed armed");
     world.commands_to_hold.clear();
     world.finish_held_commands();
     world.advance(10_000);
     assert_eq!(world.fence().epoch, Epoch(1));
-    assert_eq!((world.count("web", "stop"), world.count("web", "kill")), (0, 0));
+    assert_eq!((world.count_commands("web", "stop"), world.count_commands("web", "kill")), (0, 0));
     assert_eq!(world.copies["web"].starts, 1);
-    assert_eq!(world.service("web").phase, Phase::Running);
+    assert_eq!(world.service_report("web").phase, Phase::Running);
 }
 
 #[test]
@@ -41,21 +41,24 @@ fn service_crash_during_agent_restart_restarts_service() {
     world.restart_agent("boot-1");
     world.advance(1_000);
     assert!(world.copies["web"].running);
-    assert_eq!(world.service("web").restarts, 1);
+    assert_eq!(world.service_report("web").restarts, 1);
 }
 
 #[test]
 fn killed_action_stays_spent_after_agent_restart() {
     let mut world = World::running();
-    let uid = world.service("web").action_uid;
+    let uid = world.service_report("web").action_uid;
     world.network = NetworkFault::Down;
     world.advance(10_000);
     assert!(!world.copies["web"].running);
-    assert_eq!(world.service("web").phase, Phase::Running, "the agent could not report the end");
+    assert_eq!(world.service_report("web").phase, Phase::Running, "the agent could not report the end");
     world.network = NetworkFault::Up;
     world.restart_agent("boot-1");
     world.advance(3_000);
-    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Stopped, uid));
+    assert_eq!(
+        (world.service_report("web").phase, world.service_report("web").action_uid),
+        (Phase::Stopped, uid)
+    );
     assert_eq!(world.copies["web"].starts, 1);
 }
 
@@ -66,7 +69,7 @@ fn an_agent_without_its_journal_registers_again() {
     world.restart_agent("boot-1");
     world.advance(1_000);
     assert!(!world.copies["web"].running);
-    assert_eq!(world.report().mode, Mode::Registering);
+    assert_eq!(world.node_report().mode, Mode::Registering);
 }
 
 #[test]
@@ -75,7 +78,7 @@ fn foreign_copy_is_reported_with_its_definition() {
         let mut world = World::running();
         let definition = world.definition("web");
         // The state after `hactl restore`: the spec is that of the backup, and assignments and reports are deleted.
-        world.resource_with("web", |spec| {
+        world.create_resource_with("web", |spec| {
             spec.driver.simulated.as_mut().expect("simulated").identity = "other".to_owned();
         });
         for key in
@@ -88,7 +91,7 @@ fn foreign_copy_is_reported_with_its_definition() {
             world.restart_agent("boot-1");
             world.advance(3_000);
         }
-        let report = world.service("web");
+        let report = world.service_report("web");
         assert_eq!((report.phase, report.action_uid), (Phase::ProbedRunning, None));
         assert_eq!(report.identity, definition.identity());
         assert_eq!(report.definition.as_deref(), Some(&definition));
@@ -96,22 +99,28 @@ fn foreign_copy_is_reported_with_its_definition() {
         world.assign("web", Action::Stop { timeout_ms: None });
         world.advance(3_000);
         assert!(!world.copies["web"].running);
-        assert_eq!((world.service("web").phase, world.service("web").definition), (Phase::Stopped, None));
+        assert_eq!(
+            (world.service_report("web").phase, world.service_report("web").definition),
+            (Phase::Stopped, None)
+        );
     }
 }
 
 #[test]
 fn an_agent_restarted_between_permit_and_start_continues() {
     let mut world = World::active();
-    world.resource("web");
+    world.create_resource("web");
     world.assign("web", Action::Start);
     let mut world = World::active();
-    world.resource("web");
+    world.create_resource("web");
     let uid = world.assign_but_crash_before_the_journal();
     world.restart_agent("boot-1");
     world.advance(2_000);
-    assert_eq!(world.count("web", "start"), 1);
-    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Running, Some(uid)));
+    assert_eq!(world.count_commands("web", "start"), 1);
+    assert_eq!(
+        (world.service_report("web").phase, world.service_report("web").action_uid),
+        (Phase::Running, Some(uid))
+    );
 }
 
 impl World {
@@ -133,41 +142,41 @@ fn unassigned_copy_is_reported_then_adopted() {
     let mut world = World::found_running();
     world.assign("web", Action::Start);
     world.advance(1_000);
-    assert_eq!(world.service("web").phase, Phase::Running);
+    assert_eq!(world.service_report("web").phase, Phase::Running);
     assert_eq!(world.copies["web"].starts, 0, "adopted");
 }
 
 #[test]
 fn each_uid_is_probed_once_unless_ignored() {
     let mut world = World::active();
-    world.resource("web");
+    world.create_resource("web");
     world.advance(1_000);
-    assert_eq!(world.service("web").phase, Phase::ProbedStopped);
-    let probes = world.count("web", "probe");
+    assert_eq!(world.service_report("web").phase, Phase::ProbedStopped);
+    let probes = world.count_commands("web", "probe");
     world.advance(30_000);
-    assert_eq!(world.count("web", "probe"), probes);
-    world.resource_with("web", |spec| spec.state = RequestedState::Ignored);
+    assert_eq!(world.count_commands("web", "probe"), probes);
+    world.create_resource_with("web", |spec| spec.state = RequestedState::Ignored);
     world.advance(1_000);
     assert_eq!(world.value::<ServiceReport>(&world.keys.service_report(&own_node(), &"web".into())), None);
-    assert_eq!(world.count("web", "probe"), probes, "an Ignored service is not probed");
+    assert_eq!(world.count_commands("web", "probe"), probes, "an Ignored service is not probed");
     world.copies.entry("web".into()).or_default().running = true;
-    world.resource("web");
+    world.create_resource("web");
     world.advance(1_000);
-    assert_eq!(world.service("web").phase, Phase::ProbedRunning);
-    assert_eq!(world.service("web").probed_generation, 3);
+    assert_eq!(world.service_report("web").phase, Phase::ProbedRunning);
+    assert_eq!(world.service_report("web").probed_generation, 3);
 }
 
 #[test]
 fn an_inconclusive_probe_is_reported_and_repeated() {
     let mut world = World::active();
     world.copies.entry("web".into()).or_default().probe_unknown = true;
-    world.resource("web");
+    world.create_resource("web");
     world.advance(1_000);
-    assert_eq!(world.service("web").phase, Phase::ProbedUnknown);
-    assert_eq!(world.service("web").message, "cannot tell");
+    assert_eq!(world.service_report("web").phase, Phase::ProbedUnknown);
+    assert_eq!(world.service_report("web").message, "cannot tell");
     world.copies.get_mut("web").expect("there").probe_unknown = false;
     world.advance(31_000);
-    assert_eq!(world.service("web").phase, Phase::ProbedStopped);
+    assert_eq!(world.service_report("web").phase, Phase::ProbedStopped);
 }
 
 #[test]
@@ -179,6 +188,6 @@ fn a_recreated_resource_is_probed_for_its_own_uid() {
     resource.metadata.uid = "uid-new".into();
     world.write(&key, &resource);
     world.advance(1_000);
-    let report = world.service("web");
+    let report = world.service_report("web");
     assert_eq!((report.uid.as_str(), report.phase), ("uid-new", Phase::ProbedRunning));
 }

@@ -51,7 +51,7 @@ impl World {
         );
         let uid = report.action_uid.expect("a permit names its action");
         assert_eq!(
-            self.journal.services[&service.name].begun, uid,
+            self.journal.services[&service.name].begun_action, uid,
             "the journal records an action before it begins"
         );
         if service.exclusive {
@@ -62,10 +62,10 @@ impl World {
     /// Asserts that a replacement of a secondary is committed as begun, begins only once, and begins while the service
     /// runs under a valid deadline.
     fn check_replacement(&self, service: &ServiceDefinition) {
-        let report = self.service(&service.name);
+        let report = self.service_report(&service.name);
         let replacement = report.replacement.expect("begun before it is");
         assert_eq!((report.phase, replacement.phase), (Phase::Running, ReplacementPhase::Begun));
-        assert_eq!(self.count(&service.name, "replace-secondary"), self.replacements.len());
+        assert_eq!(self.count_commands(&service.name, "replace-secondary"), self.replacements.len());
         assert!(!self.replacements.contains(&replacement.uid), "{} was begun before", replacement.uid);
         self.check_before_margin();
     }

@@ -30,11 +30,11 @@ impl World {
         self.state.commit(&Transaction::new().delete(key, guard)).applied().expect("applies");
     }
 
-    pub(super) fn report(&self) -> NodeReport {
+    pub(super) fn node_report(&self) -> NodeReport {
         self.value(&self.keys.node_report(&own_node())).expect("a node report")
     }
 
-    pub(super) fn service(&self, name: &str) -> ServiceReport {
+    pub(super) fn service_report(&self, name: &str) -> ServiceReport {
         self.value(&self.keys.service_report(&own_node(), &name.into())).expect("a service report")
     }
 
@@ -66,8 +66,8 @@ impl World {
     /// Closes the epoch, as the leader does.
     pub(super) fn close_epoch(&mut self) {
         let fence = self.fence();
-        let closed = Fence { epoch: fence.epoch + 1, state: FenceState::Fencing, ..fence };
-        self.write(&self.keys.fence(&own_node()), &closed);
+        let closed_fence = Fence { epoch: fence.epoch + 1, state: FenceState::Fencing, ..fence };
+        self.write(&self.keys.fence(&own_node()), &closed_fence);
     }
 
     /// Orders the node to answer again, or ends the order, as the leader does.
@@ -76,11 +76,11 @@ impl World {
         self.write(&self.keys.fence(&own_node()), &ordered)
     }
 
-    pub(super) fn resource(&mut self, name: &str) {
-        self.resource_with(name, |_| {});
+    pub(super) fn create_resource(&mut self, name: &str) {
+        self.create_resource_with(name, |_| {});
     }
 
-    pub(super) fn resource_with(&mut self, name: &str, change: impl FnOnce(&mut ResourceSpec)) {
+    pub(super) fn create_resource_with(&mut self, name: &str, change: impl FnOnce(&mut ResourceSpec)) {
         let mut spec = ResourceSpec {
             driver: DriverSpec { simulated: Some(SimulatedDriver::default()), ..DriverSpec::default() },
             ..ResourceSpec::default()
@@ -133,7 +133,7 @@ impl World {
         self.copies.values().filter(|copy| copy.running).count()
     }
 
-    pub(super) fn count(&self, name: &str, command: &str) -> usize {
+    pub(super) fn count_commands(&self, name: &str, command: &str) -> usize {
         self.executed
             .iter()
             .filter(|(service, command_ran)| service == name && command_ran.name() == command)

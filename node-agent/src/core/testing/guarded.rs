@@ -11,7 +11,7 @@ use ha_api_types::timing::Profile;
 #[test]
 fn old_permit_starts_nothing_without_daemon_deadline() {
     let mut world = World::running();
-    world.resource("mail");
+    world.create_resource("mail");
     // The permit is applied, but the answer is lost, and etcd stays unreachable past D − Ts.
     world.network = NetworkFault::AnswersLost;
     world.assign("mail", Action::Start);
@@ -20,20 +20,20 @@ fn old_permit_starts_nothing_without_daemon_deadline() {
     let revision = entry.mod_revision;
     world.input(Input::Changed { changes: vec![Change::Put(entry)], revision });
     world.advance(100);
-    assert_eq!(world.service("mail").phase, Phase::Starting, "the permit stands");
+    assert_eq!(world.service_report("mail").phase, Phase::Starting, "the permit stands");
     world.network = NetworkFault::Down;
     world.advance(10_000);
     assert_eq!(world.daemon.status().state, protocol::State::Staying);
-    assert_eq!(world.count("mail", "start"), 0);
+    assert_eq!(world.count_commands("mail", "start"), 0);
     // Heartbeats commit again, but the daemon has not answered yet.
     world.daemon_up = false;
     world.network = NetworkFault::Up;
     world.advance(2_000);
-    assert_eq!(world.count("mail", "start"), 0, "{:?}", world.logs);
+    assert_eq!(world.count_commands("mail", "start"), 0, "{:?}", world.logs);
     world.daemon_up = true;
     world.reconnect();
     world.advance(3_000);
-    assert_eq!(world.count("mail", "start"), 1, "{:?}", world.core.wait_texts(&world.now()));
+    assert_eq!(world.count_commands("mail", "start"), 1, "{:?}", world.core.wait_texts(&world.now()));
     assert!(world.copies["mail"].running && !world.was_reset);
 }
 
@@ -62,29 +62,29 @@ fn a_service_added_during_clearing_is_also_probed() {
     world.close_epoch();
     world.advance(100);
     world.copies.insert("mail".into(), ServiceCopy { running: true, ..ServiceCopy::default() });
-    world.resource("mail");
+    world.create_resource("mail");
     world.advance(100);
     world.commands_to_hold.clear();
     world.finish_held_commands();
     world.advance(2_000);
     assert!(!world.copies["mail"].running, "{:?}", world.core.wait_texts(&world.now()));
-    assert_eq!(world.report().mode, Mode::Registering);
+    assert_eq!(world.node_report().mode, Mode::Registering);
 }
 
 #[test]
 fn newly_exclusive_service_is_killed_before_deadline() {
     let mut world = World::active();
-    world.resource_with("web", |spec| spec.exclusive = false);
+    world.create_resource_with("web", |spec| spec.exclusive = false);
     world.assign("web", Action::Start);
     world.advance(1_000);
-    assert!(world.copies["web"].running && !world.report().armed);
-    world.resource_with("web", |spec| spec.exclusive = true);
+    assert!(world.copies["web"].running && !world.node_report().armed);
+    world.create_resource_with("web", |spec| spec.exclusive = true);
     world.advance(3_000);
-    assert!(!world.report().armed, "R6.1: the assignment decides, not the spec");
+    assert!(!world.node_report().armed, "R6.1: the assignment decides, not the spec");
     world.assign("web", Action::Start);
     world.advance(5_000);
-    assert!(world.report().armed);
-    assert_eq!(world.service("web").phase, Phase::Running);
+    assert!(world.node_report().armed);
+    assert_eq!(world.service_report("web").phase, Phase::Running);
     world.network = NetworkFault::Down;
     world.advance(30_000);
     assert!(!world.copies["web"].running || world.was_reset);
@@ -102,15 +102,15 @@ fn a_shorter_validity_is_committed_after_the_daemon() {
     let mut world = World::active();
     set_profile(&mut world, Profile::Conservative);
     world.advance(5_000);
-    world.resource("web");
+    world.create_resource("web");
     world.assign("web", Action::Start);
     world.advance(10_000);
     assert!(world.copies["web"].running);
-    assert_eq!(world.report().timings.heartbeat_valid_ms, 20_000);
+    assert_eq!(world.node_report().timings.heartbeat_valid_ms, 20_000);
     set_profile(&mut world, Profile::Fast);
     for _ in 0..400 {
         world.advance(25);
-        let report = world.report();
+        let report = world.node_report();
         if report.timings.heartbeat_valid_ms < 20_000 {
             let protocol::State::Armed { deadline } = world.daemon.status().state else {
                 panic!("{:?}", world.daemon.status())
@@ -119,8 +119,8 @@ fn a_shorter_validity_is_committed_after_the_daemon() {
             assert!(left_ms <= report.timings.heartbeat_valid_ms, "{left_ms}");
         }
     }
-    assert_eq!(world.report().timings.heartbeat_valid_ms, 4_000);
-    assert_eq!(world.count("web", "kill"), 0, "{:?}", world.logs);
+    assert_eq!(world.node_report().timings.heartbeat_valid_ms, 4_000);
+    assert_eq!(world.count_commands("web", "kill"), 0, "{:?}", world.logs);
     assert!(world.copies["web"].running && !world.was_reset);
 }
 
@@ -129,7 +129,7 @@ fn a_shorter_validity_is_committed_after_the_daemon() {
 fn a_shorter_validity_waits_for_unresponsive_daemon() {
     let mut world = World::active();
     set_profile(&mut world, Profile::Conservative);
-    world.resource("web");
+    world.create_resource("web");
     world.assign("web", Action::Start);
     world.advance(15_000);
     assert!(world.copies["web"].running);
@@ -138,13 +138,13 @@ fn a_shorter_validity_waits_for_unresponsive_daemon() {
     set_profile(&mut world, Profile::Fast);
     world.advance(5_000);
     assert!(world.commits.len() > beats, "heartbeats continue");
-    assert_eq!(world.report().timings.heartbeat_valid_ms, 20_000);
+    assert_eq!(world.node_report().timings.heartbeat_valid_ms, 20_000);
 }
 
 #[test]
 fn late_deadline_is_sent_to_daemon_once() {
     let mut world = World::running();
-    world.resource("mail");
+    world.create_resource("mail");
     world.advance(2_000);
     world.network = NetworkFault::Down;
     let t = world.core.active_timings;
@@ -168,13 +168,13 @@ fn missing_daemon_stops_services_before_reset() {
     let timeout_ms = 2_500;
     world.disconnect_watchdog_daemon();
     world.advance(timeout_ms - 100);
-    assert!(world.copies["web"].running && world.report().watchdog.problem.is_empty());
+    assert!(world.copies["web"].running && world.node_report().watchdog.problem.is_empty());
     let commit_count = world.commits.len();
     world.advance(600);
     assert!(!world.copies["web"].running && !world.was_reset, "{:?}", world.logs);
-    let report = world.service("web");
+    let report = world.service_report("web");
     assert_eq!((report.phase, report.reason), (Phase::Stopped, Reason::WatchdogMissing));
-    assert_eq!(world.report().watchdog.reason, Some(Reason::WatchdogMissing));
+    assert_eq!(world.node_report().watchdog.reason, Some(Reason::WatchdogMissing));
     // The loss of the daemon must be recorded first, because otherwise the leader would start the service here again.
     let keys = [world.keys.node_report(&own_node()), world.keys.service_report(&own_node(), &"web".into())];
     let wrote = |key: &String| {
@@ -187,7 +187,7 @@ fn missing_daemon_stops_services_before_reset() {
     assert!(
         world
             .journal
-            .last_words
+            .shutdown_record
             .is_some_and(|shutdown_record| shutdown_record.message.contains("ha-watchdogd was not running"))
     );
 }
@@ -202,8 +202,10 @@ fn short_daemon_outage_stops_no_service() {
         world.reconnect();
         world.advance(2_000);
     }
-    assert_eq!(world.count("web", "kill"), 0, "{:?}", world.logs);
-    assert!(world.copies["web"].running && !world.was_reset && world.report().watchdog.problem.is_empty());
+    assert_eq!(world.count_commands("web", "kill"), 0, "{:?}", world.logs);
+    assert!(
+        world.copies["web"].running && !world.was_reset && world.node_report().watchdog.problem.is_empty()
+    );
 }
 
 #[test]

@@ -17,20 +17,20 @@ impl World {
         world.hold_journal = true;
         world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
         world.advance(1_000);
-        assert_eq!(world.service("web").phase, Phase::HandingOver);
-        assert_eq!(world.count("web", "migrate"), 0, "not before the journal has it");
+        assert_eq!(world.service_report("web").phase, Phase::HandingOver);
+        assert_eq!(world.count_commands("web", "migrate"), 0, "not before the journal has it");
         world.hold_reads = true;
         world.write_held_journals();
-        assert_eq!(world.count("web", "migrate"), 0, "not before the target is read");
+        assert_eq!(world.count_commands("web", "migrate"), 0, "not before the target is read");
         assert_eq!(world.held_reads.len(), 1);
         (world, uid)
     }
 
     fn never_began(&mut self) {
         self.advance(1_000);
-        let report = self.service("web");
+        let report = self.service_report("web");
         assert_eq!((report.phase, report.never_began), (Phase::MoveFailed, true));
-        assert_eq!(self.count("web", "migrate"), 0);
+        assert_eq!(self.count_commands("web", "migrate"), 0);
         assert!(self.copies["web"].running);
     }
 }
@@ -40,11 +40,11 @@ fn driver_begins_after_unchanged_target_is_read() {
     let (mut world, uid) = World::handing_over();
     world.commands_to_hold.insert("migrate");
     world.answer_held_reads();
-    assert_eq!(world.count("web", "migrate"), 1);
+    assert_eq!(world.count_commands("web", "migrate"), 1);
     world.commands_to_hold.clear();
     world.finish_held_commands();
     world.advance(1_000);
-    let report = world.service("web");
+    let report = world.service_report("web");
     assert_eq!((report.phase, report.action_uid, report.never_began), (Phase::HandedOver, Some(uid), false));
 }
 
@@ -58,7 +58,7 @@ fn changed_or_late_target_prevents_migration() {
             "late" => {
                 let margin_ms = world.core.active_timings.stop_margin_ms;
                 world.advance(margin_ms + 1);
-                assert!(world.service("web").never_began, "reported without an answer");
+                assert!(world.service_report("web").never_began, "reported without an answer");
             }
             "none" => {
                 for (id, _) in std::mem::take(&mut world.held_reads) {
@@ -72,7 +72,10 @@ fn changed_or_late_target_prevents_migration() {
                 world.advance(100);
                 world.answer_held_reads();
                 world.advance(1_000);
-                assert_eq!((world.count("web", "migrate"), world.service("web").phase), (0, Phase::Running));
+                assert_eq!(
+                    (world.count_commands("web", "migrate"), world.service_report("web").phase),
+                    (0, Phase::Running)
+                );
                 continue;
             }
         }
@@ -81,7 +84,11 @@ fn changed_or_late_target_prevents_migration() {
         // A new assignment continues the service in place.
         world.assign("web", Action::Start);
         world.advance(1_000);
-        assert_eq!((world.service("web").phase, world.copies["web"].starts), (Phase::Running, 1), "{case}");
+        assert_eq!(
+            (world.service_report("web").phase, world.copies["web"].starts),
+            (Phase::Running, 1),
+            "{case}"
+        );
     }
 }
 
@@ -91,7 +98,7 @@ fn cutover_is_committed_only_with_free_worker() {
     let spec = ClusterSpec { max_workers: 1, ..ClusterSpec::default() };
     world.write(&world.keys.spec(Kind::Cluster, "default"), &Cluster::new("default", spec));
     world.deliver();
-    world.resource("other");
+    world.create_resource("other");
     world.assign("other", Action::Start);
     world.advance(1_000);
     world.commands_to_hold.insert("stop");
@@ -100,19 +107,22 @@ fn cutover_is_committed_only_with_free_worker() {
     let uid = world.assign("web", migrate_to_peer());
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(3_000);
-    assert_ne!(world.service("web").phase, Phase::HandingOver, "the only worker is busy");
+    assert_ne!(world.service_report("web").phase, Phase::HandingOver, "the only worker is busy");
     // The target is lost before the commit, so the hand-over is never committed.
     world.fence_peer();
     world.commands_to_hold.clear();
     world.finish_held_commands();
     world.advance(3_000);
-    assert_ne!(world.service("web").phase, Phase::HandingOver);
-    assert_eq!(world.count("web", "migrate"), 0);
+    assert_ne!(world.service_report("web").phase, Phase::HandingOver);
+    assert_eq!(world.count_commands("web", "migrate"), 0);
     // Once the target is registered again and the worker is free, the hand-over succeeds.
     world.register_peer();
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(3_000);
-    assert_eq!((world.count("web", "migrate"), world.service("web").phase), (1, Phase::HandedOver));
+    assert_eq!(
+        (world.count_commands("web", "migrate"), world.service_report("web").phase),
+        (1, Phase::HandedOver)
+    );
 }
 
 #[test]
@@ -123,7 +133,7 @@ fn restarted_agent_begins_no_unjournaled_cutover() {
     world.hold_journal = true;
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(1_000);
-    assert_eq!(world.service("web").phase, Phase::HandingOver);
+    assert_eq!(world.service_report("web").phase, Phase::HandingOver);
     world.hold_journal = false;
     world.restart_agent("boot-1");
     world.never_began();
@@ -138,17 +148,21 @@ fn restarted_agent_ends_migration_before_probing() {
         world.copies.get_mut("web").expect("there").running = runs;
         world.commands_to_hold.insert("end-migration");
         world.restart_agent("boot-1");
-        let probes = world.count("web", "probe");
+        let probes = world.count_commands("web", "probe");
         world.advance(3_000);
-        assert_eq!(world.count("web", "end-migration"), 1);
-        assert_eq!(world.count("web", "probe"), probes, "no probe while the migration may be in progress");
-        assert_eq!(world.service("web").phase, Phase::HandingOver, "no later phase is reported yet");
+        assert_eq!(world.count_commands("web", "end-migration"), 1);
+        assert_eq!(
+            world.count_commands("web", "probe"),
+            probes,
+            "no probe while the migration may be in progress"
+        );
+        assert_eq!(world.service_report("web").phase, Phase::HandingOver, "no later phase is reported yet");
         world.commands_to_hold.clear();
         world.finish_held_commands();
         world.advance(1_000);
-        let report = world.service("web");
+        let report = world.service_report("web");
         assert_eq!((report.phase, report.action_uid, report.never_began), (phase, Some(uid), false));
-        assert_eq!(world.count("web", "migrate"), 1, "never again");
+        assert_eq!(world.count_commands("web", "migrate"), 1, "never again");
     }
 }
 
@@ -161,7 +175,7 @@ fn unjournaled_cutover_never_begins() {
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(2_000);
     world.never_began();
-    assert_eq!(world.count("web", "stop"), 0);
+    assert_eq!(world.count_commands("web", "stop"), 0);
 }
 
 #[test]
@@ -172,11 +186,14 @@ fn arrived_service_needs_permit_after_cutover() {
     world.copies.entry("web".into()).or_default().running = true;
     world.peer_reports("web", &uid, Phase::HandingOver, Reason::Migrating);
     world.advance(3_000);
-    assert_eq!((world.count("web", "start"), world.service("web").phase), (0, Phase::Receiving));
+    assert_eq!(
+        (world.count_commands("web", "start"), world.service_report("web").phase),
+        (0, Phase::Receiving)
+    );
     world.commands_to_hold.insert("probe");
     world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved);
     world.advance(1_000);
-    let report = world.service("web");
+    let report = world.service_report("web");
     assert_eq!((report.phase, report.reason), (Phase::Starting, Reason::Migrating));
     let key = world.keys.service_report(&own_node(), &"web".into());
     let (permit, _) =
@@ -186,8 +203,11 @@ fn arrived_service_needs_permit_after_cutover() {
     world.commands_to_hold.clear();
     world.restart_agent("boot-1");
     world.advance(3_000);
-    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Running, Some(uid)));
-    assert_eq!((world.count("web", "start"), world.copies["web"].starts), (1, 0));
+    assert_eq!(
+        (world.service_report("web").phase, world.service_report("web").action_uid),
+        (Phase::Running, Some(uid))
+    );
+    assert_eq!((world.count_commands("web", "start"), world.copies["web"].starts), (1, 0));
 }
 
 #[test]
@@ -198,10 +218,10 @@ fn isolated_target_stays_only_without_open_reception() {
             spec.driver.simulated = Some(SimulatedDriver { gated, ..SimulatedDriver::default() });
         });
         world.advance(2_000);
-        assert_eq!(world.service("web").phase, Phase::Receiving);
+        assert_eq!(world.service_report("web").phase, Phase::Receiving);
         world.network = NetworkFault::Down;
         world.advance(30_000);
-        assert_eq!(world.count("web", "close-reception"), 1, "gated: {gated}");
+        assert_eq!(world.count_commands("web", "close-reception"), 1, "gated: {gated}");
         assert_eq!(world.was_reset, !gated, "gated: {gated}");
     }
 }
@@ -216,10 +236,10 @@ fn reception_ends_with_its_source() {
     world.copies.entry("web".into()).or_default().running = true;
     world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved);
     world.advance(2_000);
-    assert_eq!(world.service("web").phase, Phase::Running);
+    assert_eq!(world.service_report("web").phase, Phase::Running);
     world.network = NetworkFault::Down;
     world.advance(30_000);
-    assert_eq!(world.count("web", "close-reception"), 0);
+    assert_eq!(world.count_commands("web", "close-reception"), 0);
     assert!(!world.was_reset && !world.copies["web"].running, "killed in time, so it stays");
 }
 
@@ -227,14 +247,17 @@ fn reception_ends_with_its_source() {
 fn possibly_arrived_service_is_stopped() {
     for (gated, stops) in [(true, 0), (false, 1)] {
         let mut world = World::active();
-        world.resource_with("web", |spec| {
+        world.create_resource_with("web", |spec| {
             spec.driver.simulated = Some(SimulatedDriver { gated, ..SimulatedDriver::default() });
         });
         world.advance(1_000);
-        assert_eq!(world.service("web").phase, Phase::ProbedStopped);
+        assert_eq!(world.service_report("web").phase, Phase::ProbedStopped);
         world.assign("web", Action::Stop { timeout_ms: None });
         world.advance(1_000);
-        assert_eq!((world.service("web").phase, world.count("web", "stop")), (Phase::Stopped, stops));
+        assert_eq!(
+            (world.service_report("web").phase, world.count_commands("web", "stop")),
+            (Phase::Stopped, stops)
+        );
     }
 }
 
@@ -249,6 +272,9 @@ fn target_waits_for_report_of_departed_source() {
     world.fence_peer();
     world.deliver();
     world.advance(2_000);
-    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Running, Some(uid)));
-    assert_eq!((world.copies["web"].starts, world.count("web", "kill")), (0, 0));
+    assert_eq!(
+        (world.service_report("web").phase, world.service_report("web").action_uid),
+        (Phase::Running, Some(uid))
+    );
+    assert_eq!((world.copies["web"].starts, world.count_commands("web", "kill")), (0, 0));
 }

@@ -77,7 +77,7 @@ fn outage_within_the_margin_changes_nothing() {
     world.network = NetworkFault::Up;
     world.advance(20_000);
     assert!(world.copies["web"].running && !world.was_reset);
-    assert_eq!(world.count("web", "kill"), 0);
+    assert_eq!(world.count_commands("web", "kill"), 0);
 }
 
 #[test]
@@ -86,8 +86,8 @@ fn deleted_alive_key_is_created_again() {
     world.delete(&world.keys.alive(&own_node()));
     world.advance(2_000);
     assert!(world.alive().is_some());
-    assert_eq!(world.report().mode, Mode::Active);
-    assert_eq!(world.count("web", "kill") + world.count("web", "stop"), 0);
+    assert_eq!(world.node_report().mode, Mode::Active);
+    assert_eq!(world.count_commands("web", "kill") + world.count_commands("web", "stop"), 0);
     assert_eq!(world.fence().epoch, Epoch(1));
 }
 
@@ -124,7 +124,7 @@ fn equivalent_fence_rewrite_changes_nothing() {
     world.write(&world.keys.fence(&own_node()), &fence);
     world.advance(3_000);
     assert!(world.copies["web"].running);
-    assert_eq!(world.count("web", "kill"), 0);
+    assert_eq!(world.count_commands("web", "kill"), 0);
     assert!(world.core.active_registration().is_some());
 }
 
@@ -135,7 +135,7 @@ fn restored_etcd_counts_as_closed_epoch() {
     world.journal.revision = revision + 1_000;
     world.restart_agent("boot-1");
     world.advance(3_000);
-    assert_eq!(world.report().mode, Mode::Registering);
+    assert_eq!(world.node_report().mode, Mode::Registering);
     assert!(!world.copies["web"].running);
 }
 
@@ -159,20 +159,25 @@ fn agent_registers_again_after_etcd_restore() {
     // The shell lists all keys within a minute, and reads the older revision.
     world.sync();
     world.advance(3_000);
-    assert_eq!(world.report().mode, Mode::Registering, "{:#?}", world.logs);
+    assert_eq!(world.node_report().mode, Mode::Registering, "{:#?}", world.logs);
     world.close_epoch();
     world.open_epoch();
     world.advance(3_000);
-    assert_eq!(world.report().mode, Mode::Active, "{:#?}", world.logs);
+    assert_eq!(world.node_report().mode, Mode::Active, "{:#?}", world.logs);
     assert!(world.journal.revision < seen_revision, "the revisions of the lost store are forgotten");
     // The next process of this boot continues with the same etcd data.
     world.assign("web", Action::Start);
     world.advance(3_000);
-    let stops = world.count("web", "stop") + world.count("web", "kill");
+    let stops = world.count_commands("web", "stop") + world.count_commands("web", "kill");
     world.restart_agent("boot-1");
     world.advance(3_000);
     assert!(world.copies["web"].running);
-    assert_eq!(world.count("web", "stop") + world.count("web", "kill"), stops, "{:#?}", world.logs);
+    assert_eq!(
+        world.count_commands("web", "stop") + world.count_commands("web", "kill"),
+        stops,
+        "{:#?}",
+        world.logs
+    );
 }
 
 #[test]
@@ -186,7 +191,7 @@ fn new_timings_apply_from_their_committed_heartbeat() {
     assert_eq!(world.core.active_timings.heartbeat_valid_ms, 6_000);
     world.network = NetworkFault::Up;
     world.advance(3_000);
-    assert_eq!(world.report().timings.heartbeat_valid_ms, 4_000);
+    assert_eq!(world.node_report().timings.heartbeat_valid_ms, 4_000);
     assert_eq!(world.core.active_timings.heartbeat_valid_ms, 4_000);
     let left_ms = world.core.left_ms(&world.now()).expect("D");
     assert!(left_ms <= 4_000);
@@ -205,7 +210,7 @@ fn shorter_validity_applies_from_first_attempt() {
     }
     world.network = NetworkFault::AnswersLost;
     world.advance(1_100);
-    assert_eq!(world.report().timings.heartbeat_valid_ms, 4_000, "applied, but not seen");
+    assert_eq!(world.node_report().timings.heartbeat_valid_ms, 4_000, "applied, but not seen");
     let left_ms = world.core.left_ms(&world.now()).expect("D");
     assert!(left_ms <= 4_000, "{left_ms}");
 }
@@ -217,14 +222,14 @@ fn invalid_timings_are_not_applied() {
     cluster.spec.timing.heartbeat_valid_seconds = Some(1.0);
     world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
     world.advance(3_000);
-    assert_eq!(world.report().timings.heartbeat_valid_ms, 6_000);
+    assert_eq!(world.node_report().timings.heartbeat_valid_ms, 6_000);
 }
 
 #[test]
 fn an_idle_node_is_never_armed_and_never_reset() {
     let mut world = World::active();
-    assert!(!world.report().armed);
-    assert_eq!(world.report().watchdog.timeout_ms, 5_000, "the facts of the device are reported");
+    assert!(!world.node_report().armed);
+    assert_eq!(world.node_report().watchdog.timeout_ms, 5_000, "the facts of the device are reported");
     assert_eq!(world.fires_at_ms, None);
     world.network = NetworkFault::Down;
     world.advance(120_000);
@@ -234,11 +239,11 @@ fn an_idle_node_is_never_armed_and_never_reset() {
 #[test]
 fn armed_covers_first_permit_to_last_stop() {
     let mut world = World::running();
-    assert!(world.report().armed);
+    assert!(world.node_report().armed);
     world.assign("web", Action::Stop { timeout_ms: None });
     world.advance(3_000);
-    assert_eq!(world.service("web").phase, Phase::Stopped);
-    assert!(!world.report().armed);
+    assert_eq!(world.service_report("web").phase, Phase::Stopped);
+    assert!(!world.node_report().armed);
     assert_eq!(world.fires_at_ms, None);
     assert_eq!(world.requests.last(), Some(&protocol::Request::Release));
 }
@@ -258,7 +263,7 @@ fn watchdog_stays_armed_until_disarm_is_committed() {
     world.network = NetworkFault::Up;
     world.advance(3_000);
     assert_eq!(world.fires_at_ms, None);
-    assert!(!world.report().armed);
+    assert!(!world.node_report().armed);
 }
 
 #[test]
@@ -289,12 +294,12 @@ fn only_new_candidates_trigger_another_heartbeat() {
 #[test]
 fn invalid_timings_are_logged_and_ignored() {
     let mut world = World::active();
-    let in_force = world.report().timings;
+    let in_force = world.node_report().timings;
     let mut cluster = Cluster::new("default", ha_api_types::cluster::ClusterSpec::default());
     cluster.spec.timing.stop_margin_seconds = Some(5.0);
     world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
     world.advance(3_000);
-    assert_eq!(world.report().timings, in_force);
+    assert_eq!(world.node_report().timings, in_force);
     let warnings: Vec<&String> =
         world.logs.iter().filter(|line| line.contains("cannot use the timings")).collect();
     assert_eq!(warnings.len(), 1, "{:?}", world.logs);

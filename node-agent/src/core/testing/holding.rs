@@ -33,7 +33,7 @@ fn node_held_by(candidates: &[&str]) -> World {
         candidate(&mut world, id);
     }
     world.advance(3_000);
-    let report = world.report();
+    let report = world.node_report();
     assert_eq!(report.on_etcd_loss, OnEtcdLoss::Hold);
     assert_eq!(report.candidate_generation, world.core.view.candidate_generation());
     world

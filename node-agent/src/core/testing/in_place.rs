@@ -28,15 +28,22 @@ fn a_confirmed_definition_is_adopted_without_a_stop() {
     assert_eq!(journaled(&world), 7_000, "the next process stops it that way, too");
     assert!(world.copies["web"].running);
     assert_eq!(
-        (world.count("web", "start"), world.count("web", "stop"), world.count("web", "kill")),
+        (
+            world.count_commands("web", "start"),
+            world.count_commands("web", "stop"),
+            world.count_commands("web", "kill")
+        ),
         (1, 0, 0)
     );
-    assert_eq!(world.service("web").phase, Phase::Running);
+    assert_eq!(world.service_report("web").phase, Phase::Running);
     // The next process continues under the same action.
-    let uid = world.service("web").action_uid;
+    let uid = world.service_report("web").action_uid;
     world.restart_agent("boot-1");
     world.advance(3_000);
-    assert_eq!((world.service("web").phase, &world.service("web").action_uid), (Phase::Running, &uid));
+    assert_eq!(
+        (world.service_report("web").phase, &world.service_report("web").action_uid),
+        (Phase::Running, &uid)
+    );
     rewrite(&mut world, Some("fix"), stop_seconds);
     let key = world.keys.assignment(&"web".into());
     let mut stop: Assignment = world.value(&key).expect("assigned");
@@ -58,11 +65,11 @@ fn failed_stop_is_retried_with_confirmed_definition() {
     world.copies.get_mut("web").expect("there").stop_fails = true;
     world.assign("web", Action::Stop { timeout_ms: None });
     world.advance(2_000);
-    assert_eq!(world.service("web").phase, Phase::StopFailed);
+    assert_eq!(world.service_report("web").phase, Phase::StopFailed);
     world.copies.get_mut("web").expect("there").stop_fails = false;
     rewrite(&mut world, Some("fix"), stop_seconds);
     world.advance(1_000);
-    assert_eq!(world.service("web").phase, Phase::Stopped);
+    assert_eq!(world.service_report("web").phase, Phase::Stopped);
     assert!(
         world.executed.contains(&("web".into(), Command::Stop { graceful_ms: 7_000 })),
         "{:?}",
@@ -83,6 +90,6 @@ fn a_definition_of_another_service_is_never_adopted() {
         rewrite(&mut world, Some("fix"), change);
         world.advance(3_000);
         assert_eq!(world.journal.services["web"].definition, definition_before);
-        assert!(world.copies["web"].running && world.report().armed);
+        assert!(world.copies["web"].running && world.node_report().armed);
     }
 }

@@ -51,7 +51,7 @@ fn only_migrate_and_maintenance_delay_shutdown() {
             world.deliver();
             assert_eq!(waits(&mut world, leave), expected, "{chosen:?} {maintenance} {leave:?}");
             let mode = if expected { Mode::Shutdown(leave) } else { Mode::Left(leave) };
-            assert_eq!((world.report().mode, world.report().armed), (mode, expected));
+            assert_eq!((world.node_report().mode, world.node_report().armed), (mode, expected));
         }
     }
 }
@@ -63,13 +63,13 @@ fn shutdown_continues_without_services_or_after_timeout() {
     assert!(waits(&mut world, Leave::Reboot));
     world.assign("web", Action::Stop { timeout_ms: None });
     world.advance(5_000);
-    assert_eq!((world.report().mode, world.exit), (Mode::Left(Leave::Reboot), Some(Exit::Left)));
+    assert_eq!((world.node_report().mode, world.exit), (Mode::Left(Leave::Reboot), Some(Exit::Left)));
 
     let mut world = World::running();
     policy(&mut world, ShutdownPolicy::Migrate, 90.0);
     assert!(waits(&mut world, Leave::Poweroff));
     world.advance(35_000);
-    assert_eq!((world.report().mode, world.exit), (Mode::Left(Leave::Poweroff), Some(Exit::Left)));
+    assert_eq!((world.node_report().mode, world.exit), (Mode::Left(Leave::Poweroff), Some(Exit::Left)));
     assert!(!world.copies["web"].running);
 
     let mut world = World::running();
@@ -90,7 +90,7 @@ fn continue_shutdown_must_match_boot_and_time() {
     assert!(world.exit.is_none() && world.copies["web"].running);
     continue_shutdown(&mut world, "now", "boot-1");
     world.advance(5_000);
-    assert_eq!((world.report().mode, world.exit), (Mode::Left(Leave::Reboot), Some(Exit::Left)));
+    assert_eq!((world.node_report().mode, world.exit), (Mode::Left(Leave::Reboot), Some(Exit::Left)));
 }
 
 #[test]
@@ -98,9 +98,9 @@ fn waiting_shutdown_starts_nothing_and_stays_armed() {
     let mut world = World::running();
     policy(&mut world, ShutdownPolicy::Migrate, 0.0);
     assert!(waits(&mut world, Leave::Reboot));
-    world.resource("late");
+    world.create_resource("late");
     world.assign("late", Action::Start);
     world.advance(10_000);
     assert!(!world.copies.get("late").is_some_and(|copy| copy.running));
-    assert!(world.report().armed && world.fires_at_ms.is_some());
+    assert!(world.node_report().armed && world.fires_at_ms.is_some());
 }

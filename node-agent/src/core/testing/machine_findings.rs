@@ -74,7 +74,7 @@ fn virtual_machine_check_needs_confirming_fence_device() {
     let machine_verdict = |world: &World| verdict(&world.doctor().expect("written"), "machine");
     assert_eq!(machine_verdict(&world), Some(Verdict::Fail));
     let mut device = FenceDevice { parts: vec![FencePart::default()], ..FenceDevice::default() };
-    let mut set = |device: &FenceDevice| {
+    let mut set_device = |device: &FenceDevice| {
         let mut node = Node::new(NODE, NodeSpec::default());
         node.spec.fencing.devices = vec![device.clone()];
         world.write(&world.keys.spec(Kind::Node, NODE), &node);
@@ -83,11 +83,15 @@ fn virtual_machine_check_needs_confirming_fence_device() {
         machine_verdict(&world)
     };
     device.kind = FenceKind::Fabric;
-    assert_eq!(set(&device), Some(Verdict::Fail), "without coversStorage, a fabric device proves nothing");
+    assert_eq!(
+        set_device(&device),
+        Some(Verdict::Fail),
+        "without coversStorage, a fabric device proves nothing"
+    );
     device.covers_storage = true;
-    assert_eq!(set(&device), Some(Verdict::Ok));
+    assert_eq!(set_device(&device), Some(Verdict::Ok));
     (device.kind, device.covers_storage) = (FenceKind::Power, false);
-    assert_eq!(set(&device), Some(Verdict::Ok));
+    assert_eq!(set_device(&device), Some(Verdict::Ok));
 }
 
 #[test]
@@ -128,7 +132,7 @@ fn shutdown_record_is_reported_by_next_boot() {
     while !world.was_reset {
         world.advance(100);
     }
-    let shutdown_record = world.journal.last_words.clone().expect("written before the reset");
+    let shutdown_record = world.journal.shutdown_record.clone().expect("written before the reset");
     assert!(
         shutdown_record.boot_id == "boot-1" && shutdown_record.message.contains("web had not stopped yet"),
         "{shutdown_record:?}"
@@ -156,7 +160,7 @@ fn shutdown_record_is_reported_by_next_boot() {
     let last_end = world.doctor().and_then(|report| report.last_end).expect("shown with the node");
     assert_eq!(last_end.boot_id, "boot-1");
     assert!(last_end.message.contains("web had not stopped yet"), "{last_end:?}");
-    assert_eq!(world.journal.last_words, None);
+    assert_eq!(world.journal.shutdown_record, None);
     // Another process of the same boot can read the previous shutdown only from etcd.
     world.restart_agent("boot-2");
     world.advance(2_000);
@@ -214,11 +218,11 @@ fn the_shutdown_record_is_removed_when_heartbeats_commit_again() {
     let mut world = World::running();
     world.network = NetworkFault::Down;
     world.advance(4_000);
-    let shutdown_record = world.journal.last_words.clone().expect("the margin has come");
+    let shutdown_record = world.journal.shutdown_record.clone().expect("the margin has come");
     assert!(shutdown_record.message.contains("all exclusive services were stopped"), "{shutdown_record:?}");
     world.network = NetworkFault::Up;
     world.advance(4_000);
-    assert_eq!(world.journal.last_words, None);
+    assert_eq!(world.journal.shutdown_record, None);
     assert_eq!(world.unclean_shutdown_events().len(), 0);
 }
 
@@ -232,6 +236,6 @@ fn a_clean_shutdown_is_not_reported_as_unclean() {
     world.advance(500);
     world.open_epoch();
     world.advance(2_000);
-    assert_eq!(world.report().mode, ha_api_types::record::Mode::Active);
+    assert_eq!(world.node_report().mode, ha_api_types::record::Mode::Active);
     assert_eq!(world.unclean_shutdown_events().len(), 0, "{:?}", world.events);
 }

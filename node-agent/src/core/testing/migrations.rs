@@ -18,14 +18,14 @@ fn the_source_hands_over_after_target_is_ready() {
     world.register_peer();
     let uid = world.assign("web", migrate_to_peer());
     world.advance(2_000);
-    assert_eq!(world.count("web", "migrate"), 0);
+    assert_eq!(world.count_commands("web", "migrate"), 0);
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Waiting);
     world.advance(1_000);
-    assert_eq!(world.count("web", "migrate"), 0, "the target is not prepared yet");
+    assert_eq!(world.count_commands("web", "migrate"), 0, "the target is not prepared yet");
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.commands_to_hold.insert("migrate");
     world.advance(1_000);
-    assert_eq!(world.service("web").phase, Phase::HandingOver);
+    assert_eq!(world.service_report("web").phase, Phase::HandingOver);
     let (transaction, _) = world
         .commits
         .iter()
@@ -43,9 +43,12 @@ fn the_source_hands_over_after_target_is_ready() {
     world.commands_to_hold.clear();
     world.finish_held_commands();
     world.advance(1_000);
-    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::HandedOver, Some(uid)));
+    assert_eq!(
+        (world.service_report("web").phase, world.service_report("web").action_uid),
+        (Phase::HandedOver, Some(uid))
+    );
     world.advance(2_000);
-    assert!(!world.report().armed, "no copy is left on this node");
+    assert!(!world.node_report().armed, "no copy is left on this node");
 }
 
 #[test]
@@ -66,7 +69,7 @@ fn a_failed_migration_is_resolved_by_a_probe() {
         };
         world.input(Input::Ended { id, result: CommandResult::Failed(failure) });
         world.advance(1_000);
-        assert_eq!(world.service("web").phase, phase);
+        assert_eq!(world.service_report("web").phase, phase);
         assert_eq!(world.copies["web"].running, still_here);
     }
 }
@@ -79,10 +82,10 @@ fn a_source_reports_nothing_while_its_probe_is_inconclusive() {
     world.copies.get_mut("web").expect("there").probe_unknown = true;
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(5_000);
-    assert_eq!(world.service("web").phase, Phase::HandingOver);
+    assert_eq!(world.service_report("web").phase, Phase::HandingOver);
     world.copies.get_mut("web").expect("there").probe_unknown = false;
     world.advance(5_000);
-    assert_eq!(world.service("web").phase, Phase::HandedOver);
+    assert_eq!(world.service_report("web").phase, Phase::HandedOver);
 }
 
 #[test]
@@ -92,7 +95,7 @@ fn failed_target_ends_migration_on_source() {
     let uid = world.assign("web", migrate_to_peer());
     world.peer_reports("web", &uid, Phase::Failed, Reason::DriverMissing);
     world.advance(1_000);
-    assert_eq!(world.service("web").phase, Phase::MoveFailed);
+    assert_eq!(world.service_report("web").phase, Phase::MoveFailed);
     assert!(world.copies["web"].running);
 }
 
@@ -109,7 +112,7 @@ fn a_copy_killed_before_the_deadline_is_reported_as_handed_over() {
     assert!(!world.copies["web"].running && world.held_commands.is_empty());
     world.network = NetworkFault::Up;
     world.advance(3_000);
-    assert_eq!(world.service("web").phase, Phase::HandedOver);
+    assert_eq!(world.service_report("web").phase, Phase::HandedOver);
 }
 
 impl World {
@@ -122,7 +125,7 @@ impl World {
     }
 
     pub(super) fn migrate_here_with_spec(&mut self, change: impl FnOnce(&mut ResourceSpec)) -> ActionUid {
-        self.resource_with("web", change);
+        self.create_resource_with("web", change);
         self.register_peer();
         let fence = self.fence();
         let action =
@@ -136,23 +139,26 @@ fn target_is_armed_before_arrival() {
     let mut world = World::active();
     let uid = world.migrate_here();
     world.advance(2_000);
-    assert!(world.report().armed);
+    assert!(world.node_report().armed);
     assert_eq!(
-        (world.service("web").phase, world.service("web").reason),
+        (world.service_report("web").phase, world.service_report("web").reason),
         (Phase::Receiving, Reason::Migrating)
     );
-    assert_eq!(world.count("web", "receive"), 1);
+    assert_eq!(world.count_commands("web", "receive"), 1);
     world.peer_reports("web", &uid, Phase::HandingOver, Reason::Migrating);
     world.advance(2_000);
-    assert_eq!(world.service("web").phase, Phase::Receiving);
+    assert_eq!(world.service_report("web").phase, Phase::Receiving);
     world.copies.entry("web".into()).or_default().running = true;
     world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved);
     world.advance(1_000);
-    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Running, Some(uid)));
+    assert_eq!(
+        (world.service_report("web").phase, world.service_report("web").action_uid),
+        (Phase::Running, Some(uid))
+    );
     // The leader then assigns the service to this node permanently.
     world.assign("web", Action::Start);
     world.advance(1_000);
-    assert_eq!(world.service("web").phase, Phase::Running);
+    assert_eq!(world.service_report("web").phase, Phase::Running);
     assert_eq!(world.copies["web"].starts, 0, "adopted, not started again");
 }
 
@@ -164,8 +170,8 @@ fn missing_arrival_fails_the_migration() {
         world.advance(2_000);
         world.peer_reports("web", &uid, reported, Reason::MoveFailed);
         world.advance(2_000);
-        assert_eq!(world.service("web").phase, phase, "{reported:?}");
-        assert_eq!(world.count("web", "start"), 0);
+        assert_eq!(world.service_report("web").phase, phase, "{reported:?}");
+        assert_eq!(world.count_commands("web", "start"), 0);
     }
 }
 
@@ -183,12 +189,15 @@ fn the_arrival_command_runs_only_after_the_source_handed_over() {
         world.advance(2_000);
         world.peer_reports("web", &uid, Phase::HandingOver, Reason::Migrating);
         world.advance(2_000);
-        assert_eq!((world.count("web", "receive"), world.count("web", "arrive")), (1, 0));
+        assert_eq!((world.count_commands("web", "receive"), world.count_commands("web", "arrive")), (1, 0));
         world.copies.entry("web".into()).or_default().fail_arrivals = fails;
         world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved);
         world.advance(2_000);
-        assert_eq!((world.service("web").phase, world.service("web").action_uid), (phase, Some(uid)));
-        assert_eq!(world.count("web", "arrive"), 1);
+        assert_eq!(
+            (world.service_report("web").phase, world.service_report("web").action_uid),
+            (phase, Some(uid))
+        );
+        assert_eq!(world.count_commands("web", "arrive"), 1);
         assert_eq!(world.copies["web"].starts, 0, "not started again");
     }
 }
@@ -201,13 +210,16 @@ fn a_restarted_agent_repeats_the_arrival_command() {
     world.commands_to_hold.insert("arrive");
     world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved);
     world.advance(1_000);
-    assert_eq!(world.count("web", "arrive"), 1);
+    assert_eq!(world.count_commands("web", "arrive"), 1);
     world.commands_to_hold.clear();
     world.held_commands.clear();
     world.restart_agent("boot-1");
     world.advance(3_000);
-    assert_eq!(world.count("web", "arrive"), 2);
-    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Running, Some(uid)));
+    assert_eq!(world.count_commands("web", "arrive"), 2);
+    assert_eq!(
+        (world.service_report("web").phase, world.service_report("web").action_uid),
+        (Phase::Running, Some(uid))
+    );
 }
 
 #[test]
@@ -218,8 +230,8 @@ fn the_arrival_command_does_not_run_if_the_source_is_fenced() {
     world.peer_reports("web", &uid, Phase::HandingOver, Reason::Migrating);
     world.fence_peer();
     world.advance(2_000);
-    assert_eq!(world.count("web", "arrive"), 0, "the progress of the source is unknown");
-    assert_eq!(world.service("web").phase, Phase::Failed);
+    assert_eq!(world.count_commands("web", "arrive"), 0, "the progress of the source is unknown");
+    assert_eq!(world.service_report("web").phase, Phase::Failed);
 }
 
 #[test]
@@ -228,8 +240,8 @@ fn a_target_without_watchdog_receives_nothing() {
     world.refuse_arm = true;
     world.migrate_here();
     world.advance(3_000);
-    assert_eq!(world.count("web", "receive"), 0);
-    assert_eq!(world.service("web").phase, Phase::Failed);
+    assert_eq!(world.count_commands("web", "receive"), 0);
+    assert_eq!(world.service_report("web").phase, Phase::Failed);
 }
 
 #[test]
@@ -243,25 +255,25 @@ fn ignored_resource_begins_no_cutover() {
         if in_progress {
             world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
             world.advance(1_000);
-            assert_eq!(world.service("web").phase, Phase::HandingOver);
+            assert_eq!(world.service_report("web").phase, Phase::HandingOver);
         }
-        world.resource_with("web", |spec| spec.state = RequestedState::Ignored);
+        world.create_resource_with("web", |spec| spec.state = RequestedState::Ignored);
         world.advance(2_000);
         world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
-        assert!(world.report().armed, "the service is guarded until its assignment has ended");
+        assert!(world.node_report().armed, "the service is guarded until its assignment has ended");
         world.commands_to_hold.clear();
         world.finish_held_commands();
         world.advance(3_000);
         let (phase, runs) = if in_progress { (Phase::HandedOver, false) } else { (Phase::Running, true) };
         assert_eq!(
-            (world.service("web").phase, world.copies["web"].running),
+            (world.service_report("web").phase, world.copies["web"].running),
             (phase, runs),
             "begun: {in_progress}"
         );
-        assert_eq!(world.count("web", "migrate"), usize::from(in_progress));
+        assert_eq!(world.count_commands("web", "migrate"), usize::from(in_progress));
         world.delete(&world.keys.assignment(&"web".into()));
         world.advance(2_000);
-        assert!(!world.report().armed);
+        assert!(!world.node_report().armed);
     }
 }
 
@@ -271,15 +283,15 @@ fn target_reports_arrival_of_ignored_service() {
         let mut world = World::active();
         let uid = world.migrate_here();
         world.advance(2_000);
-        world.resource_with("web", |spec| spec.state = RequestedState::Ignored);
+        world.create_resource_with("web", |spec| spec.state = RequestedState::Ignored);
         world.advance(2_000);
         world.copies.entry("web".into()).or_default().running = arrives;
         world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved);
         world.advance(2_000);
-        assert_eq!((world.service("web").phase, world.copies["web"].running), (phase, arrives));
+        assert_eq!((world.service_report("web").phase, world.copies["web"].running), (phase, arrives));
         world.delete(&world.keys.assignment(&"web".into()));
         world.advance(2_000);
-        assert!(!world.report().armed, "from now on, the service is not touched");
+        assert!(!world.node_report().armed, "from now on, the service is not touched");
     }
 }
 
@@ -292,10 +304,17 @@ fn target_agent_restart_during_arrival_fails_migration() {
     (copy.running, copy.fail_starts) = (true, 2);
     world.peer_reports("web", &uid, Phase::HandedOver, Reason::Moved);
     world.advance(700);
-    assert_eq!(world.service("web").phase, Phase::Starting, "the service does not start again immediately");
+    assert_eq!(
+        world.service_report("web").phase,
+        Phase::Starting,
+        "the service does not start again immediately"
+    );
     world.restart_agent("boot-1");
     world.advance(5_000);
-    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Failed, Some(uid)));
+    assert_eq!(
+        (world.service_report("web").phase, world.service_report("web").action_uid),
+        (Phase::Failed, Some(uid))
+    );
     assert!(!world.copies["web"].running);
 }
 
@@ -313,7 +332,7 @@ fn target_keeps_arrived_and_removes_partial_copy() {
                 spec.driver.simulated = Some(SimulatedDriver { gated, ..SimulatedDriver::default() });
             });
             world.advance(2_000);
-            assert_eq!(world.service("web").phase, Phase::Receiving);
+            assert_eq!(world.service_report("web").phase, Phase::Receiving);
             let copy = world.copies.entry("web".into()).or_default();
             (copy.running, copy.remnant) = (arrived, !arrived);
             match cause {
@@ -334,10 +353,10 @@ fn target_keeps_arrived_and_removes_partial_copy() {
             };
             let copy = &world.copies["web"];
             let case = format!("{cause}, gated: {gated}, arrived: {arrived}");
-            assert_eq!((world.service("web").phase, copy.starts), expected, "{case}");
+            assert_eq!((world.service_report("web").phase, copy.starts), expected, "{case}");
             assert!(!copy.remnant, "{case}");
             assert_eq!(
-                world.count("web", "kill") + world.count("web", "stop"),
+                world.count_commands("web", "kill") + world.count_commands("web", "stop"),
                 usize::from(!is_copy_kept),
                 "{case}"
             );
@@ -358,8 +377,11 @@ fn source_remnant_is_killed_after_migration() {
     (copy.running, copy.remnant) = (false, true);
     world.input(Input::Ended { id, result: CommandResult::Canceled });
     world.advance(2_000);
-    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::HandedOver, Some(uid)));
-    assert_eq!(world.count("web", "kill"), 1);
+    assert_eq!(
+        (world.service_report("web").phase, world.service_report("web").action_uid),
+        (Phase::HandedOver, Some(uid))
+    );
+    assert_eq!(world.count_commands("web", "kill"), 1);
     assert!(!world.copies["web"].remnant);
 }
 
@@ -372,16 +394,16 @@ fn remnant_counts_as_running_until_removed() {
     world.restart_agent("boot-1");
     world.advance(3_000);
     assert_eq!(
-        (world.service("web").phase, world.service("web").reason),
+        (world.service_report("web").phase, world.service_report("web").reason),
         (Phase::Running, Reason::Restarted)
     );
-    assert_eq!((world.count("web", "kill"), world.copies["web"].starts), (1, 2));
+    assert_eq!((world.count_commands("web", "kill"), world.copies["web"].starts), (1, 2));
     // Case 2: the remnant is found by a probe for the leader.
     let mut world = World::active();
     world.copies.entry("web".into()).or_default().remnant = true;
-    world.resource("web");
+    world.create_resource("web");
     world.advance(1_000);
-    assert_eq!(world.service("web").phase, Phase::ProbedUnknown);
+    assert_eq!(world.service_report("web").phase, Phase::ProbedUnknown);
 }
 
 #[test]
@@ -394,20 +416,20 @@ fn the_report_shows_the_progress_of_a_migration() {
         world.advance(500);
     };
     progress(&mut world, "too early");
-    assert_eq!(world.service("web").phase, Phase::Running);
+    assert_eq!(world.service_report("web").phase, Phase::Running);
     world.commands_to_hold.insert("migrate");
     let uid = world.assign("web", migrate_to_peer());
     world.peer_reports("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(1_000);
     progress(&mut world, "45 %");
-    let report = world.service("web");
+    let report = world.service_report("web");
     assert_eq!((report.phase, report.message.as_str()), (Phase::HandingOver, "45 %"));
     world.commands_to_hold.clear();
     world.finish_held_commands();
     world.advance(1_000);
     progress(&mut world, "too late");
-    assert_eq!(world.service("web").phase, Phase::HandedOver);
-    assert_eq!(world.service("web").message, "");
+    assert_eq!(world.service_report("web").phase, Phase::HandedOver);
+    assert_eq!(world.service_report("web").message, "");
 }
 
 #[test]
@@ -419,13 +441,13 @@ fn report_contains_resource_requests_of_definition() {
     world.input(Input::Driver(DriverEvent::RequestedAmounts { name, uid: uid.into(), amounts }));
     world.advance(500);
     assert_eq!(
-        (world.service("web").phase, world.service("web").definition_requests),
+        (world.service_report("web").phase, world.service_report("web").definition_requests),
         (Phase::Running, amounts)
     );
     world.assign("web", Action::Stop { timeout_ms: None });
     world.advance(1_000);
     assert_eq!(
-        (world.service("web").phase, world.service("web").definition_requests),
+        (world.service_report("web").phase, world.service_report("web").definition_requests),
         (Phase::Stopped, amounts)
     );
 }

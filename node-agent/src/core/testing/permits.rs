@@ -8,7 +8,7 @@ use ha_api_types::reason::Reason;
 /// Checks one case: a change before the assignment, and whether the service may start.
 fn check(case: &str, prepare: impl FnOnce(&mut World), starts: bool) {
     let mut world = World::active();
-    world.resource("web");
+    world.create_resource("web");
     prepare(&mut world);
     world.assign("web", Action::Start);
     world.advance(2_000);
@@ -28,14 +28,14 @@ fn a_start_needs_every_precondition() {
 #[test]
 fn a_node_that_is_ordered_to_verify_starts_nothing() {
     let mut world = World::active();
-    world.resource("web");
-    world.resource("other");
+    world.create_resource("web");
+    world.create_resource("other");
     world.advance(1_000);
     let order = world.order_to_verify(true);
     world.assign("web", Action::Start);
     world.advance(2_000);
-    assert_eq!(world.count("web", "start"), 0, "{:?}", world.logs);
-    assert_eq!(world.service("other").probed_fence, order);
+    assert_eq!(world.count_commands("web", "start"), 0, "{:?}", world.logs);
+    assert_eq!(world.service_report("other").probed_fence, order);
     world.order_to_verify(false);
     world.advance(2_000);
     assert!(world.copies["web"].running, "{:?}", world.core.wait_texts(&world.now()));
@@ -44,14 +44,14 @@ fn a_node_that_is_ordered_to_verify_starts_nothing() {
 #[test]
 fn verification_removes_copies_assigned_elsewhere() {
     let mut world = World::active();
-    world.resource("web");
+    world.create_resource("web");
     world.assign_to("web", "n2", Action::Start);
     world.advance(1_000);
     world.copies.entry("web".to_owned()).or_default().running = true;
     let order = world.order_to_verify(true);
     world.advance(2_000);
     assert!(!world.copies["web"].running, "{:?}", world.logs);
-    let report = world.service("web");
+    let report = world.service_report("web");
     assert_eq!((report.phase, report.probed_fence), (Phase::ProbedStopped, order));
 }
 
@@ -62,39 +62,39 @@ fn permit_is_repeated_after_pending_disarm() {
     world.assign("web", Action::Stop { timeout_ms: None });
     // A heartbeat that withdraws *armed* from the idle node is delayed; the permit would be applied before it.
     world.advance(1_000);
-    assert!(world.report().armed && !world.copies["web"].running, "{:?}", world.logs);
+    assert!(world.node_report().armed && !world.copies["web"].running, "{:?}", world.logs);
     world.assign("web", Action::Start);
     world.advance(100);
-    assert_eq!(world.count("web", "start"), 1, "{:?}", world.logs);
+    assert_eq!(world.count_commands("web", "start"), 1, "{:?}", world.logs);
     world.deliver_heartbeats();
     world.advance(1_000);
-    assert_eq!(world.count("web", "start"), 2, "{:?}", world.core.wait_texts(&world.now()));
-    assert!(world.report().armed && world.copies["web"].running);
+    assert_eq!(world.count_commands("web", "start"), 2, "{:?}", world.core.wait_texts(&world.now()));
+    assert!(world.node_report().armed && world.copies["web"].running);
 }
 
 #[test]
 fn without_watchdog_only_nonexclusive_services_start() {
     let mut world = World::active();
     world.refuse_arm = true;
-    world.resource("web");
-    world.resource_with("copy", |spec| spec.exclusive = false);
+    world.create_resource("web");
+    world.create_resource_with("copy", |spec| spec.exclusive = false);
     let uid = world.assign("web", Action::Start);
     world.assign("copy", Action::Start);
     world.advance(3_000);
     assert!(world.copies["copy"].running);
-    let report = world.service("web");
+    let report = world.service_report("web");
     assert_eq!((report.phase, report.reason), (Phase::Failed, Reason::WatchdogFailed));
     assert_eq!(report.failure, Some(FailureClass::TryElsewhere));
     assert_eq!(report.action_uid, Some(uid));
-    assert_eq!(world.count("web", "start"), 0);
-    assert!(!world.report().armed);
+    assert_eq!(world.count_commands("web", "start"), 0);
+    assert!(!world.node_report().armed);
 }
 
 #[test]
 fn an_assignment_of_another_epoch_or_boot_starts_nothing() {
     for (epoch, boot_id) in [(2, "boot-1"), (0, "boot-1"), (1, "boot-0")] {
         let mut world = World::active();
-        world.resource("web");
+        world.create_resource("web");
         let assignment = Assignment {
             node: own_node(),
             epoch: Epoch(epoch),
@@ -109,7 +109,7 @@ fn an_assignment_of_another_epoch_or_boot_starts_nothing() {
         };
         world.write(&world.keys.assignment(&"web".into()), &assignment);
         world.advance(3_000);
-        assert_eq!(world.count("web", "start"), 0, "{epoch} {boot_id}");
+        assert_eq!(world.count_commands("web", "start"), 0, "{epoch} {boot_id}");
     }
 }
 
@@ -138,18 +138,18 @@ fn permit_guards_every_key_of_protocol() {
 #[test]
 fn permit_for_changed_assignment_conflicts() {
     let mut world = World::active();
-    world.resource("web");
+    world.create_resource("web");
     world.assign("web", Action::Start);
     let mut world = World::active();
-    world.resource("web");
+    world.create_resource("web");
     // The leader's later assignment is in etcd, but not yet in the agent's view.
     world.network = NetworkFault::Down;
     world.assign("web", Action::Start);
     world.network = NetworkFault::Up;
     let first_assignment = world.value::<Assignment>(&world.keys.assignment(&"web".into())).expect("there");
     world.deliver_assignment_late(&first_assignment);
-    assert_eq!(world.count("web", "start"), 0);
-    assert_eq!(world.service("web").phase, Phase::Stopped);
+    assert_eq!(world.count_commands("web", "start"), 0);
+    assert_eq!(world.service_report("web").phase, Phase::Stopped);
 }
 
 impl World {
@@ -171,36 +171,36 @@ impl World {
 #[test]
 fn unknown_permit_outcome_is_read_again() {
     let mut world = World::active();
-    world.resource("one");
+    world.create_resource("one");
     world.assign("one", Action::Start);
     world.advance(1_000);
-    world.resource("web");
+    world.create_resource("web");
     // From here on, probes do not end.
     world.commands_to_hold.insert("probe");
     world.assign("web", Action::Start);
     world.advance(2_000);
     assert!(world.copies["web"].running);
-    assert_eq!(world.count("web", "start"), 1);
+    assert_eq!(world.count_commands("web", "start"), 1);
 }
 
 #[test]
 fn lost_permit_commit_is_retried() {
     let mut world = World::active();
-    world.resource("one");
+    world.create_resource("one");
     world.assign("one", Action::Start);
     world.advance(1_000);
     for net in [NetworkFault::Down, NetworkFault::AnswersLost] {
         let name = if net == NetworkFault::Down { "down" } else { "deaf" };
-        world.resource(name);
+        world.create_resource(name);
         world.assign_while_offline(name);
         world.network = net;
         world.deliver_assignments();
         world.advance(1_500);
-        assert_eq!(world.count(name, "start"), 0, "{name}");
+        assert_eq!(world.count_commands(name, "start"), 0, "{name}");
         world.network = NetworkFault::Up;
         world.advance(3_000);
-        assert_eq!(world.count(name, "start"), 1, "{name} {:?}", world.logs);
-        assert_eq!(world.service(name).phase, Phase::Running);
+        assert_eq!(world.count_commands(name, "start"), 1, "{name} {:?}", world.logs);
+        assert_eq!(world.service_report(name).phase, Phase::Running);
     }
 }
 
@@ -226,7 +226,7 @@ impl World {
 #[test]
 fn an_action_begins_once_despite_agent_restart() {
     let mut world = World::active();
-    world.resource("web");
+    world.create_resource("web");
     world.commands_to_hold.insert("start");
     let uid = world.assign("web", Action::Start);
     world.advance(1_000);
@@ -234,19 +234,19 @@ fn an_action_begins_once_despite_agent_restart() {
     world.restart_agent("boot-1");
     world.commands_to_hold.clear();
     world.advance(3_000);
-    assert_eq!(world.count("web", "start"), 1, "not begun again");
-    let report = world.service("web");
+    assert_eq!(world.count_commands("web", "start"), 1, "not begun again");
+    let report = world.service_report("web");
     assert_eq!(
         (report.phase, report.reason, report.action_uid),
         (Phase::Failed, Reason::Interrupted, Some(uid))
     );
-    assert!(world.count("web", "stop") > 0, "cleaned up first");
+    assert!(world.count_commands("web", "stop") > 0, "cleaned up first");
 }
 
 #[test]
 fn an_action_interrupted_after_start_reports_running() {
     let mut world = World::active();
-    world.resource("web");
+    world.create_resource("web");
     world.commands_to_hold.insert("start");
     world.assign("web", Action::Start);
     world.advance(1_000);
@@ -254,21 +254,21 @@ fn an_action_interrupted_after_start_reports_running() {
     world.commands_to_hold.clear();
     world.restart_agent("boot-1");
     world.advance(3_000);
-    assert_eq!(world.service("web").phase, Phase::Running);
+    assert_eq!(world.service_report("web").phase, Phase::Running);
     assert!(world.copies["web"].running);
 }
 
 #[test]
 fn unwritable_journal_fails_the_start() {
     let mut world = World::active();
-    world.resource("web");
+    world.create_resource("web");
     world.journal_fails = true;
     world.assign("web", Action::Start);
     world.advance(2_000);
-    let report = world.service("web");
+    let report = world.service_report("web");
     assert_eq!((report.phase, report.reason), (Phase::Failed, Reason::JournalFailed));
     assert_eq!(report.failure, Some(FailureClass::TryElsewhere));
-    assert_eq!(world.count("web", "start"), 0);
+    assert_eq!(world.count_commands("web", "start"), 0);
     world.journal_fails = false;
     world.advance(6_000);
     world.assign("web", Action::Start);
@@ -280,21 +280,21 @@ fn unwritable_journal_fails_the_start() {
 #[test]
 fn nothing_starts_at_or_after_self_fence_margin() {
     let mut world = World::active();
-    world.resource("one");
+    world.create_resource("one");
     world.assign("one", Action::Start);
-    world.resource("web");
+    world.create_resource("web");
     world.advance(1_500);
     world.network = NetworkFault::AnswersLost;
     world.hold_reads = true;
     let uid = world.assign("web", Action::Start);
     world.deliver_assignments();
-    let report = world.service("web");
+    let report = world.service_report("web");
     assert_eq!((report.phase, report.action_uid), (Phase::Starting, Some(uid)), "permitted");
     let t = world.core.active_timings;
     world.advance(t.heartbeat_valid_ms - t.stop_margin_ms);
     world.answer_held_reads();
     world.advance(2_000);
-    assert_eq!(world.count("web", "start"), 0);
+    assert_eq!(world.count_commands("web", "start"), 0);
 }
 
 #[test]
@@ -302,13 +302,13 @@ fn start_queue_respects_priority_and_worker_limit() {
     let mut world = World::active();
     world.commands_to_hold.insert("start");
     for name in ["w1", "w2", "w3", "w4"] {
-        world.resource(name);
+        world.create_resource(name);
         world.assign(name, Action::Start);
     }
     world.advance(1_000);
     assert_eq!(world.held_commands.len(), 4);
     for (name, priority) in [("a", 0), ("b", 5), ("c", 1), ("d", 9), ("e", 3), ("f", 7)] {
-        world.resource_with(name, |spec| spec.priority = priority);
+        world.create_resource_with(name, |spec| spec.priority = priority);
         world.assign(name, Action::Start);
     }
     world.advance(2_000);
@@ -332,29 +332,29 @@ fn armed_watchdog_with_refused_timeout_remains_usable() {
     cluster.spec.timing.watchdog_timeout_seconds = Some(3.0);
     world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
     world.advance(3_000);
-    assert!(!world.report().watchdog.problem.is_empty(), "the problem is reported");
-    world.resource("mail");
+    assert!(!world.node_report().watchdog.problem.is_empty(), "the problem is reported");
+    world.create_resource("mail");
     world.assign("mail", Action::Start);
     world.advance(2_000);
-    assert_eq!(world.service("mail").phase, Phase::Running);
+    assert_eq!(world.service_report("mail").phase, Phase::Running);
     cluster.spec.timing.watchdog_timeout_seconds = None;
     world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
     world.advance(8_000);
-    assert_eq!(world.report().watchdog.problem, "");
+    assert_eq!(world.node_report().watchdog.problem, "");
 }
 
 #[test]
 fn a_repaired_watchdog_is_detected_without_a_waiting_service() {
     let mut world = World::active();
     world.refuse_arm = true;
-    world.resource("web");
+    world.create_resource("web");
     world.assign("web", Action::Start);
     world.advance(2_000);
-    assert_eq!(world.service("web").phase, Phase::Failed);
-    assert!(!world.report().watchdog.problem.is_empty());
+    assert_eq!(world.service_report("web").phase, Phase::Failed);
+    assert!(!world.node_report().watchdog.problem.is_empty());
     world.refuse_arm = false;
     world.advance(12_000);
-    assert_eq!(world.report().watchdog.problem, "");
+    assert_eq!(world.node_report().watchdog.problem, "");
     assert_eq!(world.fires_at_ms, None, "and released again");
     world.assign("web", Action::Start);
     world.advance(2_000);

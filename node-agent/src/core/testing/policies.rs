@@ -21,7 +21,7 @@ fn exec_resource(world: &mut World, user: Option<&str>) {
 fn add_exec_resource(world: &mut World, exec: ExecDriver) {
     let exec = ExecDriver { command: vec!["/usr/bin/web".to_owned()], ..exec };
     let driver = DriverSpec { exec: Some(exec), ..DriverSpec::default() };
-    world.resource_with("web", |spec| spec.driver = driver);
+    world.create_resource_with("web", |spec| spec.driver = driver);
     world.advance(1_000);
 }
 
@@ -36,12 +36,12 @@ fn strict_node() -> World {
 #[test]
 fn a_forbidden_service_is_refused_before_the_journal() {
     let mut world = strict_node();
-    assert_eq!(world.report().policy, Some(NodePolicy::default()));
+    assert_eq!(world.node_report().policy, Some(NodePolicy::default()));
     exec_resource(&mut world, None);
-    assert_eq!(world.service("web").phase, Phase::ProbedStopped, "{:?}", world.logs);
+    assert_eq!(world.service_report("web").phase, Phase::ProbedStopped, "{:?}", world.logs);
     world.assign("web", Action::Start);
     world.advance(5_000);
-    let report = world.service("web");
+    let report = world.service_report("web");
     assert_eq!(report.phase, Phase::Failed, "{:?}", world.logs);
     assert_eq!((report.failure, report.reason), (Some(FailureClass::NeverHere), Reason::NodePolicy));
     assert_eq!(report.message, "node does not run exec as root");
@@ -70,8 +70,8 @@ fn a_service_that_began_before_the_policy_is_stopped() {
     assert!(world.copies["web"].running, "{:?}", world.logs);
     restart_with_policy(&mut world);
     world.advance(2_000);
-    assert!(!world.copies["web"].running && world.count("web", "stop") == 1, "{:?}", world.executed);
-    let report = world.service("web");
+    assert!(!world.copies["web"].running && world.count_commands("web", "stop") == 1, "{:?}", world.executed);
+    let report = world.service_report("web");
     assert_eq!((report.phase, report.reason), (Phase::Failed, Reason::NodePolicy));
     assert_eq!(world.copies["web"].starts, 1);
 }

@@ -145,7 +145,7 @@ fn apply_event(world: &mut World, event: &RandomEvent) {
         }
         RandomEvent::CloseEpoch => world.close_epoch(),
         RandomEvent::OpenEpoch => {
-            if world.report().mode == ha_api_types::record::Mode::Registering {
+            if world.node_report().mode == ha_api_types::record::Mode::Registering {
                 world.open_epoch();
             }
         }
@@ -277,9 +277,9 @@ proptest! {
     #[test]
     fn random_events_violate_no_protocol_rule(events in proptest::collection::vec(random_event(), 1..60)) {
         let mut world = World::active();
-        world.resource("web");
-        world.resource_with("mail", |spec| spec.priority = 5);
-        world.resource_with("twice", |spec| spec.exclusive = false);
+        world.create_resource("web");
+        world.create_resource_with("mail", |spec| spec.priority = 5);
+        world.create_resource_with("twice", |spec| spec.exclusive = false);
         for event in &events {
             apply_event(&mut world, event);
             if world.was_reset {
@@ -297,9 +297,9 @@ proptest! {
     #[test]
     fn agent_works_again_after_random_events(events in proptest::collection::vec(random_event(), 1..40)) {
         let mut world = World::active();
-        world.resource("web");
-        world.resource_with("mail", |spec| spec.priority = 5);
-        world.resource_with("twice", |spec| spec.exclusive = false);
+        world.create_resource("web");
+        world.create_resource_with("mail", |spec| spec.priority = 5);
+        world.create_resource_with("twice", |spec| spec.exclusive = false);
         for event in &events {
             apply_event(&mut world, event);
             if world.was_reset {
@@ -317,7 +317,7 @@ proptest! {
                 world.restart_agent("boot-1");
                 world.advance(5_000);
             }
-            if world.report().mode == ha_api_types::record::Mode::Registering {
+            if world.node_report().mode == ha_api_types::record::Mode::Registering {
                 world.open_epoch();
                 world.advance(5_000);
             }
@@ -329,7 +329,7 @@ proptest! {
         if !world.was_reset {
             for name in NAMES {
                 prop_assert_eq!(
-                    world.service(name).phase, Phase::Running,
+                    world.service_report(name).phase, Phase::Running,
                     "{} {:?} {:?} {:#?}", name, world.core.summary(&world.now()), world.core.wait_texts(&world.now()), world.logs
                 );
                 prop_assert!(world.copies[name].running);
@@ -365,8 +365,8 @@ impl World {
 #[test]
 fn shorter_margin_applies_once_it_is_read() {
     let mut world = World::active();
-    world.resource("web");
-    world.resource("mail");
+    world.create_resource("web");
+    world.create_resource("mail");
     let events = [
         RandomEvent::Assign(0, 0),
         RandomEvent::Wait(179),
@@ -380,5 +380,5 @@ fn shorter_margin_applies_once_it_is_read() {
         apply_event(&mut world, event);
     }
     world.advance(5_000);
-    assert_eq!(world.count("mail", "start"), 1);
+    assert_eq!(world.count_commands("mail", "start"), 1);
 }

@@ -22,11 +22,11 @@ fn refusing() -> World {
 #[test]
 fn refused_pet_is_committed_and_watchdog_stays() {
     let mut world = refusing();
-    let report = world.report();
+    let report = world.node_report();
     assert!(report.armed && report.watchdog_failed, "{report:?}");
     assert_eq!(report.watchdog.reason, Some(Reason::WatchdogFailed));
     world.advance(60_000);
-    assert!(world.report().armed && !world.was_reset, "heartbeats keep its deadline");
+    assert!(world.node_report().armed && !world.was_reset, "heartbeats keep its deadline");
     assert!(matches!(world.daemon.status().state, protocol::State::Armed { .. }));
     assert!(world.copies["web"].running);
 }
@@ -34,37 +34,41 @@ fn refused_pet_is_committed_and_watchdog_stays() {
 #[test]
 fn refused_pets_block_new_permits() {
     let mut world = World::running();
-    world.resource("mail");
+    world.create_resource("mail");
     world.pets_fail = true;
     // The refusal is not committed yet, because heartbeats are delayed.
     world.hold_heartbeats = true;
     world.advance(400);
-    assert!(!world.report().watchdog_failed);
+    assert!(!world.node_report().watchdog_failed);
     world.assign("mail", Action::Start);
     world.advance(600);
-    assert_eq!(world.count("mail", "start"), 0, "{:?}", world.logs);
+    assert_eq!(world.count_commands("mail", "start"), 0, "{:?}", world.logs);
     world.hold_heartbeats = false;
     world.deliver_heartbeats();
     world.advance(3_000);
-    assert!(world.report().watchdog_failed);
-    assert_eq!(world.count("mail", "start"), 0);
-    assert_eq!(world.service("mail").phase, Phase::Failed);
+    assert!(world.node_report().watchdog_failed);
+    assert_eq!(world.count_commands("mail", "start"), 0);
+    assert_eq!(world.service_report("mail").phase, Phase::Failed);
 }
 
 #[test]
 fn watchdog_recovers_after_one_timeout_of_pets() {
     let mut world = refusing();
-    world.resource("mail");
+    world.create_resource("mail");
     world.pets_fail = false;
     let timeout_ms = world.core.active_timings.watchdog_timeout_ms;
     world.advance(timeout_ms - 500);
-    assert!(world.report().watchdog_failed, "not before it has taken pets for its timeout");
-    world.resource("early");
+    assert!(world.node_report().watchdog_failed, "not before it has taken pets for its timeout");
+    world.create_resource("early");
     world.assign("early", Action::Start);
     world.advance(300);
-    assert_eq!(world.count("early", "start"), 0, "deadlines are acknowledged, but it does not count yet");
+    assert_eq!(
+        world.count_commands("early", "start"),
+        0,
+        "deadlines are acknowledged, but it does not count yet"
+    );
     world.advance(9_000);
-    let report = world.report();
+    let report = world.node_report();
     assert!(report.armed && !report.watchdog_failed, "{report:?} {:?}", world.logs);
     world.assign("mail", Action::Start);
     world.advance(2_000);
@@ -76,14 +80,14 @@ fn idle_node_keeps_refusing_watchdog_armed() {
     let mut world = refusing();
     world.assign("web", Action::Stop { timeout_ms: None });
     world.advance(5_000);
-    let report = world.report();
+    let report = world.node_report();
     assert!(!report.armed && report.watchdog_failed, "{report:?}");
     assert_eq!(world.daemon.status().state, protocol::State::Staying);
     world.advance(60_000);
     assert!(!world.was_reset);
     world.pets_fail = false;
     world.advance(20_000);
-    assert!(!world.report().watchdog_failed);
+    assert!(!world.node_report().watchdog_failed);
     assert_eq!(world.daemon.status().state, protocol::State::Released);
 }
 
@@ -102,7 +106,7 @@ fn refusing_watchdog_prevents_hold() {
         if held_before {
             fail(&mut world);
             world.advance(1_500);
-            assert!(world.report().watchdog_failed);
+            assert!(world.node_report().watchdog_failed);
         }
         world.network = NetworkFault::Down;
         world.advance(20_000);
@@ -123,21 +127,21 @@ fn refusing_watchdog_prevents_hold() {
 #[test]
 fn restarted_agent_reads_pet_refusal_from_daemon() {
     let mut world = refusing();
-    world.resource("mail");
+    world.create_resource("mail");
     world.pets_fail = false;
     world.restart_agent("boot-1");
     world.assign("mail", Action::Start);
     world.advance(1_500);
-    assert_eq!(world.count("mail", "start"), 0, "{:?}", world.logs);
+    assert_eq!(world.count_commands("mail", "start"), 0, "{:?}", world.logs);
 }
 
 #[test]
 fn a_changed_sleep_protection_is_committed_immediately() {
     let mut world = World::running();
-    assert_eq!(world.report().sleep_protection, None);
+    assert_eq!(world.node_report().sleep_protection, None);
     for protection in [SleepProtection::Inhibitor, SleepProtection::None, SleepProtection::Masked] {
         world.input(Input::Sleep(protection));
-        assert_eq!(world.report().sleep_protection, Some(protection));
+        assert_eq!(world.node_report().sleep_protection, Some(protection));
     }
-    assert!(world.report().armed && world.copies["web"].running, "the agent changes nothing");
+    assert!(world.node_report().armed && world.copies["web"].running, "the agent changes nothing");
 }

@@ -14,7 +14,7 @@ fn new_node_registers_only_without_existing_keys() {
     assert!(outcome.applied().is_some());
     assert_eq!(transaction.guards()[&world.keys.fence(&own_node())], Guard::Absent);
     assert_eq!(transaction.guards()[&world.keys.node_report(&own_node())], Guard::Absent);
-    assert_eq!((world.report().mode, world.report().armed), (Mode::Registering, false));
+    assert_eq!((world.node_report().mode, world.node_report().armed), (Mode::Registering, false));
     assert_eq!(world.alive(), None);
 
     // An epoch that was opened for another request does not belong to this agent.
@@ -33,7 +33,7 @@ fn new_node_registers_only_without_existing_keys() {
 
     world.open_epoch();
     assert_eq!(world.alive().map(|alive| alive.instance), Some("i1".into()));
-    assert_eq!((world.report().mode, world.report().epoch), (Mode::Active, Epoch(2)));
+    assert_eq!((world.node_report().mode, world.node_report().epoch), (Mode::Active, Epoch(2)));
     let (transaction, _) = world
         .commits
         .iter()
@@ -49,7 +49,7 @@ fn new_node_registers_only_without_existing_keys() {
 fn agent_of_a_deleted_node_shows_why_it_waits() {
     let mut world = World::new();
     let key = world.keys.spec(Kind::Node, &own_node());
-    let activity = |world: &World| world.core.summary(&world.now()).doing;
+    let activity = |world: &World| world.core.summary(&world.now()).activity;
     assert_eq!(activity(&world), "waiting for the leader to register this node", "a new node");
     let closed = Fence { epoch: Epoch(2), state: FenceState::Closed, ..Fence::default() };
     world.write(&world.keys.fence(&own_node()), &closed);
@@ -77,7 +77,7 @@ fn registration_is_repeated_if_epoch_was_closed() {
     world.write(&world.keys.fence(&own_node()), &fence);
     world.advance(3_000);
     assert!(request(&world) > first_request, "the leader admits no request twice");
-    assert_eq!(world.report().mode, Mode::Registering);
+    assert_eq!(world.node_report().mode, Mode::Registering);
     world.open_epoch();
     assert_eq!(world.alive().map(|alive| alive.instance), Some("i1".into()));
 }
@@ -88,12 +88,15 @@ fn another_boot_stops_services_before_registering() {
     world.commands_to_hold.insert("probe");
     world.restart_agent("boot-2");
     world.advance(1_000);
-    assert_eq!(world.report().mode, Mode::Active, "nothing is asked before everything is verified");
+    assert_eq!(world.node_report().mode, Mode::Active, "nothing is asked before everything is verified");
     world.commands_to_hold.clear();
     world.finish_held_commands();
     world.advance(10);
     assert!(!world.copies["web"].running);
-    assert_eq!((world.report().mode, world.report().boot_id.as_str()), (Mode::Registering, "boot-2"));
+    assert_eq!(
+        (world.node_report().mode, world.node_report().boot_id.as_str()),
+        (Mode::Registering, "boot-2")
+    );
     world.open_epoch();
     world.advance(3_000);
     // R3.20: the heartbeat of the earlier boot is deleted in a transaction of its own.
@@ -116,12 +119,12 @@ fn idle_node_registers_with_unstopped_services() {
     world.fires_at_ms = None;
     world.restart_agent("boot-2");
     world.advance(60_000);
-    assert_eq!(world.report().mode, Mode::Registering);
-    assert_eq!(world.report().not_stopped.len(), 1);
+    assert_eq!(world.node_report().mode, Mode::Registering);
+    assert_eq!(world.node_report().not_stopped.len(), 1);
     world.open_epoch();
     world.advance(3_000);
-    assert_eq!(world.service("web").phase, Phase::StopFailed);
-    assert!(world.report().armed, "an error after a failed stop is active");
+    assert_eq!(world.service_report("web").phase, Phase::StopFailed);
+    assert!(world.node_report().armed, "an error after a failed stop is active");
 }
 
 #[test]
@@ -130,7 +133,7 @@ fn unverified_armed_node_is_reset() {
     world.copies.get_mut("web").expect("there").kill_fails = true;
     world.close_epoch();
     world.advance(20_000);
-    assert_eq!(world.report().mode, Mode::Active, "the agent did not request an epoch");
+    assert_eq!(world.node_report().mode, Mode::Active, "the agent did not request an epoch");
     assert!(world.was_reset);
 }
 
@@ -140,13 +143,13 @@ fn resource_created_during_clearing_is_probed() {
     world.commands_to_hold.insert("kill");
     world.close_epoch();
     world.advance(500);
-    world.resource("late");
+    world.create_resource("late");
     world.advance(500);
     world.commands_to_hold.clear();
     world.finish_held_commands();
     world.advance(2_000);
-    assert!(world.count("late", "probe") > 0);
-    assert_eq!(world.report().mode, Mode::Registering, "{:?}", world.core.wait_texts(&world.now()));
+    assert!(world.count_commands("late", "probe") > 0);
+    assert_eq!(world.node_report().mode, Mode::Registering, "{:?}", world.core.wait_texts(&world.now()));
 }
 
 #[test]
@@ -160,20 +163,20 @@ fn registration_with_unknown_outcome_is_adopted() {
     let revision = entry.mod_revision;
     world.input(Input::Changed { changes: vec![Change::Put(entry)], revision });
     let stored_revision = world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision;
-    assert_eq!(world.report().mode, Mode::Registering, "applied, and the answer is lost");
+    assert_eq!(world.node_report().mode, Mode::Registering, "applied, and the answer is lost");
     world.network = NetworkFault::Up;
     world.advance(8_000);
     let entry = world.state.get(&world.keys.node_report(&own_node())).entries[0].clone();
     assert_eq!(entry.mod_revision, stored_revision, "and not asked again");
     world.open_epoch();
     world.advance(1_000);
-    assert_eq!(world.report().mode, Mode::Active);
+    assert_eq!(world.node_report().mode, Mode::Active);
 }
 
 #[test]
 fn closed_epoch_stops_exclusive_services_before_registration() {
     let mut world = World::running();
-    world.resource_with("copy", |spec| spec.exclusive = false);
+    world.create_resource_with("copy", |spec| spec.exclusive = false);
     world.assign("copy", Action::Start);
     world.advance(1_000);
     assert!(world.copies["copy"].running);
@@ -181,7 +184,7 @@ fn closed_epoch_stops_exclusive_services_before_registration() {
     world.advance(2_000);
     assert!(!world.copies["web"].running);
     assert!(world.copies["copy"].running, "a service with exclusive: false is not stopped");
-    assert_eq!((world.report().mode, world.report().armed), (Mode::Registering, false));
+    assert_eq!((world.node_report().mode, world.node_report().armed), (Mode::Registering, false));
     assert!(world.fires_at_ms.is_none(), "released once armed: false is committed");
     world.advance(60_000);
     assert!(!world.was_reset);
@@ -191,7 +194,7 @@ fn closed_epoch_stops_exclusive_services_before_registration() {
 fn registration_stops_copies_of_every_known_definition() {
     let mut world = World::running();
     // The situation after a restore: the spec names another identity, which also runs here.
-    world.resource_with("web", |spec| {
+    world.create_resource_with("web", |spec| {
         if let Some(simulated) = &mut spec.driver.simulated {
             simulated.identity = "other".into();
         }
@@ -200,7 +203,7 @@ fn registration_stops_copies_of_every_known_definition() {
     world.close_epoch();
     world.advance(5_000);
     assert!(!world.copies["web"].running && !world.copies["other"].running, "{:#?}", world.logs);
-    assert_eq!(world.report().mode, Mode::Registering);
+    assert_eq!(world.node_report().mode, Mode::Registering);
 }
 
 #[test]
@@ -265,7 +268,7 @@ fn closed_registration_is_requested_again() {
     world.advance(3_000);
     let new_request = world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision;
     assert!(new_request > request, "the leader never opens an epoch for the same request twice");
-    assert_eq!(world.report().mode, Mode::Registering);
+    assert_eq!(world.node_report().mode, Mode::Registering);
 }
 
 #[test]
@@ -273,12 +276,12 @@ fn overwritten_registration_is_repeated_after_probing() {
     let mut world = World::running();
     world.close_epoch();
     world.advance(1_000);
-    assert_eq!(world.report().mode, Mode::Registering);
+    assert_eq!(world.node_report().mode, Mode::Registering);
     // Another process of this machine, unknown to this one, starts the service and reports that.
     world.copies.get_mut("web").expect("there").running = true;
-    let report = NodeReport { instance: "other".into(), mode: Mode::Active, ..world.report() };
+    let report = NodeReport { instance: "other".into(), mode: Mode::Active, ..world.node_report() };
     world.write(&world.keys.node_report(&own_node()), &report);
     world.advance(3_000);
-    assert_eq!((world.report().mode, world.report().instance.as_str()), (Mode::Registering, "i1"));
+    assert_eq!((world.node_report().mode, world.node_report().instance.as_str()), (Mode::Registering, "i1"));
     assert!(!world.copies["web"].running, "{:?}", world.logs);
 }

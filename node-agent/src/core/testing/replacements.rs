@@ -30,7 +30,7 @@ impl World {
     }
 
     fn answer(&self) -> Option<ReplacementReport> {
-        self.service("web").replacement
+        self.service_report("web").replacement
     }
 
     fn answer_summary(&self) -> (ReplacementPhase, Reason) {
@@ -43,8 +43,8 @@ impl World {
     fn is_untouched(&self) {
         assert!(self.copies["web"].running);
         assert_eq!(self.copies["web"].starts, 1);
-        assert_eq!((self.count("web", "stop"), self.count("web", "kill")), (0, 0));
-        let report = self.service("web");
+        assert_eq!((self.count_commands("web", "stop"), self.count_commands("web", "kill")), (0, 0));
+        let report = self.service_report("web");
         assert_eq!((report.phase, report.action_uid), (Phase::Running, Some("7-1".into())));
     }
 }
@@ -56,7 +56,7 @@ fn replacing() -> World {
     let replacement = world.replacement();
     world.ask_for(&replacement);
     world.advance(1_000);
-    assert_eq!(world.count("web", REPLACE_HOOK_NAME), 1, "{:?}", world.logs);
+    assert_eq!(world.count_commands("web", REPLACE_HOOK_NAME), 1, "{:?}", world.logs);
     assert_eq!(world.answer_summary(), (ReplacementPhase::Begun, Reason::ReplacingSecondary));
     world
 }
@@ -85,7 +85,7 @@ fn secondary_replacement_is_committed_under_every_guard() {
     assert_eq!(world.answer_summary(), (ReplacementPhase::Done, Reason::SecondaryReplaced));
     world.is_untouched();
     world.advance(60_000);
-    assert_eq!(world.count("web", REPLACE_HOOK_NAME), 1, "once");
+    assert_eq!(world.count_commands("web", REPLACE_HOOK_NAME), 1, "once");
     assert_eq!(
         world.answer_summary().0,
         ReplacementPhase::Done,
@@ -111,7 +111,7 @@ fn failed_replacement_is_cleaned_up_and_reported() {
     world.advance(1_000);
     assert_eq!(world.answer_summary(), (ReplacementPhase::Failed, Reason::TimedOut));
     assert_eq!(world.answer().expect("answer").message, "no room on n3");
-    assert_eq!(world.count("web", "end-replacement"), 1);
+    assert_eq!(world.count_commands("web", "end-replacement"), 1);
     world.is_untouched();
 }
 
@@ -125,9 +125,9 @@ fn replacement_of_previous_agent_ends_as_failed() {
     world.finish_held_commands();
     world.advance(1_000);
     assert_eq!(world.answer_summary(), (ReplacementPhase::Failed, Reason::Interrupted));
-    assert_eq!(world.count("web", REPLACE_HOOK_NAME), 1, "the hook is not run twice");
+    assert_eq!(world.count_commands("web", REPLACE_HOOK_NAME), 1, "the hook is not run twice");
     assert_eq!(world.copies["web"].starts, 1, "the service is adopted");
-    assert_eq!((world.count("web", "stop"), world.count("web", "kill")), (0, 0));
+    assert_eq!((world.count_commands("web", "stop"), world.count_commands("web", "kill")), (0, 0));
 }
 
 #[test]
@@ -146,11 +146,11 @@ fn a_canceled_replacement_ends_before_the_stop() {
     world.write(&world.keys.assignment(&"web".into()), &assignment);
     world.deliver();
     world.advance(3_000);
-    assert_eq!(world.count("web", "stop"), 0, "not while something of it may be left");
+    assert_eq!(world.count_commands("web", "stop"), 0, "not while something of it may be left");
     world.finish_held_commands();
     world.advance(3_000);
-    assert_eq!(world.count("web", "stop"), 1);
-    let report = world.service("web");
+    assert_eq!(world.count_commands("web", "stop"), 1);
+    let report = world.service_report("web");
     assert_eq!((report.phase, report.action_uid), (Phase::Stopped, Some(uid)));
     assert_eq!(world.answer_summary(), (ReplacementPhase::Failed, Reason::Interrupted));
 }
@@ -174,7 +174,7 @@ fn a_replacement_canceled_before_its_start_never_begins() {
     let canceled_request = Replacement { is_canceled: true, ..world.replacement() };
     world.ask_for(&canceled_request);
     world.advance(1_000);
-    assert_eq!(world.count("web", REPLACE_HOOK_NAME), 0);
+    assert_eq!(world.count_commands("web", REPLACE_HOOK_NAME), 0);
     assert_eq!(world.answer_summary(), (ReplacementPhase::Failed, Reason::Interrupted));
 }
 
@@ -189,7 +189,7 @@ fn service_crash_ends_the_secondary_replacement() {
         stopped_externally: false,
     }));
     world.advance(5_000);
-    let report = world.service("web");
+    let report = world.service_report("web");
     assert_eq!((report.phase, report.action_uid), (Phase::Running, Some("7-1".into())));
     assert_eq!(world.answer_summary(), (ReplacementPhase::Failed, Reason::Interrupted));
 }
@@ -201,7 +201,7 @@ fn self_fencing_ends_the_secondary_replacement() {
     world.advance(20_000);
     assert!(!world.copies["web"].running);
     assert!(world.held_commands.is_empty(), "the hook was cancelled");
-    assert!(world.count("web", "end-replacement") > 0);
+    assert!(world.count_commands("web", "end-replacement") > 0);
     assert!(!world.was_reset, "nothing is left, so nothing is reset");
 }
 

@@ -16,12 +16,12 @@ fn exit(world: &mut World, name: &str, stopped_externally: bool) {
 /// Checks one case: number of failing starts, `maxRestart`, and the final phase after a number of attempts.
 fn check(fail_starts: u32, max_restart: u32, phase: Phase, attempts: usize) {
     let mut world = World::active();
-    world.resource_with("web", |spec| spec.max_restart = max_restart);
+    world.create_resource_with("web", |spec| spec.max_restart = max_restart);
     world.copies.entry("web".into()).or_default().fail_starts = fail_starts;
     world.assign("web", Action::Start);
     world.advance(120_000);
-    assert_eq!(world.service("web").phase, phase, "{fail_starts} {max_restart}");
-    assert_eq!(world.count("web", "start"), attempts, "{fail_starts} {max_restart}");
+    assert_eq!(world.service_report("web").phase, phase, "{fail_starts} {max_restart}");
+    assert_eq!(world.count_commands("web", "start"), attempts, "{fail_starts} {max_restart}");
 }
 
 #[test]
@@ -36,47 +36,47 @@ fn start_fails_after_max_restart_attempts() {
 #[test]
 fn failed_is_reported_only_without_remaining_copy() {
     let mut world = World::active();
-    world.resource_with("web", |spec| spec.max_restart = 0);
+    world.create_resource_with("web", |spec| spec.max_restart = 0);
     let copy = world.copies.entry("web".into()).or_default();
     copy.fail_starts = 9;
     copy.stop_fails = true;
     world.assign("web", Action::Start);
     world.advance(3_000);
-    assert_eq!(world.service("web").phase, Phase::StopFailed);
-    assert!(world.report().armed, "the service counts as running");
+    assert_eq!(world.service_report("web").phase, Phase::StopFailed);
+    assert!(world.node_report().armed, "the service counts as running");
 }
 
 #[test]
 fn failed_needs_a_probe_that_confirms() {
     let mut world = World::active();
-    world.resource_with("web", |spec| spec.max_restart = 0);
+    world.create_resource_with("web", |spec| spec.max_restart = 0);
     world.advance(100);
     let copy = world.copies.entry("web".into()).or_default();
     copy.fail_starts = 9;
     copy.probe_unknown = true;
     world.assign("web", Action::Start);
     world.advance(3_000);
-    assert_eq!(world.service("web").phase, Phase::StopFailed);
+    assert_eq!(world.service_report("web").phase, Phase::StopFailed);
 }
 
 #[test]
 fn service_uses_the_definition_of_its_assignment() {
     let mut world = World::active();
-    world.resource_with("web", |spec| spec.timeouts.stop_seconds = 5.0);
+    world.create_resource_with("web", |spec| spec.timeouts.stop_seconds = 5.0);
     world.assign("web", Action::Start);
     // The spec is edited before the agent has begun, and again while the service runs.
-    world.resource_with("web", |spec| spec.timeouts.stop_seconds = 6.0);
+    world.create_resource_with("web", |spec| spec.timeouts.stop_seconds = 6.0);
     world.advance(3_000);
     let journaled = |world: &World| world.journal.services["web"].definition.timeouts.stop_ms();
-    assert_eq!((world.service("web").phase, journaled(&world)), (Phase::Running, 5_000));
-    world.resource_with("web", |spec| {
+    assert_eq!((world.service_report("web").phase, journaled(&world)), (Phase::Running, 5_000));
+    world.create_resource_with("web", |spec| {
         spec.timeouts.stop_seconds = 7.0;
         spec.max_restart = 0;
     });
     exit(&mut world, "web", false);
     world.advance(1_000);
     assert_eq!(
-        (world.service("web").phase, journaled(&world)),
+        (world.service_report("web").phase, journaled(&world)),
         (Phase::Running, 5_000),
         "a crash changes nothing"
     );
@@ -92,12 +92,12 @@ fn service_uses_the_definition_of_its_assignment() {
 #[test]
 fn crashed_service_restarts_under_same_permit() {
     let mut world = World::running();
-    let uid = world.service("web").action_uid;
+    let uid = world.service_report("web").action_uid;
     world.advance(40_000);
     let commits = world.commits.len();
     exit(&mut world, "web", false);
     assert!(world.copies["web"].running, "restarted immediately");
-    let report = world.service("web");
+    let report = world.service_report("web");
     assert_eq!((report.phase, report.restarts, report.action_uid), (Phase::Running, 1, uid));
     let phases: Vec<Phase> = world.commits[commits..]
         .iter()
@@ -125,7 +125,7 @@ fn early_crashes_exhaust_the_restart_attempts() {
     assert!(world.copies["web"].running);
     exit(&mut world, "web", false);
     world.advance(10_000);
-    let report = world.service("web");
+    let report = world.service_report("web");
     assert_eq!((report.phase, report.reason), (Phase::Failed, Reason::Crashed));
     assert!(!world.copies["web"].running);
 }
@@ -137,9 +137,9 @@ fn late_crashes_never_exhaust_restart_attempts() {
         world.advance(31_000);
         exit(&mut world, "web", false);
         world.advance(100);
-        assert_eq!(world.service("web").phase, Phase::Running);
+        assert_eq!(world.service_report("web").phase, Phase::Running);
     }
-    assert_eq!(world.service("web").restarts, 5);
+    assert_eq!(world.service_report("web").restarts, 5);
 }
 
 #[test]
@@ -164,14 +164,14 @@ fn an_exit_of_another_uid_is_ignored() {
         message: String::new(),
         stopped_externally: false,
     }));
-    assert_eq!(world.count("web", "kill"), 0);
+    assert_eq!(world.count_commands("web", "kill"), 0);
 }
 
 #[test]
 fn permanent_failures_are_not_retried() {
     for class in [FailureClass::TryElsewhere, FailureClass::NeverHere, FailureClass::ConfigurationWrong] {
         let mut world = World::active();
-        world.resource_with("web", |spec| spec.max_restart = 9);
+        world.create_resource_with("web", |spec| spec.max_restart = 9);
         world.commands_to_hold.insert("start");
         world.assign("web", Action::Start);
         world.advance(1_000);
@@ -180,9 +180,9 @@ fn permanent_failures_are_not_retried() {
             DriverFailure { class, reason: Reason::NotInstalled, message: "no such program".into() };
         world.input(Input::Ended { id, result: CommandResult::Failed(failure) });
         world.advance(100);
-        let report = world.service("web");
+        let report = world.service_report("web");
         assert_eq!((report.phase, report.failure), (Phase::Failed, Some(class)));
-        assert_eq!(world.count("web", "start"), 1);
+        assert_eq!(world.count_commands("web", "start"), 1);
     }
 }
 
@@ -191,15 +191,15 @@ fn a_restart_stops_and_starts_under_one_permit() {
     let mut world = World::running();
     let uid = world.assign("web", Action::Restart);
     world.advance(1_000);
-    let report = world.service("web");
+    let report = world.service_report("web");
     assert_eq!((report.phase, report.action_uid), (Phase::Running, Some(uid)));
-    assert_eq!((world.count("web", "stop"), world.copies["web"].starts), (1, 2));
+    assert_eq!((world.count_commands("web", "stop"), world.copies["web"].starts), (1, 2));
 }
 
 #[test]
 fn changed_service_is_stopped_with_old_definition() {
     let mut world = World::running();
-    world.resource_with("web", |spec| {
+    world.create_resource_with("web", |spec| {
         spec.driver.simulated = Some(SimulatedDriver { start_seconds: 7, ..SimulatedDriver::default() });
     });
     world.executed.clear();

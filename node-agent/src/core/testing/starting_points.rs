@@ -25,18 +25,18 @@ impl World {
         let mut world = World::new();
         world.open_epoch();
         world.advance(1_500);
-        assert_eq!(world.report().mode, ha_api_types::record::Mode::Active, "{:?}", world.logs);
+        assert_eq!(world.node_report().mode, ha_api_types::record::Mode::Active, "{:?}", world.logs);
         world
     }
 
     /// Creates a node on which `web` runs under a permit.
     pub(super) fn running() -> World {
         let mut world = World::active();
-        world.resource("web");
+        world.create_resource("web");
         world.assign("web", Action::Start);
         world.advance(1_000);
         assert!(world.copies["web"].running, "{:?} {:?}", world.logs, world.core.wait_texts(&world.now()));
-        assert_eq!(world.service("web").phase, Phase::Running);
+        assert_eq!(world.service_report("web").phase, Phase::Running);
         world
     }
 
@@ -44,14 +44,14 @@ impl World {
     pub(super) fn found_running() -> World {
         let mut world = World::active();
         world.copies.entry("web".into()).or_default().running = true;
-        world.resource("web");
+        world.create_resource("web");
         world.advance(2_000);
-        let report = world.service("web");
+        let report = world.service_report("web");
         assert_eq!(
             (report.phase, report.action_uid, report.probed_generation),
             (Phase::ProbedRunning, None, 1)
         );
-        assert!(world.report().armed);
+        assert!(world.node_report().armed);
         world
     }
 

@@ -10,10 +10,10 @@ use ha_api_types::resource::RequestedState;
 #[test]
 fn self_fencing_kills_exclusive_services_before_deadline() {
     let mut world = World::running();
-    world.resource_with("copy", |spec| spec.exclusive = false);
+    world.create_resource_with("copy", |spec| spec.exclusive = false);
     world.assign("copy", Action::Start);
     world.advance(2_000);
-    let uid = world.service("web").action_uid;
+    let uid = world.service_report("web").action_uid;
     world.network = NetworkFault::Down;
     let t = world.core.active_timings;
     let proven = world.proven_ms.expect("heartbeat");
@@ -31,7 +31,7 @@ fn self_fencing_kills_exclusive_services_before_deadline() {
     // action.
     world.network = NetworkFault::Up;
     world.advance(3_000);
-    let report = world.service("web");
+    let report = world.service_report("web");
     assert_eq!((report.phase, report.reason, report.action_uid), (Phase::Stopped, Reason::LeaseLost, uid));
     assert!(!world.copies["web"].running);
     assert!(!world.was_reset);
@@ -63,7 +63,7 @@ fn unfinished_kill_causes_watchdog_reset() {
 #[test]
 fn a_cancelled_start_without_end_causes_reset() {
     let mut world = World::active();
-    world.resource("web");
+    world.create_resource("web");
     world.commands_to_hold.insert("start");
     world.hold_cancels = true;
     world.assign("web", Action::Start);
@@ -71,27 +71,27 @@ fn a_cancelled_start_without_end_causes_reset() {
     assert_eq!(world.held_commands.len(), 1, "the command is in progress");
     world.network = NetworkFault::Down;
     world.advance(20_000);
-    assert!(world.was_reset && world.count("web", "kill") > 0);
+    assert!(world.was_reset && world.count_commands("web", "kill") > 0);
 }
 
 #[test]
 fn start_in_progress_at_margin_is_killed() {
     let mut world = World::active();
-    world.resource("web");
+    world.create_resource("web");
     world.commands_to_hold.insert("start");
     let uid = world.assign("web", Action::Start);
     world.advance(1_000);
     world.network = NetworkFault::Down;
     world.advance(6_000);
     assert!(world.held_commands.is_empty(), "cancelled");
-    assert_eq!(world.count("web", "kill"), 1);
+    assert_eq!(world.count_commands("web", "kill"), 1);
     assert_eq!(world.daemon.status().state, protocol::State::Staying);
     world.network = NetworkFault::Up;
     world.commands_to_hold.clear();
     world.advance(3_000);
-    let report = world.service("web");
+    let report = world.service_report("web");
     assert_eq!((report.phase, report.action_uid), (Phase::Stopped, Some(uid)), "spent");
-    assert_eq!(world.count("web", "start"), 1);
+    assert_eq!(world.count_commands("web", "start"), 1);
 }
 
 #[test]
@@ -119,13 +119,16 @@ fn completed_stop_is_reported_and_enforced() {
     let uid = world.assign("web", Action::Stop { timeout_ms: Some(1_234) });
     world.advance(100);
     assert!(world.executed.contains(&("web".into(), Command::Stop { graceful_ms: 1_234 })));
-    assert_eq!(world.service("web").action_uid.as_ref(), Some(&uid));
-    assert_eq!(world.service("web").phase, Phase::Stopped);
+    assert_eq!(world.service_report("web").action_uid.as_ref(), Some(&uid));
+    assert_eq!(world.service_report("web").phase, Phase::Stopped);
     world.copies.get_mut("web").expect("there").running = true;
     world.input(Input::Driver(DriverEvent::Appeared { name: "web".into(), uid: "uid-web".into() }));
     world.advance(100);
     assert!(!world.copies["web"].running);
-    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Stopped, Some(uid)));
+    assert_eq!(
+        (world.service_report("web").phase, world.service_report("web").action_uid),
+        (Phase::Stopped, Some(uid))
+    );
     assert!(world.events.iter().any(|event| event.reason == Reason::StartedExternally));
 }
 
@@ -135,24 +138,27 @@ fn failed_stop_is_reported_and_retried_armed() {
     world.copies.get_mut("web").expect("there").stop_fails = true;
     world.assign("web", Action::Stop { timeout_ms: None });
     world.advance(2_000);
-    assert_eq!(world.service("web").phase, Phase::StopFailed);
-    assert!(world.report().armed);
+    assert_eq!(world.service_report("web").phase, Phase::StopFailed);
+    assert!(world.node_report().armed);
     world.copies.get_mut("web").expect("there").stop_fails = false;
     world.advance(40_000);
-    assert_eq!(world.service("web").phase, Phase::Stopped);
+    assert_eq!(world.service_report("web").phase, Phase::Stopped);
 }
 
 #[test]
 fn stop_cancels_a_start_in_progress() {
     let mut world = World::active();
-    world.resource("web");
+    world.create_resource("web");
     world.commands_to_hold.insert("start");
     world.assign("web", Action::Start);
     world.advance(1_000);
     let uid = world.assign("web", Action::Stop { timeout_ms: None });
     world.advance(1_000);
-    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Stopped, Some(uid)));
-    assert_eq!(world.count("web", "stop"), 1);
+    assert_eq!(
+        (world.service_report("web").phase, world.service_report("web").action_uid),
+        (Phase::Stopped, Some(uid))
+    );
+    assert_eq!(world.count_commands("web", "stop"), 1);
 }
 
 #[test]
@@ -167,7 +173,7 @@ fn a_shorter_grace_period_replaces_a_stop_in_progress() {
     assert_eq!(world.held_commands[0].1, Command::Stop { graceful_ms: 0 });
     world.finish_held_commands();
     world.advance(10);
-    assert_eq!(world.service("web").action_uid, Some(uid));
+    assert_eq!(world.service_report("web").action_uid, Some(uid));
 }
 
 #[test]
@@ -192,7 +198,7 @@ fn local_copy_of_service_assigned_elsewhere_is_killed() {
     world.assign_to("web", "n2", Action::Start);
     world.advance(100);
     assert!(!world.copies["web"].running);
-    assert_eq!(world.service("web").phase, Phase::Stopped);
+    assert_eq!(world.service_report("web").phase, Phase::Stopped);
 }
 
 #[test]
@@ -204,16 +210,16 @@ fn service_of_deleted_resource_is_not_touched() {
     assert!(world.copies["web"].running);
     assert_eq!(world.value::<ServiceReport>(&world.keys.service_report(&own_node(), &"web".into())), None);
     assert!(!world.journal.services.contains_key("web"));
-    assert!(!world.report().armed);
+    assert!(!world.node_report().armed);
 }
 
 #[test]
 fn an_ignored_resource_is_not_touched_and_does_not_arm() {
     let mut world = World::running();
     world.delete(&world.keys.assignment(&"web".into()));
-    world.resource_with("web", |spec| spec.state = RequestedState::Ignored);
+    world.create_resource_with("web", |spec| spec.state = RequestedState::Ignored);
     world.advance(2_000);
-    assert!(world.copies["web"].running && !world.report().armed);
+    assert!(world.copies["web"].running && !world.node_report().armed);
     world.network = NetworkFault::Down;
     world.advance(30_000);
     assert!(world.copies["web"].running && !world.was_reset);
@@ -222,9 +228,9 @@ fn an_ignored_resource_is_not_touched_and_does_not_arm() {
 #[test]
 fn an_ignored_resource_is_guarded_until_its_assignment_ends() {
     let mut world = World::running();
-    world.resource_with("web", |spec| spec.state = RequestedState::Ignored);
+    world.create_resource_with("web", |spec| spec.state = RequestedState::Ignored);
     world.advance(2_000);
-    assert!(world.copies["web"].running && world.report().armed);
+    assert!(world.copies["web"].running && world.node_report().armed);
     world.network = NetworkFault::Down;
     world.advance(30_000);
     assert!(!world.copies["web"].running && !world.was_reset, "killed before the deadline");
@@ -246,17 +252,25 @@ fn agent_disarms_after_leader_permission_and_workers() {
     world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
     world.deliver();
     world.advance(5_000);
-    assert_eq!((world.report().mode, world.report().armed), (Mode::Active, true), "something still moves");
+    assert_eq!(
+        (world.node_report().mode, world.node_report().armed),
+        (Mode::Active, true),
+        "something still moves"
+    );
     world.commands_to_hold.insert("stop");
     world.assign("web", Action::Stop { timeout_ms: None });
     world.advance(1_000);
     set_disarmed(&mut world, Some(Disarmed::Freeze));
     world.advance(5_000);
-    assert_eq!((world.report().mode, world.report().armed), (Mode::Active, true), "a worker is busy");
+    assert_eq!(
+        (world.node_report().mode, world.node_report().armed),
+        (Mode::Active, true),
+        "a worker is busy"
+    );
     world.commands_to_hold.clear();
     world.finish_held_commands();
     world.advance(2_000);
-    assert_eq!((world.report().mode, world.report().armed), (Mode::Disarmed, false));
+    assert_eq!((world.node_report().mode, world.node_report().armed), (Mode::Disarmed, false));
 }
 
 #[test]
@@ -264,7 +278,7 @@ fn disarm_applies_after_its_committed_acknowledgement() {
     let mut world = World::running();
     set_disarmed(&mut world, Some(Disarmed::Freeze));
     world.advance(2_000);
-    assert_eq!((world.report().mode, world.report().armed), (Mode::Disarmed, false));
+    assert_eq!((world.node_report().mode, world.node_report().armed), (Mode::Disarmed, false));
     assert_eq!(world.fires_at_ms, None);
     world.network = NetworkFault::Down;
     world.advance(60_000);
@@ -272,7 +286,7 @@ fn disarm_applies_after_its_committed_acknowledgement() {
     world.network = NetworkFault::Up;
     set_disarmed(&mut world, None);
     world.advance(3_000);
-    assert_eq!((world.report().mode, world.report().armed), (Mode::Active, true));
+    assert_eq!((world.node_report().mode, world.node_report().armed), (Mode::Active, true));
     assert!(world.copies["web"].running);
 }
 
@@ -287,7 +301,7 @@ fn a_service_moved_while_disarmed_is_not_restarted_in_place() {
         world.advance(3_000);
         assert_eq!(world.copies["web"].running, still_here);
         let expected = if still_here { Phase::Running } else { Phase::Stopped };
-        assert_eq!(world.service("web").phase, expected);
+        assert_eq!(world.service_report("web").phase, expected);
         assert_eq!(world.copies["web"].starts, 1);
     }
 }
@@ -299,13 +313,17 @@ fn a_clean_leave_stops_services_before_leaving() {
         world.commands_to_hold.insert("stop");
         world.input(Input::Shutdown(Shutdown::Leave(leave)));
         world.advance(2_000);
-        assert_eq!(world.report().mode, Mode::Shutdown(leave), "Left not before all stops are committed");
-        assert!(world.report().armed);
+        assert_eq!(
+            world.node_report().mode,
+            Mode::Shutdown(leave),
+            "Left not before all stops are committed"
+        );
+        assert!(world.node_report().armed);
         world.commands_to_hold.clear();
         world.finish_held_commands();
         world.advance(2_000);
-        assert_eq!(world.service("web").phase, Phase::Stopped);
-        assert_eq!((world.report().mode, world.report().armed), (Mode::Left(leave), false));
+        assert_eq!(world.service_report("web").phase, Phase::Stopped);
+        assert_eq!((world.node_report().mode, world.node_report().armed), (Mode::Left(leave), false));
         assert_eq!(world.alive(), None);
         assert_eq!((world.exit, world.fires_at_ms), (Some(Exit::Left), None));
         let is_one_transaction = world.commits.iter().any(|(transaction, _)| {
@@ -324,15 +342,15 @@ fn a_stop_that_fails_at_shutdown_keeps_the_watchdog_armed() {
     world.input(Input::Shutdown(Shutdown::Leave(Leave::Poweroff)));
     world.advance(20_000);
     assert_eq!(world.exit, None);
-    assert!(world.report().armed);
+    assert!(world.node_report().armed);
     assert!(world.fires_at_ms.is_some());
     // After the longest shutdown time (1800 s), the machine goes down with an armed watchdog and without a clean leave.
     world.advance(1_770_000);
     assert_eq!(world.exit, None);
     world.advance(100_000);
     assert_eq!(world.exit, Some(Exit::Left));
-    assert!(world.report().armed && world.fires_at_ms.is_some());
-    assert_eq!(world.report().mode, Mode::Shutdown(Leave::Poweroff));
+    assert!(world.node_report().armed && world.fires_at_ms.is_some());
+    assert_eq!(world.node_report().mode, Mode::Shutdown(Leave::Poweroff));
 }
 
 #[test]
@@ -340,16 +358,16 @@ fn an_agent_that_ends_alone_keeps_services_running() {
     let mut world = World::running();
     world.input(Input::Shutdown(Shutdown::Restart));
     world.advance(2_000);
-    assert_eq!((world.report().mode, world.report().armed), (Mode::Restart, false));
+    assert_eq!((world.node_report().mode, world.node_report().armed), (Mode::Restart, false));
     assert_eq!((world.exit, world.fires_at_ms), (Some(Exit::Restart), None));
     assert!(world.copies["web"].running);
 
     world.restart_agent("boot-1");
     world.advance(3_000);
-    assert_eq!((world.report().mode, world.report().armed), (Mode::Active, true));
+    assert_eq!((world.node_report().mode, world.node_report().armed), (Mode::Active, true));
     assert!(world.copies["web"].running);
     assert_eq!(world.copies["web"].starts, 1);
-    assert_eq!(world.service("web").phase, Phase::Running);
+    assert_eq!(world.service_report("web").phase, Phase::Running);
 }
 
 #[test]
@@ -386,7 +404,7 @@ fn stop_requested_after_margin_waits_for_heartbeat() {
     assert!(!world.copies["web"].running && !world.was_reset);
     world.network = NetworkFault::Up;
     world.advance(3_000);
-    assert_eq!(world.service("web").phase, Phase::Stopped);
+    assert_eq!(world.service_report("web").phase, Phase::Stopped);
 }
 
 #[test]
@@ -398,6 +416,6 @@ fn leave_with_unknown_outcome_is_repeated() {
     world.advance(1_000);
     world.network = NetworkFault::Up;
     world.advance(5_000);
-    assert_eq!((world.report().mode, world.exit), (Mode::Left(Leave::Reboot), Some(Exit::Left)));
+    assert_eq!((world.node_report().mode, world.exit), (Mode::Left(Leave::Reboot), Some(Exit::Left)));
     assert_eq!(world.fires_at_ms, None);
 }

@@ -21,10 +21,14 @@ fn unreadable_assignment_changes_no_service() {
     world.advance(20_000);
     assert!(world.copies["web"].running, "{:#?}", world.logs);
     assert_eq!(
-        (world.count("web", "start"), world.count("web", "stop"), world.count("web", "kill")),
+        (
+            world.count_commands("web", "start"),
+            world.count_commands("web", "stop"),
+            world.count_commands("web", "kill")
+        ),
         (1, 0, 0)
     );
-    assert!(world.report().armed, "a running service is guarded");
+    assert!(world.node_report().armed, "a running service is guarded");
 }
 
 #[test]
@@ -34,7 +38,7 @@ fn an_unreadable_fence_counts_as_a_closed_epoch() {
     write_unknown_value(&mut world, &key, "/state");
     world.advance(5_000);
     assert!(!world.copies["web"].running);
-    assert_eq!(world.report().mode, Mode::Registering);
+    assert_eq!(world.node_report().mode, Mode::Registering);
 }
 
 #[test]
@@ -54,7 +58,7 @@ fn an_unreadable_cluster_neither_arms_nor_disarms() {
             world.write(&status_key, &status(disarmed, active));
             world.deliver();
             world.advance(5_000);
-            let (mode, armed) = (world.report().mode, world.report().armed);
+            let (mode, armed) = (world.node_report().mode, world.node_report().armed);
             assert_eq!(mode == Mode::Disarmed, disarmed.is_some());
             write_unknown_value(&mut world, &spec_key, "/spec/shutdownPolicy");
             if case == 2 {
@@ -62,12 +66,16 @@ fn an_unreadable_cluster_neither_arms_nor_disarms() {
                 world.deliver();
             }
             world.advance(5_000);
-            assert_eq!((world.report().mode, world.report().armed), (mode, armed), "{case} {disarmed:?}");
+            assert_eq!(
+                (world.node_report().mode, world.node_report().armed),
+                (mode, armed),
+                "{case} {disarmed:?}"
+            );
             // A new process of the same boot has never read the object.
             world.restart_agent("boot-1");
             world.advance(5_000);
             assert_eq!(
-                (world.report().mode, world.report().armed),
+                (world.node_report().mode, world.node_report().armed),
                 (mode, armed),
                 "{case} {disarmed:?} again"
             );
@@ -88,7 +96,7 @@ fn agent_rewrites_its_own_unreadable_records() {
     write_unknown_value(&mut world, &report, "/mode/kind");
     world.restart_agent("boot-1");
     world.advance(10_000);
-    assert_eq!(world.report().mode, Mode::Active);
+    assert_eq!(world.node_report().mode, Mode::Active);
     assert!(world.state.get(&unassigned_key).entries.is_empty());
     // The earlier report is lost, so the action counts as interrupted: the service is stopped, verified, and reported
     // so.
@@ -120,5 +128,5 @@ fn journal_stores_the_followed_etcd_incarnation() {
     world.advance(5_000);
     assert_eq!(world.journal.incarnation.as_deref(), Some("b"));
     assert!(!world.copies["web"].running, "{:#?}", world.logs);
-    assert_eq!(world.report().mode, Mode::Registering);
+    assert_eq!(world.node_report().mode, Mode::Registering);
 }

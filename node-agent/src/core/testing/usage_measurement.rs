@@ -111,7 +111,7 @@ fn usage_of_stopped_service_is_not_reported() {
 #[test]
 fn end_of_an_unmeasured_service_is_reported() {
     let mut world = World::running();
-    world.resource("db");
+    world.create_resource("db");
     world.assign("db", Action::Start);
     world.load("web", 2000, 4096);
     world.advance(16_000);
@@ -127,7 +127,7 @@ fn end_of_an_unmeasured_service_is_reported() {
 #[test]
 fn usage_is_written_again_once_rates_exclude_an_ended_service() {
     let mut world = World::running();
-    world.resource("db");
+    world.create_resource("db");
     world.assign("db", Action::Start);
     world.load("web", 2000, 4096);
     world.advance(80_000);
@@ -197,7 +197,7 @@ fn failed_usage_writes_are_retried_later() {
 #[test]
 fn usage_measurement_delays_no_due_work() {
     let mut world = World::running();
-    let due = loop {
+    let deadline = loop {
         let (at, wake_reason) = world.core.deadline().expect("heartbeats are due again and again");
         if wake_reason.contains("heartbeat") {
             break at;
@@ -205,7 +205,7 @@ fn usage_measurement_delays_no_due_work() {
         world.now_ms = at.0;
         world.input(Input::Tick);
     };
-    world.now_ms = due.0 + 1;
+    world.now_ms = deadline.0 + 1;
     let commits = world.commits.len();
     world.input(Input::UsageReadings { id: UsageReadId(0), measured: UsageReadings::default() });
     assert_eq!(world.commits.len(), commits + 1, "the heartbeat");

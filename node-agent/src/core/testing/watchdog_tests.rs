@@ -61,12 +61,12 @@ impl World {
 #[test]
 fn watchdog_test_resets_idle_node_and_records() {
     let mut world = World::active();
-    assert!(!world.report().watchdog.tested);
+    assert!(!world.node_report().watchdog.tested);
     world.request_watchdog_test("boot-1", OperationPhase::Running);
     world.until_reset();
-    assert_eq!(world.journal.trial.as_ref().map(|trial| trial.operation.as_str()), Some("t1"));
+    assert_eq!(world.journal.active_trial.as_ref().map(|trial| trial.operation.as_str()), Some("t1"));
     world.boot_again("boot-2");
-    let watchdog = world.report().watchdog;
+    let watchdog = world.node_report().watchdog;
     assert!(watchdog.tested, "{:?}", world.logs);
     let test = watchdog.last_test.expect("told");
     assert_eq!((test.boot_id.as_str(), test.next_boot_id.as_str()), ("boot-1", "boot-2"));
@@ -74,7 +74,7 @@ fn watchdog_test_resets_idle_node_and_records() {
     // The time is recorded twice a second. A sliding device fires at most one second before the deadline, and never
     // after it.
     assert!((1_000..=3_000).contains(&test.lasted_ms), "{test:?}");
-    assert_eq!(world.journal.trial, None);
+    assert_eq!(world.journal.active_trial, None);
     let shutdown_event =
         world.events.iter().find(|event| event.reason == Reason::UncleanShutdown).expect("told");
     assert!(
@@ -86,18 +86,18 @@ fn watchdog_test_resets_idle_node_and_records() {
     assert!(!world.was_reset);
     // Later boots also have the record of the test. Another timeout, driver or machine needs another test.
     world.boot_again("boot-3");
-    assert!(world.report().watchdog.tested);
+    assert!(world.node_report().watchdog.tested);
     world.timings(TimingSpec { profile: Profile::Fast, ..TimingSpec::default() });
     world.advance(5_000);
-    let watchdog = world.report().watchdog;
+    let watchdog = world.node_report().watchdog;
     assert!(!watchdog.tested && watchdog.last_test.is_some(), "{watchdog:?}");
     world.timings(TimingSpec::default());
     world.advance(5_000);
-    assert!(world.report().watchdog.tested);
-    let proven = world.journal.proven.as_mut().expect("remembered");
+    assert!(world.node_report().watchdog.tested);
+    let proven = world.journal.tested_watchdog.as_mut().expect("remembered");
     proven.identity = "another driver".to_owned();
     world.boot_again("boot-4");
-    assert!(!world.report().watchdog.tested);
+    assert!(!world.node_report().watchdog.tested);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn watchdog_test_needs_approval_of_leader() {
         let mut world = World::active();
         world.request_watchdog_test(boot_id, phase);
         world.advance(30_000);
-        assert!(!world.was_reset && world.journal.trial.is_none(), "{boot_id} {phase:?}");
+        assert!(!world.was_reset && world.journal.active_trial.is_none(), "{boot_id} {phase:?}");
     }
 }
 
@@ -119,7 +119,7 @@ fn watchdog_test_does_not_reset_active_node() {
     let mut world = World::running();
     world.request_watchdog_test("boot-1", OperationPhase::Running);
     world.advance(30_000);
-    assert!(!world.was_reset && world.journal.trial.is_none());
+    assert!(!world.was_reset && world.journal.active_trial.is_none());
     assert!(world.copies["web"].running);
 }
 
@@ -132,7 +132,7 @@ fn watchdog_test_needs_node_in_maintenance() {
     world.network = NetworkFault::Up;
     world.deliver();
     world.advance(30_000);
-    assert!(!world.was_reset && world.journal.trial.is_none());
+    assert!(!world.was_reset && world.journal.active_trial.is_none());
 }
 
 #[test]
@@ -140,17 +140,17 @@ fn exiting_agent_ends_the_watchdog_test() {
     let mut world = World::active();
     world.request_watchdog_test("boot-1", OperationPhase::Running);
     world.advance(300);
-    assert!(world.journal.trial.is_some() && world.fires_at_ms.is_some(), "{:?}", world.logs);
+    assert!(world.journal.active_trial.is_some() && world.fires_at_ms.is_some(), "{:?}", world.logs);
     world.input(Input::Shutdown(Shutdown::Restart));
     world.advance(30_000);
     assert!(
-        !world.was_reset && world.fires_at_ms.is_none() && world.journal.trial.is_none(),
+        !world.was_reset && world.fires_at_ms.is_none() && world.journal.active_trial.is_none(),
         "{:?}",
         world.logs
     );
     // The later reset was not caused by the test.
     world.boot_again("boot-2");
-    assert_eq!(world.report().watchdog.last_test, None);
+    assert_eq!(world.node_report().watchdog.last_test, None);
 }
 
 #[test]
@@ -159,18 +159,18 @@ fn unarmable_watchdog_ends_the_test() {
     world.refuse_arm = true;
     world.request_watchdog_test("boot-1", OperationPhase::Running);
     world.advance(30_000);
-    assert!(!world.was_reset && world.journal.trial.is_none());
+    assert!(!world.was_reset && world.journal.active_trial.is_none());
     let arm_requests =
         world.requests.iter().filter(|request| matches!(request, protocol::Request::Arm(_))).count();
     assert!((1..=10).contains(&arm_requests), "{arm_requests}: {:?}", world.logs);
-    assert!(!world.report().watchdog.problem.is_empty());
+    assert!(!world.node_report().watchdog.problem.is_empty());
 }
 
 #[test]
 fn watchdog_test_blocks_service_starts() {
     let mut world = World::active();
     world.request_watchdog_test("boot-1", OperationPhase::Running);
-    world.resource("web");
+    world.create_resource("web");
     world.assign("web", Action::Start);
     world.until_reset();
     assert_eq!(world.copies.get("web").map_or(0, |copy| copy.starts), 0);
@@ -195,12 +195,12 @@ fn watchdog_that_failed_its_test_is_unusable() {
         world.was_reset = false;
         world.fires_at_ms = None;
     }
-    let watchdog = world.report().watchdog;
+    let watchdog = world.node_report().watchdog;
     assert!(watchdog.problem.contains("did not reset this machine"), "{watchdog:?} {:?}", world.logs);
     assert!(!watchdog.tested);
-    assert_eq!(world.journal.trial, None);
+    assert_eq!(world.journal.active_trial, None);
     // The next process does not accept the watchdog either.
     world.restart_agent("boot-1");
     world.advance(3_000);
-    assert!(world.report().watchdog.problem.contains("did not reset this machine"), "{:?}", world.logs);
+    assert!(world.node_report().watchdog.problem.contains("did not reset this machine"), "{:?}", world.logs);
 }

@@ -8,13 +8,13 @@ use ha_api_types::timing::{Timings, problems};
 impl View {
     /// Returns the cluster's settings; `None` if there are none, so that the defaults apply, or if they are not known.
     pub(in crate::core) fn cluster(&self) -> Option<&Cluster> {
-        self.active.as_ref()
+        self.active_cluster.as_ref()
     }
 
     /// Returns `true` if the Cluster object exists, and neither it nor its active settings can be read. This node then
     /// starts and stops no service (FENCING, R1.15).
     pub(in crate::core) fn is_cluster_unknown(&self) -> bool {
-        self.active.is_none() && self.clusters.get(CLUSTER_NAME).is_some()
+        self.active_cluster.is_none() && self.clusters.get(CLUSTER_NAME).is_some()
     }
 
     /// Returns the cluster's setting for an etcd outage; `None` if it is not known.
@@ -34,11 +34,11 @@ impl View {
     /// Determines the settings. If the object cannot be read, they are the active settings in its status. If these
     /// cannot be read either, they are the last settings that this process has read.
     pub(super) fn update_active_cluster(&mut self) {
-        self.active = match self.clusters.get(CLUSTER_NAME) {
+        self.active_cluster = match self.clusters.get(CLUSTER_NAME) {
             None => None,
             Some(stored) => match &stored.value {
                 Some(cluster) => Some(cluster.clone()),
-                None => self.active_in_status().or_else(|| self.active.take()),
+                None => self.active_in_status().or_else(|| self.active_cluster.take()),
             },
         };
         let configured = self.cluster().map(|cluster| Timings::from(&cluster.spec.timing));

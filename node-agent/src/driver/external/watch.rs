@@ -169,15 +169,15 @@ impl Watched {
     /// Starts the driver's `monitor`.
     async fn start_monitor(&mut self) -> Option<Stream> {
         let context = self.driver.upgrade()?;
-        let begun = async {
+        let run_result = async {
             let request =
                 context.request(&self.service, Action::Monitor).map_err(|failure| failure.message)?;
             let run = context.prepare_run(&self.service, &request).map_err(|failure| failure.message)?;
-            let begun = context.programs.begin_run(&self.service.name, run.as_run()).await;
-            begun.map_err(|error| error.to_string())?.map_err(|failure| failure.message)
+            let run_result = context.programs.begin_run(&self.service.name, run.as_run()).await;
+            run_result.map_err(|error| error.to_string())?.map_err(|failure| failure.message)
         };
-        let begun = begun.await;
-        match begun {
+        let run_result = run_result.await;
+        match run_result {
             Ok(running) => Stream::of(running),
             Err(message) => {
                 self.log(message);

@@ -209,9 +209,9 @@ mod tests {
             Time elapsed:     84127        ms\nData processed:   8.867 MiB\nData remaining:   96.000 MiB\n\
             Data total:       128.000 MiB\nMemory processed: 8.867 MiB\nMemory bandwidth: 3.952 MiB/s\n\
             Iteration:        2           \n";
-        let Some(Job::Outgoing(found)) = job(Ok(outgoing)) else { panic!("{:?}", job(Ok(outgoing))) };
-        assert_eq!(found.elapsed_ms, 84_127);
-        assert_eq!(found.to_string(), "25 % sent, 96 of 128 MiB left, 3.952 MiB/s, round 2");
+        let Some(Job::Outgoing(outgoing_job)) = job(Ok(outgoing)) else { panic!("{:?}", job(Ok(outgoing))) };
+        assert_eq!(outgoing_job.elapsed_ms, 84_127);
+        assert_eq!(outgoing_job.to_string(), "25 % sent, 96 of 128 MiB left, 3.952 MiB/s, round 2");
         assert_eq!(Outgoing::default().to_string(), "starting");
         assert_eq!(job(Ok("Job type:         None        \n\n")), Some(Job::None));
         let error_text =
@@ -229,21 +229,18 @@ mod tests {
     fn domain_info_and_usage_are_parsed() {
         let printed = "Id:             1\nName:           g1\nCPU(s):         2\nMax memory:     131072 KiB\n\
             Used memory:    65536 KiB\nPersistent:     no\nAutostart:      disable\n";
-        let read_figures = info(printed);
-        assert!(!read_figures.autostart);
-        assert_eq!(read_figures.amounts.cpu, Some(Quantity::from_units(2)));
-        assert_eq!(read_figures.amounts.memory, Some(Quantity::from_units(128 << 20)));
+        let domain_info = info(printed);
+        assert!(!domain_info.autostart);
+        assert_eq!(domain_info.amounts.cpu, Some(Quantity::from_units(2)));
+        assert_eq!(domain_info.amounts.memory, Some(Quantity::from_units(128 << 20)));
         assert!(info("Autostart:      enable\n").autostart);
         let printed = "Domain: 'g1'\n  cpu.time=2800000000\n  cpu.user=1\n  balloon.rss=1000\n  net.count=2\n\
             \x20 net.0.rx.bytes=5\n  net.0.tx.bytes=6\n  net.1.rx.bytes=7\n  block.count=1\n  block.0.rd.bytes=10\n\
             \x20 block.0.rd.times=99\n  block.0.wr.bytes=20\n";
-        let read_figures = sample(printed, MonotonicTime(7));
-        assert_eq!(read_figures.cpu, Some(Meter::Total(2_800_000)));
-        assert_eq!(read_figures.memory, Some(1_024_000));
-        assert_eq!(
-            (read_figures.disk, read_figures.network),
-            (Some(Meter::Total(30)), Some(Meter::Total(18)))
-        );
+        let domain_info = sample(printed, MonotonicTime(7));
+        assert_eq!(domain_info.cpu, Some(Meter::Total(2_800_000)));
+        assert_eq!(domain_info.memory, Some(1_024_000));
+        assert_eq!((domain_info.disk, domain_info.network), (Some(Meter::Total(30)), Some(Meter::Total(18))));
         let without_figures = sample("Domain: 'g1'\n", MonotonicTime(7));
         assert_eq!((without_figures.cpu, without_figures.memory, without_figures.disk), (None, None, None));
     }

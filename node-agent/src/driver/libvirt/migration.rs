@@ -238,8 +238,8 @@ impl MigrationSupervisor<'_> {
         self.report_progress(&outgoing);
         let migration = &self.domain.spec.migration;
         if let Some(milliseconds) = migration.max_downtime_ms().filter(|_| !self.is_downtime_set) {
-            let set = self.ask(&["migrate-setmaxdowntime", self.uuid, &milliseconds.to_string()]).await;
-            self.is_downtime_set = set.is_ok();
+            let result = self.ask(&["migrate-setmaxdowntime", self.uuid, &milliseconds.to_string()]).await;
+            self.is_downtime_set = result.is_ok();
         }
         let post_copy_after = migration.post_copy_after_seconds.map(Duration::from_secs);
         if !self.is_post_copy

@@ -3,15 +3,15 @@
 
 /// Returns the text of both outputs in the order of arrival, without a header that is cut off at the end.
 pub(super) fn text(bytes: &[u8]) -> String {
-    let (mut out, mut rest) = (Vec::new(), bytes);
+    let (mut text, mut rest) = (Vec::new(), bytes);
     while let Some((header, remaining)) = rest.split_first_chunk::<8>() {
         let [_, _, _, _, length @ ..] = *header;
         let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
         let (frame, next) = remaining.split_at(length.min(remaining.len()));
-        out.extend_from_slice(frame);
+        text.extend_from_slice(frame);
         rest = next;
     }
-    String::from_utf8_lossy(&out).into_owned()
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Removes the complete frames from the start of `bytes`, and passes their texts on. The rest remains in `bytes`, for

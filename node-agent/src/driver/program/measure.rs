@@ -42,7 +42,7 @@ pub(in crate::driver) fn of_group(
 ) -> Option<Sample> {
     let cpu = field(&fs::read_to_string(directory.join("cpu.stat")).ok()?, "usage_usec")?;
     let own_memory =
-        || Some(members()?.into_iter().filter_map(|pid| anonymous(Path::new("/proc"), pid)).sum());
+        || Some(members()?.into_iter().filter_map(|pid| anonymous_memory(Path::new("/proc"), pid)).sum());
     Some(Sample {
         at,
         cpu: Some(Meter::Total(cpu)),
@@ -63,13 +63,13 @@ const TICK_US: u64 = 10_000;
 /// added to that of its parent. If the sum still decreases, it counts as a counter that was reset.
 fn of_processes(proc: &Path, supervisor: i32, at: MonotonicTime) -> Option<Sample> {
     let mut pids = children(proc, supervisor)?;
-    let (mut ticks, mut memory) = (times(proc, supervisor)?.1, 0);
-    let mut next = 0;
-    while let Some(pid) = pids.get(next).copied() {
-        next += 1;
+    let (mut ticks, mut memory) = (cpu_ticks(proc, supervisor)?.1, 0);
+    let mut next_index = 0;
+    while let Some(pid) = pids.get(next_index).copied() {
+        next_index += 1;
         pids.extend(children(proc, pid).unwrap_or_default());
-        ticks += times(proc, pid).map_or(0, |(process_ticks, child_ticks)| process_ticks + child_ticks);
-        memory += anonymous(proc, pid).unwrap_or(0);
+        ticks += cpu_ticks(proc, pid).map_or(0, |(process_ticks, child_ticks)| process_ticks + child_ticks);
+        memory += anonymous_memory(proc, pid).unwrap_or(0);
     }
     (!pids.is_empty()).then_some(Sample {
         at,
@@ -91,7 +91,7 @@ fn children(proc: &Path, pid: i32) -> Option<Vec<i32>> {
 }
 
 /// Returns the CPU time in ticks of the process, and of its children that have ended.
-fn times(proc: &Path, pid: i32) -> Option<(u64, u64)> {
+fn cpu_ticks(proc: &Path, pid: i32) -> Option<(u64, u64)> {
     let text = fs::read(proc.join(pid.to_string()).join("stat")).ok()?;
     // The name in brackets may contain any character, so the numbers are read after the last bracket.
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -115,7 +115,7 @@ fn working_set(directory: &Path) -> Option<u64> {
 }
 
 /// Returns the anonymous and shared memory of a process in bytes.
-fn anonymous(proc: &Path, pid: i32) -> Option<u64> {
+fn anonymous_memory(proc: &Path, pid: i32) -> Option<u64> {
     let status = fs::read_to_string(proc.join(pid.to_string()).join("status")).ok()?;
     let kibibytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -184,8 +184,9 @@ mod tests {
         };
         let read = || of_processes(directory.path(), 10, MonotonicTime(5));
         assert_eq!(read(), None);
-        let stat =
-            |name: &str, times: &str| format!("1 ({name}) S 1 1 1 0 -1 0 0 0 0 0 {times} 20 0 1 0 9 9 9\n");
+        let stat = |name: &str, cpu_ticks: &str| {
+            format!("1 ({name}) S 1 1 1 0 -1 0 0 0 0 0 {cpu_ticks} 20 0 1 0 9 9 9\n")
+        };
         process(10, &[(10, "")], &stat("shim", "1000 1000 3 4"), "RssAnon: 900 kB\n");
         assert_eq!(read(), None, "the service has ended");
         process(10, &[(10, "20 ")], &stat("shim", "1000 1000 3 4"), "RssAnon: 900 kB\n");
@@ -209,7 +210,7 @@ mod tests {
     #[test]
     fn process_memory_is_parsed() {
         let pid = i32::try_from(std::process::id()).expect("a pid");
-        assert!(anonymous(Path::new("/proc"), pid).is_some_and(|bytes| bytes > 0));
-        assert_eq!(anonymous(Path::new("/proc"), -1), None);
+        assert!(anonymous_memory(Path::new("/proc"), pid).is_some_and(|bytes| bytes > 0));
+        assert_eq!(anonymous_memory(Path::new("/proc"), -1), None);
     }
 }

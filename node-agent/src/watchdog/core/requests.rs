@@ -147,8 +147,8 @@ impl Core {
     /// Replaces the active deadline with an earlier one, even if the request that carried it fails: observers may
     /// already use that deadline.
     fn apply_earlier_deadline(&mut self, deadline: Moment) {
-        if let State::Armed { deadline: in_force } = self.state
-            && deadline.is_earlier_on_a_clock(in_force)
+        if let State::Armed { deadline: active_deadline } = self.state
+            && deadline.is_earlier_on_a_clock(active_deadline)
         {
             self.state = State::Armed { deadline };
             self.save();

@@ -238,13 +238,13 @@ mod tests {
     /// R4.29: a device without magic close must be known to keep counting after a close.
     #[test]
     fn device_that_stops_when_closed_is_recognized() {
-        let all = OPTION_MAGIC_CLOSE | OPTION_KEEP_ALIVE | OPTION_SET_TIMEOUT | OPTION_PRETIMEOUT;
+        let all_options = OPTION_MAGIC_CLOSE | OPTION_KEEP_ALIVE | OPTION_SET_TIMEOUT | OPTION_PRETIMEOUT;
         for (options, is_known_nowayout, expected) in [
             (OPTION_MAGIC_CLOSE, false, false),
             (OPTION_MAGIC_CLOSE, true, false),
-            (all, false, false),
-            (all & !OPTION_MAGIC_CLOSE, false, true),
-            (all & !OPTION_MAGIC_CLOSE, true, false),
+            (all_options, false, false),
+            (all_options & !OPTION_MAGIC_CLOSE, false, true),
+            (all_options & !OPTION_MAGIC_CLOSE, true, false),
             (0, false, true),
         ] {
             assert_eq!(stops_when_closed(options, is_known_nowayout), expected, "{options:x}");

@@ -138,11 +138,11 @@ fn evaluate_nodes(
         .iter()
         .map(|&problem_node| {
             let best = best[problem_node].ok_or_else(|| {
-                let alone = Placement { primary: problem_node, secondary: None };
-                if let Err(reason) = state.try_add(service, alone, required) {
+                let primary_only = Placement { primary: problem_node, secondary: None };
+                if let Err(reason) = state.try_add(service, primary_only, required) {
                     return PrimaryBlockingReason::Node(reason);
                 }
-                state.remove_added(service, alone);
+                state.remove_added(service, primary_only);
                 PrimaryBlockingReason::Secondary(most_frequent(&reasons[problem_node]))
             });
             NodeCandidate { node: problem.nodes[problem_node].cluster_node, best }

@@ -145,10 +145,10 @@ impl NewService {
                 },
             )
         };
-        let each: Vec<Option<GroupRefusal>> = policy.ranges.iter().map(size_refusal).collect();
-        if each.iter().any(Option::is_none) {
+        let range_refusals: Vec<Option<GroupRefusal>> = policy.ranges.iter().map(size_refusal).collect();
+        if range_refusals.iter().any(Option::is_none) {
             return Ok(());
         }
-        each.into_iter().flatten().next().map_or(Ok(()), Err)
+        range_refusals.into_iter().flatten().next().map_or(Ok(()), Err)
     }
 }

@@ -49,11 +49,11 @@ pub struct NoEligibleGroup {
 impl NoEligibleGroup {
     /// Formats the obstacles, such as `g1: too little memory; g2: group is unallocable`.
     pub fn reasons(&self, all_groups: &AllGroups<'_>) -> String {
-        let each = self
+        let candidates = self
             .obstacles
             .iter()
             .map(|(group, obstacle)| format!("{}: {obstacle}", all_groups.cluster.groups[*group].name));
-        let reason_texts: Vec<String> = each.collect();
+        let reason_texts: Vec<String> = candidates.collect();
         if reason_texts.is_empty() { "no other group".to_owned() } else { reason_texts.join("; ") }
     }
 }

@@ -34,22 +34,24 @@ fn keeps_limits(all_groups: &AllGroups<'_>, moved: &[PlannedMove]) -> Vec<Placem
             let old = std::mem::replace(&mut placements[service], placement);
             let after = usages(problem, &placements);
             for (index, node) in problem.nodes.iter().enumerate() {
-                let (was, now) = (&before[index], &after[index]);
+                let (usage_before, usage_after) = (&before[index], &after[index]);
                 let is_forced =
                     placement.contains(index) && (problem.must_leave(old) || problem.must_leave(from));
                 assert!(
-                    is_forced || node.is_offline || was.fails_n1() || !now.fails_n1(),
+                    is_forced || node.is_offline || usage_before.fails_n1() || !usage_after.fails_n1(),
                     "{} fails N+1",
                     all_groups.node_name(index)
                 );
                 if placement.primary == index && old.primary != index {
                     let problem_service = &problem.services[service];
-                    assert!(!node.is_offline && (now.memory_free > 0 || problem_service.memory_used == 0));
-                    assert!(is_forced || now.vcpus <= node.vcpus_max || problem_service.vcpus == 0);
-                }
-                if now.disk_free < was.disk_free {
                     assert!(
-                        !node.is_offline && now.disk_free > 0,
+                        !node.is_offline && (usage_after.memory_free > 0 || problem_service.memory_used == 0)
+                    );
+                    assert!(is_forced || usage_after.vcpus <= node.vcpus_max || problem_service.vcpus == 0);
+                }
+                if usage_after.disk_free < usage_before.disk_free {
+                    assert!(
+                        !node.is_offline && usage_after.disk_free > 0,
                         "{} has no disk",
                         all_groups.node_name(index)
                     );
@@ -222,10 +224,10 @@ proptest! {
         let all_groups = AllGroups::new(&cluster, &Settings { drained: names.clone(), ..Settings::default() }, true);
         let nodes: Vec<usize> = (0..all_groups.problem.nodes.len()).filter(|&node| names.contains(all_groups.node_name(node))).collect();
         let evacuation = evacuate(&all_groups, &nodes, EvacuatedCopies::All);
-        let all: Vec<PlannedMove> = evacuation.inside.iter().chain(&evacuation.outside).cloned().collect();
+        let planned_moves: Vec<PlannedMove> = evacuation.inside.iter().chain(&evacuation.outside).cloned().collect();
         // The moves inside groups must be executable alone.
         keeps_limits(&all_groups, &evacuation.inside);
-        let placements = keeps_limits(&all_groups, &all);
+        let placements = keeps_limits(&all_groups, &planned_moves);
         for (service, placement) in placements.iter().enumerate() {
             let stays = [Some(placement.primary), placement.secondary].into_iter().flatten().any(|node| nodes.contains(&node));
             prop_assert_eq!(stays, evacuation.stuck.iter().any(|stuck| stuck.service == service));

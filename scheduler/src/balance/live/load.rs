@@ -27,7 +27,7 @@ struct Rates {
 /// - A service that does not run has no load.
 pub(super) fn loads<'a>(view: &'a View, usage: &UsageOverview) -> BTreeMap<&'a ResourceName, [i64; 4]> {
     let measured: BTreeMap<&ResourceName, Usage> =
-        usage.resources.iter().filter_map(|each| Some((&each.name, each.usage?))).collect();
+        usage.resources.iter().filter_map(|resource| Some((&resource.name, resource.usage?))).collect();
     let busiest = |rate: fn(&Usage) -> Option<Quantity>| {
         let rates = usage.nodes.iter().filter_map(|node| rate(node.usage.as_ref()?));
         rates.map(Quantity::as_f64).fold(MIN_RATE, f64::max)

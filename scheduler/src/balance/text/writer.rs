@@ -8,11 +8,11 @@ use crate::balance::model::{Cluster, Generation, Group, Instance, Node, Status, 
 pub fn write(cluster: &Cluster) -> String {
     let generation = cluster.generation;
     let sections = [
-        lines(&cluster.groups, |each| format_group(each, generation)),
-        lines(&cluster.nodes, |each| format_node(each, cluster)),
-        lines(&cluster.instances, |each| format_instance(each, cluster)),
+        lines(&cluster.groups, |group| format_group(group, generation)),
+        lines(&cluster.nodes, |node| format_node(node, cluster)),
+        lines(&cluster.instances, |instance| format_instance(instance, cluster)),
         lines(&cluster.tags, Clone::clone),
-        lines(&cluster.policies, |each| policy::write(each, generation)),
+        lines(&cluster.policies, |group_policy| policy::write(group_policy, generation)),
     ];
     sections.join("\n")
 }

@@ -6,10 +6,10 @@ use ha_api_types::cluster::SchedulerMode;
 use proptest::prelude::*;
 
 /// Returns services on these nodes. Each service has 1 core and 1 GiB, except the first service, which is larger.
-fn view(nodes: &[&str], on: &[&str]) -> View {
-    let names: Vec<String> = (0..on.len()).map(|index| format!("s{index}")).collect();
+fn view(nodes: &[&str], node_of_service: &[&str]) -> View {
+    let names: Vec<String> = (0..node_of_service.len()).map(|index| format!("s{index}")).collect();
     let size = |index: usize| if index == 0 { 4 } else { 1 };
-    let services: Vec<(&str, &str, i128, i128)> = on
+    let services: Vec<(&str, &str, i128, i128)> = node_of_service
         .iter()
         .enumerate()
         .map(|(index, node)| (names[index].as_str(), *node, size(index), size(index)))
@@ -76,10 +76,10 @@ fn auto_rebalance_keeps_the_configured_balance() {
 
 proptest! {
     #[test]
-    fn moves_terminate_without_overloading_any_node(on in proptest::collection::vec(0usize..4, 1..24), percent in 100u32..400) {
+    fn moves_terminate_without_overloading_any_node(node_of_service in proptest::collection::vec(0usize..4, 1..24), percent in 100u32..400) {
         let nodes = ["n1", "n2", "n3", "n4"];
-        let on: Vec<&str> = on.into_iter().map(|index| nodes[index]).collect();
-        let mut view = view(&nodes, &on);
+        let node_of_service: Vec<&str> = node_of_service.into_iter().map(|index| nodes[index]).collect();
+        let mut view = view(&nodes, &node_of_service);
         view.reservation.over_utilization = percent;
         let mut moves = 0;
         while let Some(planned) = next(&view) {
@@ -91,11 +91,11 @@ proptest! {
             moved.used_nodes = BTreeSet::from([planned.to.clone()]);
             drop(moved);
             moves += 1;
-            prop_assert!(moves <= on.len());
+            prop_assert!(moves <= node_of_service.len());
         }
         // With equal sizes and no rules, no node may keep too many services if all could be below the limit.
-        let even = on.len().div_ceil(nodes.len());
-        let attainable = even * nodes.len() * 100 <= on.len() * usize::try_from(percent).expect("small");
+        let even = node_of_service.len().div_ceil(nodes.len());
+        let attainable = even * nodes.len() * 100 <= node_of_service.len() * usize::try_from(percent).expect("small");
         prop_assert!(!attainable || Counts::of(&view).nodes_by_side().all(|(_, above)| !above));
     }
 }

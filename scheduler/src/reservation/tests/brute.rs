@@ -151,8 +151,8 @@ fn arranged<'a>(
     to: &mut Vec<(&'a Group, &'a NodeName)>,
     index: usize,
 ) -> bool {
-    let all: Vec<&Group> = failed.groups.iter().chain(&failed.others).collect();
-    let Some(group) = all.get(index) else { return is_allowed(failed, to) };
+    let all_groups: Vec<&Group> = failed.groups.iter().chain(&failed.others).collect();
+    let Some(group) = all_groups.get(index) else { return is_allowed(failed, to) };
     if group.is_preempted && arranged(failed, nodes, to, index + 1) {
         return true;
     }

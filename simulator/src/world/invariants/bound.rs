@@ -15,19 +15,19 @@ use ha_node_agent::watchdog::protocol::State;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bound {
     /// `true` if the boot's epoch is closed and its services are proven stopped.
-    pub released: bool,
+    pub is_released: bool,
     /// Milliseconds from the sending of a heartbeat to the latest reset after D; `None`: the node's report is not
     /// armed.
     pub duration_ms: Option<Millis>,
     /// Virtual time at which the newest applied heartbeat was sent.
-    pub proven_at: Millis,
+    pub heartbeat_sent_at: Millis,
 }
 
 impl World {
     /// Records an applied heartbeat.
     pub(in crate::world) fn record_heartbeat(&mut self, node: &NodeName, sent_ms: Millis) {
         if let Some(machine) = self.machines.get_mut(node) {
-            machine.bound.proven_at = machine.bound.proven_at.max(sent_ms);
+            machine.bound.heartbeat_sent_at = machine.bound.heartbeat_sent_at.max(sent_ms);
         }
     }
 
@@ -51,7 +51,7 @@ impl World {
     /// Records whether a node's fence releases the current boot.
     pub(super) fn record_release(&mut self, node: &NodeName, fence: &Fence) {
         if let Some(machine) = self.machines.get_mut(node) {
-            machine.bound.released = match fence.state {
+            machine.bound.is_released = match fence.state {
                 FenceState::Fenced | FenceState::Closed => machine.boot_id(node) == fence.boot_id,
                 FenceState::Open | FenceState::Fencing => false,
             };
@@ -79,9 +79,10 @@ impl World {
         let mut overruns = Vec::new();
         for (node, machine) in &self.machines {
             let bound = &machine.bound;
-            let invariant = if bound.released {
+            let invariant = if bound.is_released {
                 "no service runs after the release"
-            } else if bound.duration_ms.is_some_and(|duration_ms| now > bound.proven_at + duration_ms) {
+            } else if bound.duration_ms.is_some_and(|duration_ms| now > bound.heartbeat_sent_at + duration_ms)
+            {
                 "no service runs after the deadline"
             } else {
                 continue;
@@ -104,19 +105,16 @@ impl World {
 
     /// Returns the services that run on a node under guarantee 1: exclusive, and managed with their current uid.
     fn guarded_on(&self, node: &NodeName) -> Vec<ResourceName> {
-        let present = self.machines.get(node).into_iter().flat_map(|machine| machine.services.values());
-        present
-            .filter(|present| {
-                present.activity == Activity::Runs && self.is_exclusive(&present.definition.name)
-            })
+        let copy = self.machines.get(node).into_iter().flat_map(|machine| machine.services.values());
+        copy.filter(|copy| copy.activity == Activity::Runs && self.is_exclusive(&copy.definition.name))
             // An ungated service may arrive at any time until the migration on its source has ended, so the release of
             // the target does not cover the service.
-            .filter(|present| {
-                let driver = &present.definition.driver;
+            .filter(|copy| {
+                let driver = &copy.definition.driver;
                 driver.waits_for_resume_permit() || !driver.can_migrate()
             })
-            .filter(|present| self.is_guarded(node, &present.definition.name, &present.definition.uid))
-            .map(|present| present.definition.name.clone())
+            .filter(|copy| self.is_guarded(node, &copy.definition.name, &copy.definition.uid))
+            .map(|copy| copy.definition.name.clone())
             .collect()
     }
 
@@ -156,7 +154,10 @@ impl World {
         let is_reported_unstopped =
             self.read_record::<NodeReport>(&self.keys.node_report(node)).is_some_and(|report| {
                 report.mode == Mode::Registering
-                    && report.not_stopped.iter().any(|named| named.name == *name && named.uid == *uid)
+                    && report
+                        .not_stopped
+                        .iter()
+                        .any(|not_stopped| not_stopped.name == *name && not_stopped.uid == *uid)
             });
         should_run
             && is_managed

@@ -12,7 +12,7 @@ impl World {
     /// Checks strict rules after a service has moved. The check is skipped if a rule changed during the move, or if a
     /// probe found a service running on the target in the meantime.
     pub(super) fn check_rules_after_move(&mut self, name: &ResourceName, to: &NodeName, begun: Millis) {
-        if self.rules_changed_at >= begun || self.queued_found_at.get(to).is_some_and(|at| *at >= begun) {
+        if self.rules_changed_at >= begun || self.found_running_at.get(to).is_some_and(|at| *at >= begun) {
             return;
         }
         let rules = self.active_rules();

@@ -104,7 +104,7 @@ fn running_after_deadline_is_a_violation() {
     }
     assert_violated(&world, "no service runs after the deadline");
     // Th + Tw' + δw of the default profile, plus the rate error: 6 + 6.1 + 1 s.
-    let proven_at = world.elapsed_ms(world.machines["node1"].bound.proven_at);
+    let proven_at = world.elapsed_ms(world.machines["node1"].bound.heartbeat_sent_at);
     let after_ms = world.violations()[0].at - proven_at;
     assert!((13_106..13_700).contains(&after_ms), "{after_ms}");
 }
