@@ -170,6 +170,7 @@ fn parse_value(schema: Field<'_>, text: &str) -> Result<Value, String> {
     let alternatives: Vec<&str> = schema.type_name().into_iter().chain(alternatives).collect();
     match alternatives.as_slice() {
         ["string"] => Ok(json!(text)),
+        ["string", "object"] if !text.starts_with('{') => Ok(json!(text)),
         ["boolean"] => match text {
             "true" | "yes" | "1" => Ok(json!(true)),
             "false" | "no" | "0" => Ok(json!(false)),
@@ -228,6 +229,12 @@ mod tests {
             resource,
             &["driver.exec.environment.DEBUG=1"],
             Ok(json!({"driver": {"exec": {"environment": {"DEBUG": "1"}}}})),
+        );
+        let reference = json!({"valueFrom": {"file": "db"}});
+        check(
+            resource,
+            &["driver.exec.environment.PASSWORD={valueFrom: {file: db}}"],
+            Ok(json!({"driver": {"exec": {"environment": {"PASSWORD": reference}}}})),
         );
         check(
             Kind::Group,
