@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Ganeti's own tests of the command line of hbal, and hbal itself, for comparison.
+# Ganeti's own tests of the command lines of hbal and hcheck, and these programs, for comparison.
 
 # setup_ganeti: installs hbal and the runner of the tests, and unpacks the tests. Sets GANETI_TESTS and GANETI_PROGRAMS.
 setup_ganeti() {
@@ -18,23 +18,26 @@ setup_ganeti() {
   fi
 }
 
-# run_ganeti HACTL: runs Ganeti's tests that call hbal, with hactl under this name, except those that need RAPI. Then
-# compares both programs on Ganeti's files and on generated clusters, and the scores at the ends of their plans.
+# Ganeti's programs whose options and output hactl has under their names.
+GANETI_NAMES=(hbal hcheck)
+
+# run_ganeti HACTL: runs Ganeti's tests that call one of these programs, with hactl under their names, except those that need
+# RAPI. Then compares both programs on Ganeti's files and on generated clusters, and the scores at the ends of their plans.
 run_ganeti() {
-  local hactl=$1 work file status=0 data
+  local hactl=$1 work file name status=0 data
   work=$(mktemp -d)
   mkdir -p "$work/test/hs" "$work/T"
   cp -r "$GANETI_TESTS/data" "$work/test/"
   ln -s "$GANETI_PROGRAMS"/* "$work/test/hs/"
   # The package has hail in another directory; htools acts under any of these names.
   ln -sf "$GANETI_PROGRAMS/htools" "$work/test/hs/hail"
-  ln -sf "$hactl" "$work/test/hs/hbal"
+  for name in "${GANETI_NAMES[@]}"; do ln -sf "$hactl" "$work/test/hs/$name"; done
   data=test/data/htools
   (
     cd "$work" || exit 1
     export LC_ALL=C T=$work/T TESTDATA_DIR=$data PYTESTDATA_DIR=test/data
     # The clusters that Ganeti's test/hs/offline-test.sh makes.
-    simulated() { ./test/hs/hspace "$@" --disk-template drbd -l 8 >/dev/null 2>&1; }
+    simulated() { "$GANETI_PROGRAMS/hspace" "$@" --disk-template drbd -l 8 >/dev/null 2>&1; }
     simulated --simulate p,4,8T,64g,16 -S "$T/simu-onegroup" &&
       simulated --simulate p,4,8T,64g,16 --simulate p,4,8T,64g,16 -S "$T/simu-twogroups" &&
       simulated --simulate u,4,8T,64g,16 --simulate p,4,8T,64g,16 -S "$T/simu-rebal-orig" || exit 1
@@ -43,13 +46,14 @@ run_ganeti() {
     done
     export BACKEND_BAL_STD=-t$T/simu-rebal-merged.standard BACKEND_BAL_TIER=-t$T/simu-rebal-merged.tiered
     export BACKEND_DYNU="-t $T/simu-onegroup.standard" BACKEND_EXCL="-t $T/simu-onegroup.standard"
-    mapfile -t files < <(grep -l 'hs/hbal' "$GANETI_TESTS"/hs/shelltests/*.test | grep -v rapi)
+    mapfile -t files < <(grep -lE "hs/($(IFS='|' && echo "${GANETI_NAMES[*]}"))" "$GANETI_TESTS"/hs/shelltests/*.test | grep -v rapi)
     shelltest -c "${files[@]}" >"$work/log" 2>&1
     grep -A 30 '\[Failed\]$' "$work/log"
     awk '/^ Passed/ { p = $2 } /^ Failed/ { f = $2 }
       END { good = p > 0 && f == 0; printf("test result: %s. %d passed; %d failed\n", good ? "ok" : "FAILED", p, f); exit !good }' "$work/log"
   ) || status=1
   python3 "$LIB/hbal.py" "$GANETI_PROGRAMS/hbal" "$work/test/hs/hbal" "$GANETI_TESTS/data/htools" || status=1
+  python3 "$LIB/htools.py" "$GANETI_PROGRAMS" "$work/test/hs" "$GANETI_TESTS/data/htools" hcheck || status=1
   # Fewer clusters, nodes and evaluations than in dev/hbal.
   python3 "$LIB/hbal_clusters.py" "$GANETI_PROGRAMS/hbal" "$work/test/hs/hbal" \
     --count 24 --nodes 12 --evaluations 25000 --distance 0.75 || status=1

@@ -26,6 +26,7 @@ mod events;
 mod explain;
 mod get;
 mod group;
+pub(crate) mod htools;
 mod import;
 mod in_place;
 mod init;

@@ -34,8 +34,9 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
     let program = words.next().unwrap_or_default();
-    if std::path::Path::new(&program).file_name().is_some_and(|name| name == "hbal") {
-        return command::balance::hbal::main(words);
+    let name = std::path::Path::new(&program).file_name().and_then(std::ffi::OsStr::to_str);
+    if let Some(program) = name.and_then(command::htools::Program::from_name) {
+        return program.run(words);
     }
     let arguments = match Arguments::read() {
         Ok(arguments) => arguments,

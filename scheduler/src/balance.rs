@@ -6,6 +6,7 @@ pub mod cooling;
 mod gentle_order;
 pub mod greedy;
 pub mod groups;
+pub mod htools;
 mod known_gain;
 pub mod live;
 pub mod live_constraints;

@@ -7,7 +7,7 @@ pub(crate) mod commands;
 mod expected;
 pub(crate) mod hbal;
 pub(crate) mod instances;
-mod nodes;
+pub(crate) mod nodes;
 pub(crate) mod options;
 pub(crate) mod planned;
 mod signals;

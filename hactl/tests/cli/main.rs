@@ -13,6 +13,7 @@ mod edits;
 mod groups;
 mod groups_live;
 mod hactl;
+mod htools;
 mod import;
 mod init;
 mod logs;

@@ -2,6 +2,7 @@
 //! and instances.
 
 mod addition;
+pub mod checked;
 
 pub use addition::{Amount, BlockingReason, RequiredLimits};
 

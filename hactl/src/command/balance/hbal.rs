@@ -2,31 +2,27 @@
 //! scripts continue to work.
 
 use super::options::Options;
-use super::planned::{
-    GroupPlan, Source, TIME_LIMIT_MESSAGE, apply_loads_and_offline, cluster_after, find_group, time_limit,
-};
+use super::planned::{GroupPlan, Source, TIME_LIMIT_MESSAGE, cluster_after, find_group, time_limit};
 use super::{apply, commands, instances, nodes, steps};
 use crate::arguments::GlobalFlags;
+use crate::command::htools::{self, Abort};
 use crate::config::ConnectionFlags;
-use crate::failure::{Exit, Failure};
+use crate::failure::Exit;
 use crate::session::Session;
 use crate::terminal::{ColorChoice, Terminal};
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, CommandFactory, Parser};
 use ha_scheduler::balance::groups::partition::populated_groups;
-use ha_scheduler::balance::model::{Cluster, Node};
-use ha_scheduler::balance::problem::Placement;
+use ha_scheduler::balance::model::Cluster;
+use ha_scheduler::balance::problem::{Placement, Problem};
 use ha_scheduler::balance::score::{Usage, VALUES, optimum, usages, values, violates_policy};
-use ha_scheduler::balance::text;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
 /// Balance a cluster read from Ganeti's text format, or the live cluster
 #[derive(Parser, Debug)]
-#[command(name = "hbal", version, disable_version_flag = true, max_term_width = 110)]
+#[command(name = "hbal", version, disable_version_flag = true, max_term_width = 110, infer_long_args = true)]
 struct Arguments {
     #[command(flatten)]
     options: Options,
@@ -55,136 +51,29 @@ struct Arguments {
     version: Option<bool>,
 }
 
-/// The end of a run that failed: the exit status, and the message for standard error in hbal's form.
-struct Abort {
-    exit: Exit,
-    message: String,
-}
-
-impl Abort {
-    /// Input that hbal refuses with status 1.
-    fn new(message: impl Into<String>) -> Abort {
-        Abort { exit: Exit::Failed, message: message.into() }
-    }
-
-    fn load_failure(cause: impl std::fmt::Display) -> Abort {
-        Abort::new(format!("Error: failed to load data, aborting: {cause}"))
-    }
-}
-
-impl From<Failure> for Abort {
-    fn from(failure: Failure) -> Abort {
-        let help = if failure.help.is_empty() { String::new() } else { format!("\nhint: {}", failure.help) };
-        Abort { exit: failure.exit, message: format!("Error: {}{help}", failure.message) }
-    }
-}
-
 /// Runs the program with the arguments after its name.
 pub(crate) fn main(arguments_given: impl Iterator<Item = OsString>) -> ExitCode {
-    let arguments_given: Vec<OsString> = arguments_given.map(with_equals_sign).collect();
-    let result = parse_arguments(arguments_given).and_then(|arguments| {
+    let values = [("-C", "--print-commands="), ("-p", "--print-nodes="), ("-L", "--luxi=")];
+    let arguments_given = htools::with_equals_signs(arguments_given.collect(), &values);
+    htools::finish(parse_arguments(arguments_given).and_then(|arguments| {
         let session = Session::new(&arguments.flags());
-        tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| Abort::new(format!("Error: cannot start the runtime: {error}")))
-            .and_then(|runtime| runtime.block_on(arguments.run(&session)))
-    });
-    match result {
-        Ok(exit) => exit.into(),
-        Err(Abort { exit, message }) => {
-            if !message.is_empty() {
-                Terminal::new(ColorChoice::Never, false, 0).error_line(&message);
-            }
-            exit.into()
-        }
-    }
+        htools::block_on(arguments.run(&session))
+    }))
 }
 
 /// Parses the arguments, and handles those that only print something.
 fn parse_arguments(arguments_given: Vec<OsString>) -> Result<Arguments, Abort> {
-    if let Some(message) = unsupported_source(&arguments_given) {
+    if let Some(message) = htools::unsupported_source(&arguments_given, htools::LIVE_HINT) {
         return Err(Abort::new(message));
     }
-    let arguments_given = std::iter::once(OsString::from("hbal")).chain(arguments_given);
-    let mut arguments = Arguments::try_parse_from(arguments_given).map_err(|error| {
-        let argument = match error.get(ContextKind::InvalidArg) {
-            Some(ContextValue::String(argument)) => argument.clone(),
-            Some(_) | None => String::new(),
-        };
-        let kind = error.kind();
-        if kind == ErrorKind::DisplayHelp || kind == ErrorKind::DisplayVersion {
-            // A failure to print the help cannot be reported in another way.
-            let _ = error.print();
-            return Abort { exit: Exit::Done, message: String::new() };
-        }
-        if kind != ErrorKind::UnknownArgument {
-            let text = error.to_string();
-            let text = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-            return Abort::new(format!("Error while parsing command line arguments:\n{text}"));
-        }
-        if !argument.starts_with('-') {
-            return Abort::new("Error: This program doesn't take any arguments.");
-        }
-        let usage = Arguments::command().render_help();
-        let message = format!("Command line error: unrecognized option `{argument}'\n\n{usage}");
-        Abort { exit: Exit::Usage, message }
-    })?;
+    let (mut arguments, _): (Arguments, _) = htools::parse(&mut Arguments::command(), arguments_given)?;
     if let Some(priority) = &arguments.priority
         && !["low", "normal", "high"].contains(&priority.as_str())
     {
-        let message = format!("Error while parsing command line arguments:\nUnknown priority '{priority}'");
-        return Err(Abort::new(message));
+        return Err(Abort::invalid_value(format!("Unknown priority '{priority}'")));
     }
     arguments.options.keeps_single_steps = true;
     Ok(arguments)
-}
-
-/// Inserts the equals sign that is missing before the value in `-CFILE`, `-pFIELDS` and `-LPATH`.
-fn with_equals_sign(argument: OsString) -> OsString {
-    let Some(text) = argument.to_str() else { return argument };
-    // Programs of Ganeti accept abbreviated long options, and existing scripts use this abbreviation.
-    if text == "--prio" {
-        return "--priority".into();
-    }
-    if let Some(value) = text.strip_prefix("--prio=") {
-        return format!("--priority={value}").into();
-    }
-    for (short, long) in [("-C", "--print-commands="), ("-p", "--print-nodes="), ("-L", "--luxi=")] {
-        match text.strip_prefix(short) {
-            Some(value) if !value.is_empty() && !value.starts_with('=') => {
-                return format!("{long}{value}").into();
-            }
-            Some(_) | None => {}
-        }
-    }
-    argument
-}
-
-/// Returns the error message if the arguments name an unsupported source of data, or several sources.
-fn unsupported_source(arguments_given: &[OsString]) -> Option<String> {
-    let has_option = |sources: &[&str]| {
-        arguments_given.iter().filter_map(|argument| argument.to_str()).any(|argument| {
-            sources.iter().any(|source| {
-                argument == *source
-                    || (argument.starts_with(source) && !source.starts_with("--"))
-                    || argument.starts_with(&format!("{source}="))
-            })
-        })
-    };
-    let (rapi, luxi, file) =
-        (has_option(&["-m", "--master"]), has_option(&["-L", "--luxi"]), has_option(&["-t", "--text-data"]));
-    if [rapi, luxi, file].into_iter().filter(|is_given| *is_given).count() > 1 {
-        return Some("Error: Only one of the rapi, luxi, and data files options should be given.".to_owned());
-    }
-    let cause = if rapi {
-        "-m: RAPI access to a Ganeti cluster is not supported"
-    } else if has_option(&["-I", "--ialloc-src"]) {
-        "-I: iallocator requests are not supported"
-    } else {
-        return None;
-    };
-    Some(format!("Error: {cause}\nhint: add -t FILE, or -L for the live cluster"))
 }
 
 impl Arguments {
@@ -206,17 +95,17 @@ impl Arguments {
     async fn run(&self, session: &Session) -> Result<Exit, Abort> {
         let (options, terminal) = (&self.options, session.terminal());
         if self.help_completion {
-            terminal.print(&completion());
+            terminal.print(&htools::completion(&Arguments::command(), &[]));
             return Ok(Exit::Done);
         }
         let mut source = match (&options.text_data, &self.luxi) {
-            (Some(path), _) => read_cluster(path)?,
+            (Some(path), _) => htools::read_cluster(path)?,
             (None, Some(_)) => Source::read_live_cluster(session.client()?).await?,
             (None, None) => return Err(Abort::load_failure("No backend selected! Exiting.")),
         };
-        self.apply_loads_and_offline_nodes(&mut source)?;
+        htools::apply_options(options, &mut source)?;
         if self.verbosity() > 0 {
-            warn_of_unaccounted_usage(terminal, &source.cluster);
+            htools::warn_of_unaccounted_usage(terminal, &source.cluster);
         }
         let cluster = &source.cluster;
         if cluster.instances.is_empty() {
@@ -232,7 +121,7 @@ impl Arguments {
             cluster.nodes.len(),
             cluster.instances.len()
         ));
-        let suffix = common_suffix(cluster);
+        let suffix = htools::common_suffix(cluster);
         if self.verbosity() > 1 && !suffix.is_empty() {
             terminal.print_line(&format!("Note: Stripping common suffix of '{suffix}' from names"));
         }
@@ -286,38 +175,6 @@ impl Arguments {
             return applied.failure.map_or(Ok(Exit::Done), |failure| Err(failure.into()));
         }
         Ok(Exit::Done)
-    }
-
-    /// Applies the options about nodes and instances to the cluster, and checks the names in them.
-    fn apply_loads_and_offline_nodes(&self, source: &mut Source) -> Result<(), Abort> {
-        let (options, cluster) = (&self.options, &mut source.cluster);
-        if let Some(path) = &options.dynu_file {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Abort::load_failure(format!("{}: {error}", path.display())))?;
-            apply_utilization(cluster, &text)
-                .map_err(|error| Abort::new(format!("Error: can't parse utilisation data: {error}")))?;
-        }
-        let unknown: Vec<&str> = options
-            .offline
-            .iter()
-            .map(String::as_str)
-            .filter(|name| !cluster.nodes.iter().any(|node| node.name == *name))
-            .collect();
-        if !unknown.is_empty() {
-            let message = format!("Error: wrong node name(s) set as offline: {}\n", unknown.join(","));
-            return Err(Abort::new(message));
-        }
-        apply_loads_and_offline(cluster, None, &options.offline)?;
-        let unknown: Vec<&String> = options
-            .select_instances
-            .iter()
-            .chain(&options.exclude_instances)
-            .filter(|name| !cluster.instances.iter().any(|instance| instance.name == options.name(name)))
-            .collect();
-        if !unknown.is_empty() {
-            return Err(Abort::load_failure(format!("Unknown instance(s): {unknown:?}")));
-        }
-        Ok(())
     }
 
     /// Returns the group to balance.
@@ -394,7 +251,7 @@ impl Arguments {
         self.print_tables(terminal, "Initial", source, group_plan, &problem.start_placements);
         if verbosity > 2 {
             terminal.print_line(&format!("Initial coefficients: overall {:.8}", plan.start_score));
-            terminal.print(&coefficients(group_plan, &problem.start_placements));
+            terminal.print(&coefficients(problem, &problem.start_placements));
         } else {
             terminal.print_line(&format!("Initial score: {:.8}", plan.start_score));
         }
@@ -414,7 +271,7 @@ impl Arguments {
             terminal.print_line("No solution found");
         } else if verbosity > 2 {
             terminal.print_line(&format!("Final coefficients:   overall {:.8}", plan.end_score()));
-            terminal.print(&coefficients(group_plan, &plan.placements(problem)));
+            terminal.print(&coefficients(problem, &plan.placements(problem)));
         } else {
             terminal.print_line(&format!(
                 "Cluster score improved from {:.8} to {:.8}",
@@ -460,9 +317,9 @@ impl Arguments {
 }
 
 /// Returns every value of the score with its weight.
-fn coefficients(group_plan: &GroupPlan, placements: &[Placement]) -> String {
+pub(crate) fn coefficients(problem: &Problem, placements: &[Placement]) -> String {
     let mut text = format!("   {:24} {:>10} {:>6}\n", "Field", "Value", "Weight");
-    for (value, amount) in VALUES.iter().zip(values(&group_plan.problem, placements)) {
+    for (value, amount) in VALUES.iter().zip(values(problem, placements)) {
         let weight = format!("x{:.2}", value.weight);
         text += &format!("   {:24} {amount:.8} {weight:>6}\n", value.name);
     }
@@ -475,87 +332,6 @@ fn six_digits(number: f64) -> String {
         format!("{number:.6}")
     } else {
         format!("{number:.6e}")
-    }
-}
-
-/// Returns the options, one a line, for the completion of shells.
-fn completion() -> String {
-    let mut text = String::new();
-    for option in Arguments::command().get_arguments() {
-        let Some(long) = option.get_long() else { continue };
-        let short = option.get_short().map_or(String::new(), |short| format!("-{short},"));
-        let kind = match option.get_id().as_str() {
-            "text_data" | "luxi" | "dynu_file" => "file",
-            "group" => "onegroup",
-            "max_length" => "integer",
-            "offline" => "onenode",
-            "min_score" | "max_cpu" | "min_disk" | "min_gain" | "min_gain_limit" => "float",
-            "select_instances" | "exclude_instances" => "manyinstances",
-            "exclusion_tags" => "string",
-            "priority" => "choices=low,normal,high",
-            _ => "none",
-        };
-        text += &format!("{short}--{long} {kind}\n");
-    }
-    text
-}
-
-/// Reads the cluster from a file.
-fn read_cluster(path: &Path) -> Result<Source, Abort> {
-    let contents = std::fs::read_to_string(path)
-        .map_err(|error| Abort::load_failure(format!("{}: {error}", path.display())))?;
-    Source::from_text(&contents).map_err(|error| match error.unknown_node() {
-        Some(node) => {
-            let line = contents.lines().nth(error.line.saturating_sub(1)).unwrap_or_default();
-            let instance = line.split('|').next().unwrap_or_default();
-            Abort::load_failure(format!("Unknown node '{node}' for instance {instance}"))
-        }
-        None => Abort::load_failure(format!("{}: {error}", path.display())),
-    })
-}
-
-/// Reads measured usage. As in hbal, lines about unknown instances are ignored.
-fn apply_utilization(cluster: &mut Cluster, text: &str) -> Result<(), String> {
-    let mut known_lines = String::new();
-    for line in text.lines() {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let [name, amounts @ ..] = fields.as_slice() else { continue };
-        if amounts.len() != 4 {
-            return Err(format!("Cannot parse line {line}"));
-        }
-        if let Some(invalid_amount) = amounts.iter().find(|amount| amount.parse::<f64>().is_err()) {
-            return Err(format!("{name}: cannot parse string '{invalid_amount}'"));
-        }
-        if cluster.instances.iter().any(|instance| instance.name == *name) {
-            known_lines += &format!("{line}\n");
-        }
-    }
-    text::read_utilization(cluster, &known_lines).map_err(|error| error.to_string())
-}
-
-/// Warns about nodes whose used memory or disk exceeds the sum of the node's usage and the usage of its instances.
-fn warn_of_unaccounted_usage(terminal: &Terminal, cluster: &Cluster) {
-    let mut used_by_node: BTreeMap<usize, (i64, i64)> = BTreeMap::new();
-    for instance in cluster.instances.iter().filter(|instance| !instance.forthcoming) {
-        if instance.status.is_running() {
-            used_by_node.entry(instance.primary).or_default().0 += instance.memory;
-        }
-        // hbal counts every disk here, even on shared storage.
-        for node in [Some(instance.primary), instance.secondary].into_iter().flatten() {
-            used_by_node.entry(node).or_default().1 += instance.disk;
-        }
-    }
-    let missing = |(node_index, node): (usize, &Node)| {
-        let (memory, disk) = used_by_node.get(&node_index).copied().unwrap_or_default();
-        let memory = node.memory_total - node.memory_own - node.memory_free - memory;
-        let disk = node.disk_total - node.disk_free - disk;
-        (memory > 512 || disk > 1024).then(|| {
-            format!("  - node {} is missing {memory} MB ram and {} GB disk\n", node.name, disk / 1024)
-        })
-    };
-    let lines: String = cluster.nodes.iter().enumerate().filter_map(missing).collect();
-    if !lines.is_empty() {
-        terminal.error_line(&format!("Warning: cluster has inconsistent data:\n{lines}"));
     }
 }
 
@@ -573,22 +349,4 @@ fn warn_of_split_instances(terminal: &Terminal, cluster: &Cluster) {
             "Found instances belonging to multiple node groups:\n{split}These instances will not be moved."
         ));
     }
-}
-
-/// Returns the longest common suffix of the names of all nodes and instances that begins with a dot; empty if there is
-/// none.
-fn common_suffix(cluster: &Cluster) -> String {
-    let mut names = cluster
-        .nodes
-        .iter()
-        .map(|node| node.name.as_str())
-        .chain(cluster.instances.iter().map(|instance| instance.name.as_str()));
-    let first_name = names.next().unwrap_or_default();
-    let other_names: Vec<&str> = names.collect();
-    first_name
-        .match_indices('.')
-        .map(|(start, _)| &first_name[start..])
-        .find(|suffix| other_names.iter().all(|name| name.ends_with(suffix)))
-        .unwrap_or_default()
-        .to_owned()
 }

@@ -56,7 +56,7 @@ const COLUMNS: [Column; 22] = [
     column("fmem", "f_mem", |row| row.node.memory_free.to_string()),
     column("umem", "u_mem", |row| row.usage.memory_free.to_string()),
     column("rmem", "r_mem", |row| row.usage.memory_reserved.to_string()),
-    column("tdsk", "t_dsk", |row| (row.node.disk_total / 1024).to_string()),
+    column("tdsk", "t_dsk", |row| format!("{:.0}", row.node.disk_total as f64 / 1024.0)),
     column("fdsk", "f_dsk", |row| (row.usage.disk_free / 1024).to_string()),
     column("pcpu", "pcpu", |row| row.cpus(row.node.cpus)),
     column("vcpu", "vcpu", |row| row.cpus(row.usage.vcpus)),
@@ -73,7 +73,7 @@ const COLUMNS: [Column; 22] = [
 
 /// Returns one line per node: `-` if it is offline, `*` if it fails N+1. `fields` names columns, separated by commas.
 /// An empty `fields`, or one that begins with a plus sign, selects all columns.
-pub(super) fn table(cluster: &Cluster, problem: &Problem, placements: &[Placement], fields: &str) -> String {
+pub(crate) fn table(cluster: &Cluster, problem: &Problem, placements: &[Placement], fields: &str) -> String {
     let selected_names: Vec<&str> = fields.split(',').filter(|name| !name.is_empty()).collect();
     let has_default_columns = selected_names.is_empty() || fields.starts_with('+');
     let columns: Vec<&Column> = if has_default_columns {

@@ -1,0 +1,166 @@
+"""Compares hactl under the names hcheck and hspace with Ganeti's programs: exit status, and both streams.
+
+    htools.py PROGRAMS OURS DIRECTORY [hcheck|hspace ...]
+
+PROGRAMS has Ganeti's programs, OURS has hactl under their names, and DIRECTORY has the data files of Ganeti's tests.
+Runs both programs on every data file with several sets of options, and on generated clusters. Prints a line for each
+difference, a table, and as its last line the result. A simulated rebalance of hcheck may end below that of Ganeti.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from hbal_clusters import generated
+
+# Files with two instances of one name, which Ganeti's programs count as one, and hactl rejects.
+REJECTED = ["hroller-full.data", "multiple-tags.data"]
+# A node of which the free memory equals the reserved memory fails N+1 in hactl from the beginning, as in Ganeti 3.1.
+FAILS_EARLIER = ["hbal-location-2.data", "missing-resources.data"]
+# Ganeti's programs end with an internal error.
+CRASHES = ["hbal-split-insts.data"]
+HCHECK = [
+    ["--no-simulation"],
+    ["--no-simulation", "--machine-readable"],
+    ["--no-simulation", "--no-capacity-checks"],
+    ["--no-simulation", "--exclusion-tags", "test"],
+    ["--machine-readable"],
+    [],
+]
+HSPACE = [
+    [],
+    ["--machine-readable", "--no-capacity-checks", "-l", "40"],
+    ["--independent-groups", "-l", "10", "-v", "-v", "-v"],
+    ["--machine-readable", "--disk-template", "drbd", "--standard-alloc", "10g,2g,2", "--tiered-alloc", "80g,6g,4", "-l", "20"],
+    ["--machine-readable", "--disk-template", "plain", "--tiered-alloc", "80G,6G,4", "--min-disk", "0.1", "-l", "20"],
+    ["--accept-existing-errors", "--disk-template", "ext", "--standard-alloc", "10g,3g,2", "--max-cpu", "2", "-l", "20"],
+]
+# hspace refuses files with forthcoming instances in some modes, and counts them differently from hbal.
+FORTHCOMING = ["hbal-forth.data"]
+SIMULATIONS = [
+    ["p,4,8T,64g,16"],
+    ["p,3,100g,8g,4,7"],
+    ["p,3,200g,12g,4", "u,2,1t,64g,16", "a,3,300G,16G,8,2"],
+    ["p,1,8T,64g,16"],
+    ["p,0,1g,1g,1"],
+    ["p,4"],
+    ["p,4,8T,64g,x"],
+]
+# Options that both programs refuse.
+HSPACE_REFUSED = [
+    ["--disk-template", "foo"],
+    ["--standard-alloc", "1,2"],
+    ["--standard-alloc", "1g,2x,2"],
+    ["--spindle-use", "-1"],
+    ["-O", "nosuch"],
+    ["--machine-readable=maybe"],
+    ["argument"],
+]
+
+
+def run(program: Path, arguments: list[str]) -> tuple[int, list[str], list[str]]:
+    """Runs a program. Returns the status, and the lines of both streams."""
+    ran = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=600)
+    # Rounding errors of a score of 0.
+    clean = [re.sub(r"\d\.\d+e-1\d", "0.000000", text) for text in (ran.stdout, ran.stderr)]
+    return ran.returncode, *[text.splitlines() for text in clean]
+
+
+def close(one: str, other: str) -> bool:
+    """Returns True if two lines are equal, except for the last digit of a score."""
+    number = re.compile(r"\d+\.\d{8}")
+    if number.sub("", one) != number.sub("", other):
+        return False
+    return all(abs(float(a) - float(b)) <= 1.1e-8 for a, b in zip(number.findall(one), number.findall(other)))
+
+
+def lower_rebalance(theirs: list[str], ours: list[str]) -> bool:
+    """Returns True if the outputs differ only by lower amounts after the rebalance."""
+    if len(theirs) != len(ours):
+        return False
+    rebalanced = False
+    for one, other in zip(theirs, ours):
+        rebalanced |= "after rebalancing" in one or one.startswith("HCHECK_FINAL")
+        if close(one, other):
+            continue
+        names = [re.sub(r"[\d.]+$|True$|False$", "", line) for line in (one, other)]
+        values = [re.sub(r"^.*[:=] ?", "", line).replace("False", "0").replace("True", "1") for line in (one, other)]
+        if not rebalanced or names[0] != names[1] or float(values[1]) > float(values[0]) + 1e-6:
+            return False
+    return True
+
+
+def compare(name: str, programs: Path, ours: Path, arguments: list[str]) -> tuple[str, str]:
+    """Returns the outcome, and a description of the difference."""
+    their_status, *their_streams = run(programs / name, arguments)
+    status, *streams = run(ours / name, arguments)
+    differs = [f"status {status}, not {their_status}"] if status != their_status else []
+    for stream, theirs_, ours_ in zip(("stdout", "stderr"), their_streams, streams):
+        if stream == "stderr" and sorted(theirs_) == sorted(ours_):
+            # The order of the nodes in warnings.
+            continue
+        if len(theirs_) == len(ours_) and all(close(*pair) for pair in zip(theirs_, ours_)):
+            continue
+        if name == "hcheck" and stream == "stdout" and status <= their_status and lower_rebalance(theirs_, ours_):
+            return "better", ""
+        if name == "hcheck" and stream == "stdout" and "--no-simulation" not in arguments and status <= their_status:
+            before = [[line for line in lines_ if "FINAL" not in line] for lines_ in (theirs_, ours_)]
+            start = [lines_.index("Cluster statistics initially") if "--machine-readable" not in arguments else None for lines_ in before]
+            if all(close(*pair) for pair in zip(before[0][: start[0]], before[1][: start[1]])):
+                return "other plan", ""
+        pairs = [(one, other) for one, other in zip(theirs_, ours_) if not close(one, other)]
+        shown = [f"{one!r} of Ganeti, {other!r} of hactl" for one, other in pairs[:3]]
+        differs += [f"{stream}: {'; '.join(shown) or f'{len(theirs_)} lines, not {len(ours_)}'}"]
+    # Both refuse the input; the cause may have other words.
+    if status == their_status == 1 and not their_streams[0] and not streams[0]:
+        return "both refuse", ""
+    return ("differs", "; ".join(differs)) if differs else ("alike", "")
+
+
+def data_files(directory: Path, folder: Path) -> list[Path]:
+    """Returns the files to compare: those of Ganeti, and generated ones."""
+    files = [path for path in sorted(directory.glob("*.data")) if path.name not in REJECTED + FAILS_EARLIER + CRASHES]
+    for seed in range(12):
+        cluster, placements = generated(seed, 10)
+        path = folder / f"seed-{seed}.data"
+        path.write_text(cluster.text(placements))
+        files.append(path)
+    return files
+
+
+def cases(name: str, directory: Path, files: list[Path]) -> list[list[str]]:
+    """Returns the arguments of each case."""
+    if name == "hcheck":
+        return [["-t", str(path), *options] for path in files for options in HCHECK]
+    if name == "hspace":
+        simulated = [[f"--simulate={group}" for group in groups] for groups in SIMULATIONS]
+        sources = [["-t", str(path)] for path in files if path.name not in FORTHCOMING]
+        sources += [[*options, "-p", "--spindle-use", "2"] for options in simulated]
+        refused = [[*simulated[0], *options] for options in HSPACE_REFUSED]
+        return [[*source, *options] for source in sources for options in HSPACE] + refused
+    return []
+
+
+def main() -> int:
+    programs, ours, directory = (Path(argument) for argument in sys.argv[1:4])
+    folder = tempfile.TemporaryDirectory()
+    files = data_files(directory, Path(folder.name))
+    table: dict[str, int] = {}
+    failed = 0
+    for name in sys.argv[4:] or ["hcheck", "hspace"]:
+        for arguments in cases(name, directory, files):
+            outcome, difference = compare(name, programs, ours, arguments)
+            table[f"{name}: {outcome}"] = table.get(f"{name}: {outcome}", 0) + 1
+            if outcome == "differs":
+                failed += 1
+                print(f"{name} {' '.join(arguments)}: {difference}".replace(str(directory), "").replace(folder.name, ""))
+    for group, count in sorted(table.items()):
+        print(f"{count:5} {group}")
+    total = sum(table.values())
+    print(f"test result: {'ok' if failed == 0 else 'FAILED'}. {total - failed} passed; {failed} failed")
+    return 1 if failed else 0
+
+
+sys.exit(main())

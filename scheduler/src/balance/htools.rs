@@ -1,0 +1,4 @@
+//! The decisions of Ganeti's programs other than the balancer, so that the program under their names gives equal results.
+
+pub mod allocation;
+pub mod global_failover;

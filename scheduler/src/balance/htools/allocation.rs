@@ -1,0 +1,506 @@
+//! The choice of nodes for a new instance, by the rules of Ganeti's hspace: of all nodes or pairs of nodes that accept the
+//! instance, those with the lowest resulting score after which every node can still be evacuated.
+
+use super::global_failover::can_evacuate;
+use crate::balance::model::{Allocation, Cluster, Instance, Reach, Role, Specification};
+use crate::balance::problem::{Placement, Problem, Settings};
+use crate::balance::state::State;
+use crate::balance::state::checked::FailMode;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A new instance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// The instance; its nodes do not count yet.
+    pub instance: Instance,
+    /// Size of each disk in MiB.
+    pub disks: Vec<i64>,
+}
+
+impl Request {
+    /// Returns the number of nodes that the instance needs.
+    pub fn node_count(&self) -> usize {
+        if self.instance.template.reach() == Reach::Replicated { 2 } else { 1 }
+    }
+}
+
+/// Rules that apply to every allocation.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// Settings of scores and limits.
+    pub settings: Settings,
+    /// `true` if every node must be evacuable after an allocation.
+    pub checks_capacity: bool,
+    /// `true` if offline nodes need not be evacuable.
+    pub accepts_existing: bool,
+    /// Groups whose nodes need not be evacuable.
+    pub ignored_groups: BTreeSet<usize>,
+}
+
+/// A possible node by position in the cluster, with its possible secondaries.
+pub type Candidate = (usize, Vec<usize>);
+
+/// Returns the possible nodes for instances with this number of nodes: online ones of these groups.
+pub fn candidates(cluster: &Cluster, groups: &BTreeSet<usize>, node_count: usize) -> Vec<Candidate> {
+    let online: Vec<usize> = (0..cluster.nodes.len())
+        .filter(|&node| {
+            cluster.nodes[node].role != Role::Offline && groups.contains(&cluster.nodes[node].group)
+        })
+        .collect();
+    let peers = |node: usize| {
+        let is_peer =
+            |other: &usize| *other != node && cluster.nodes[*other].group == cluster.nodes[node].group;
+        online.iter().copied().filter(is_peer).collect()
+    };
+    online.iter().map(|&node| (node, if node_count == 2 { peers(node) } else { Vec::new() })).collect()
+}
+
+/// Returns the groups that accept new instances.
+pub fn allocatable_groups(cluster: &Cluster) -> BTreeSet<usize> {
+    (0..cluster.groups.len())
+        .filter(|&group| cluster.groups[group].allocation != Allocation::Unallocable)
+        .collect()
+}
+
+/// The result of one attempt to place an instance.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Attempt {
+    /// Number of refusals by mode.
+    pub failures: BTreeMap<FailMode, usize>,
+    /// Number of nodes or pairs of nodes that accept the instance.
+    pub successes: usize,
+    /// The chosen nodes by position in the problem, with the score after it.
+    pub best: Option<(Placement, f64)>,
+}
+
+/// Returns the reason why the policy of a group forbids an instance.
+pub fn policy_refusal(
+    cluster: &Cluster,
+    group: usize,
+    request: &Request,
+    is_exclusive: bool,
+) -> Option<FailMode> {
+    let policy = cluster.policy(group)?;
+    let instance = &request.instance;
+    let spindles = |limit: &dyn Fn(i64) -> bool| -> Option<FailMode> {
+        let count = if is_exclusive { instance.disk_spindles } else { Some(instance.spindle_use) };
+        let is_outside = count.is_none_or(limit) && !request.disks.is_empty();
+        is_outside.then_some(FailMode::Spindles)
+    };
+    let disk_count = i64::try_from(request.disks.len()).unwrap_or(i64::MAX);
+    let has_disks = !request.disks.is_empty();
+    let outside = |(lower, upper): &(Specification, Specification)| -> Option<FailMode> {
+        let above = if instance.memory > upper.memory {
+            Some(FailMode::Memory)
+        } else if request.disks.iter().any(|disk| *disk > upper.disk) {
+            Some(FailMode::Disk)
+        } else if instance.vcpus > upper.cpus {
+            Some(FailMode::Cpu)
+        } else if let Some(mode) = spindles(&|count| count > upper.spindles) {
+            Some(mode)
+        } else if has_disks && disk_count > upper.disks {
+            Some(FailMode::DiskCount)
+        } else {
+            None
+        };
+        above.or_else(|| {
+            if instance.memory < lower.memory {
+                Some(FailMode::Memory)
+            } else if request.disks.iter().any(|disk| *disk < lower.disk) {
+                Some(FailMode::Disk)
+            } else if instance.vcpus < lower.cpus {
+                Some(FailMode::Cpu)
+            } else if let Some(mode) = spindles(&|count| count < lower.spindles) {
+                Some(mode)
+            } else if has_disks && disk_count < lower.disks {
+                Some(FailMode::DiskCount)
+            } else {
+                None
+            }
+        })
+    };
+    let mut refusal = None;
+    for range in &policy.ranges {
+        refusal = outside(range);
+        if refusal.is_none() {
+            break;
+        }
+    }
+    refusal.or((!policy.templates.contains(&instance.template)).then_some(FailMode::Disk))
+}
+
+/// A cluster with a request, as the states in which its nodes are tried.
+pub struct Trial<'a> {
+    cluster: &'a Cluster,
+    rules: &'a Rules,
+    whole: Part<'a>,
+    /// One part for each group whose nodes must stay evacuable.
+    groups: Vec<(usize, Part<'a>)>,
+}
+
+/// Some groups with the request and its copies.
+struct Part<'a> {
+    state: State<'a>,
+    /// Position of the request among the services.
+    service: usize,
+    /// All instances with their placements.
+    running: Vec<(usize, Placement)>,
+    /// Position in the problem of each node of the cluster.
+    positions: BTreeMap<usize, usize>,
+}
+
+impl<'a> Part<'a> {
+    fn new(problem: &'a Problem) -> Part<'a> {
+        let state = State::new(problem, &problem.start_placements);
+        let service = problem.services.len() - 1;
+        let running = problem.start_placements.iter().copied().enumerate().collect();
+        let positions =
+            problem.nodes.iter().enumerate().map(|(position, node)| (node.cluster_node, position)).collect();
+        Part { state, service, running, positions }
+    }
+
+    fn placement(&self, (primary, secondary): (usize, Option<usize>)) -> Option<Placement> {
+        let position = |node: usize| self.positions.get(&node).copied();
+        match secondary {
+            None => Some(Placement { primary: position(primary)?, secondary: None }),
+            Some(node) => Some(Placement { primary: position(primary)?, secondary: Some(position(node)?) }),
+        }
+    }
+
+    fn add(&mut self, placement: Placement) {
+        self.state.add_unchecked(self.service, placement);
+        self.running.push((self.service, placement));
+    }
+
+    fn remove_last(&mut self) {
+        if let Some((service, placement)) = self.running.pop() {
+            self.state.remove_added(service, placement);
+        }
+    }
+}
+
+/// The problems of a trial, which it borrows.
+pub struct TrialProblems {
+    whole: Problem,
+    groups: Vec<(usize, Problem)>,
+}
+
+impl TrialProblems {
+    /// Builds the problems of these groups with a request. Nodes of other groups do not count in scores.
+    pub fn new(cluster: &Cluster, request: &Request, rules: &Rules, groups: &[usize]) -> TrialProblems {
+        let whole = problem(cluster, request, rules, groups);
+        let checked = (0..cluster.groups.len())
+            .filter(|group| rules.checks_capacity && !rules.ignored_groups.contains(group));
+        let groups = checked.map(|group| (group, problem(cluster, request, rules, &[group]))).collect();
+        TrialProblems { whole, groups }
+    }
+}
+
+/// Returns the problem of some groups, with the request as its last service.
+fn problem(cluster: &Cluster, request: &Request, rules: &Rules, groups: &[usize]) -> Problem {
+    Problem::with_new_instance(cluster, groups, &rules.settings, Some((&request.instance, None)))
+}
+
+/// Adds an instance to a cluster, whose free amounts then are without it.
+fn add(cluster: &mut Cluster, instance: &Instance, (primary, secondary): (usize, Option<usize>)) {
+    let node = &mut cluster.nodes[primary];
+    if instance.status.is_running() && !instance.forthcoming {
+        node.memory_free -= instance.memory;
+    }
+    for node in [Some(primary), secondary].into_iter().flatten() {
+        let node = &mut cluster.nodes[node];
+        if instance.template.uses_node_disk() {
+            node.disk_free -= instance.disk;
+        }
+        // As in Ganeti, only exclusive spindles are free on a node that got an instance.
+        if !node.exclusive_storage {
+            node.spindles_free = 0;
+        } else if instance.template.uses_node_disk() {
+            node.spindles_free -= instance.disk_spindles.unwrap_or(0);
+        }
+    }
+    cluster.instances.push(Instance { primary, secondary, ..instance.clone() });
+}
+
+impl<'a> Trial<'a> {
+    /// Builds the states of the problems.
+    pub fn new(cluster: &'a Cluster, rules: &'a Rules, problems: &'a TrialProblems) -> Trial<'a> {
+        let groups = problems.groups.iter().filter(|(_, problem)| !problem.nodes.is_empty());
+        Trial {
+            cluster,
+            rules,
+            whole: Part::new(&problems.whole),
+            groups: groups.map(|(group, problem)| (*group, Part::new(problem))).collect(),
+        }
+    }
+
+    /// Tries all candidates.
+    pub fn attempt(&mut self, request: &Request, candidates: &[Candidate]) -> Attempt {
+        let mut attempt = Attempt::default();
+        if request.node_count() == 1 {
+            let nodes: Vec<(usize, Option<usize>)> =
+                candidates.iter().map(|&(node, _)| (node, None)).collect();
+            self.attempt_set(request, &nodes, &mut attempt);
+        } else {
+            for (primary, secondaries) in candidates {
+                let pairs: Vec<(usize, Option<usize>)> =
+                    secondaries.iter().map(|&secondary| (*primary, Some(secondary))).collect();
+                self.attempt_set(request, &pairs, &mut attempt);
+            }
+        }
+        attempt
+    }
+
+    /// Tries some nodes, and keeps the best ones after which every node can be evacuated.
+    fn attempt_set(&mut self, request: &Request, nodes: &[(usize, Option<usize>)], attempt: &mut Attempt) {
+        let mut scored = Vec::new();
+        for &candidate in nodes {
+            match self.try_nodes(request, candidate) {
+                Ok((placement, score)) => scored.push((score, placement, candidate)),
+                Err(mode) => *attempt.failures.entry(mode).or_default() += 1,
+            }
+        }
+        attempt.successes += scored.len();
+        // Of equal scores, the last one counts.
+        scored.reverse();
+        scored.sort_by(|one, other| one.0.total_cmp(&other.0));
+        // A replicated instance fails over to its secondary, which N+1 covers.
+        let checks_capacity = request.node_count() == 1;
+        for (score, placement, candidate) in scored {
+            if checks_capacity && !self.stays_evacuable(candidate) {
+                *attempt.failures.entry(FailMode::NPlusOne).or_default() += 1;
+                continue;
+            }
+            if attempt.best.is_none_or(|(_, best)| score <= best) {
+                attempt.best = Some((placement, score));
+            }
+            break;
+        }
+    }
+
+    fn try_nodes(
+        &mut self,
+        request: &Request,
+        candidate: (usize, Option<usize>),
+    ) -> Result<(Placement, f64), FailMode> {
+        let node = &self.cluster.nodes[candidate.0];
+        if let Some(mode) = policy_refusal(self.cluster, node.group, request, node.exclusive_storage) {
+            return Err(mode);
+        }
+        let placement = self.whole.placement(candidate).ok_or(FailMode::Memory)?;
+        let is_forced = self.rules.settings.ignore_soft_errors;
+        let (state, service) = (&mut self.whole.state, self.whole.service);
+        state.add_checked(service, placement, is_forced)?;
+        let score = state.score();
+        state.remove_added(service, placement);
+        Ok((placement, score))
+    }
+
+    /// Returns `true` if every node can be evacuated with the instance on these nodes.
+    fn stays_evacuable(&mut self, candidate: (usize, Option<usize>)) -> bool {
+        let accepts_existing = self.rules.accepts_existing;
+        self.groups.iter_mut().all(|(_, part)| {
+            let placement = part.placement(candidate);
+            if let Some(placement) = placement {
+                part.add(placement);
+            }
+            let problem = part.state.problem();
+            let is_evacuable = (0..problem.nodes.len()).all(|node| {
+                (accepts_existing && problem.nodes[node].is_offline)
+                    || can_evacuate(&mut part.state, node, &part.running)
+            });
+            if placement.is_some() {
+                part.remove_last();
+            }
+            is_evacuable
+        })
+    }
+
+    /// Returns the nodes of a placement by position in the cluster.
+    pub fn cluster_nodes(&self, placement: Placement) -> (usize, Option<usize>) {
+        let node = |node: usize| self.whole.state.problem().nodes[node].cluster_node;
+        (node(placement.primary), placement.secondary.map(node))
+    }
+
+    /// Places a copy of the request.
+    fn place(&mut self, nodes: (usize, Option<usize>)) {
+        let parts = self.groups.iter_mut().map(|(_, part)| part).chain([&mut self.whole]);
+        for part in parts {
+            if let Some(placement) = part.placement(nodes) {
+                part.add(placement);
+            }
+        }
+    }
+}
+
+/// A cluster with the instances that were added to it.
+#[derive(Clone, Debug)]
+pub struct Filled {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// Number of added instances, which are the last ones.
+    pub added: usize,
+    /// Refusals of the last attempt.
+    pub failures: BTreeMap<FailMode, usize>,
+}
+
+impl Filled {
+    /// Starts with a cluster.
+    pub fn new(cluster: &Cluster) -> Filled {
+        Filled { cluster: cluster.clone(), added: 0, failures: BTreeMap::new() }
+    }
+
+    /// Returns the added instances.
+    pub fn added_instances(&self) -> &[Instance] {
+        &self.cluster.instances[self.cluster.instances.len() - self.added..]
+    }
+
+    /// Adds copies of a request until no node accepts one more, or until `limit` copies were added.
+    pub fn fill(&mut self, request: &Request, rules: &Rules, candidates: &[Candidate], limit: Option<usize>) {
+        let all: Vec<usize> = (0..self.cluster.groups.len()).collect();
+        let problems = TrialProblems::new(&self.cluster, request, rules, &all);
+        let mut placed = Vec::new();
+        let mut trial = Trial::new(&self.cluster, rules, &problems);
+        loop {
+            let attempt = trial.attempt(request, candidates);
+            self.failures = attempt.failures;
+            let Some((placement, _)) = attempt.best else { break };
+            if limit.is_some_and(|limit| placed.len() >= limit) {
+                break;
+            }
+            let nodes = trial.cluster_nodes(placement);
+            trial.place(nodes);
+            placed.push(nodes);
+        }
+        for nodes in placed {
+            let name = format!("new-{}", self.added);
+            add(&mut self.cluster, &Instance { name, ..request.instance.clone() }, nodes);
+            self.added += 1;
+        }
+    }
+
+    /// Adds copies of a request, then of smaller ones, until none fits. The amount that most nodes lack shrinks first.
+    /// As in hspace, each smaller size lowers the limit by the number of instances that were added before.
+    #[must_use]
+    pub fn fill_in_tiers(
+        &self,
+        request: &Request,
+        rules: &Rules,
+        candidates: &[Candidate],
+        limit: Option<usize>,
+        known: &mut KnownAttempts,
+    ) -> Filled {
+        let mut filled = self.clone();
+        if known.failures(&filled, request).is_none() {
+            filled.fill(request, rules, candidates, limit);
+            if filled.added == self.added {
+                known.insert(&filled, request, &filled.failures);
+            }
+        } else {
+            filled.failures = known.failures(&filled, request).unwrap_or_default();
+        }
+        if limit.is_some_and(|limit| limit <= filled.added) {
+            return filled;
+        }
+        let limit = limit.map(|limit| limit - filled.added);
+        let mut by_count: Vec<FailMode> = FailMode::WORDS.iter().map(|(mode, _)| *mode).collect();
+        by_count.sort_by_key(|mode| filled.failures.get(mode).copied().unwrap_or(0));
+        by_count.reverse();
+        if let Some(smaller) = by_count.first().and_then(|mode| shrunk(request, *mode)) {
+            let further = filled.fill_in_tiers(&smaller, rules, candidates, limit, known);
+            if further.added > filled.added {
+                return further;
+            }
+        }
+        for mode in by_count {
+            if let Some(smaller) = filled.sufficient(request, rules, candidates, mode, known) {
+                return filled.fill_in_tiers(&smaller, rules, candidates, limit, known);
+            }
+        }
+        filled
+    }
+
+    /// Returns the first request that fits while one amount shrinks. Stops when nodes no longer lack this amount.
+    fn sufficient(
+        &self,
+        request: &Request,
+        rules: &Rules,
+        candidates: &[Candidate],
+        mode: FailMode,
+        known: &mut KnownAttempts,
+    ) -> Option<Request> {
+        let mut request = request.clone();
+        loop {
+            let failures = if let Some(failures) = known.failures(self, &request) {
+                failures
+            } else {
+                let all: Vec<usize> = (0..self.cluster.groups.len()).collect();
+                let problems = TrialProblems::new(&self.cluster, &request, rules, &all);
+                let attempt = Trial::new(&self.cluster, rules, &problems).attempt(&request, candidates);
+                if attempt.best.is_some() {
+                    return Some(request);
+                }
+                known.insert(self, &request, &attempt.failures);
+                attempt.failures
+            };
+            if !failures.contains_key(&mode) {
+                return None;
+            }
+            request = shrunk(&request, mode)?;
+        }
+    }
+}
+
+/// Refusals of requests that did not fit, for the number of instances that were added before.
+#[derive(Debug, Default)]
+pub struct KnownAttempts {
+    added: usize,
+    failures: BTreeMap<[i64; 4], BTreeMap<FailMode, usize>>,
+}
+
+impl KnownAttempts {
+    fn key(request: &Request) -> [i64; 4] {
+        let instance = &request.instance;
+        [instance.memory, instance.disk, instance.vcpus, instance.disk_spindles.unwrap_or(-1)]
+    }
+
+    fn failures(&self, filled: &Filled, request: &Request) -> Option<BTreeMap<FailMode, usize>> {
+        let known = self.failures.get(&KnownAttempts::key(request));
+        known.filter(|_| filled.added == self.added).cloned()
+    }
+
+    fn insert(&mut self, filled: &Filled, request: &Request, failures: &BTreeMap<FailMode, usize>) {
+        if filled.added != self.added {
+            self.failures.clear();
+            self.added = filled.added;
+        }
+        self.failures.insert(KnownAttempts::key(request), failures.clone());
+    }
+}
+
+/// Returns a request with one unit less of the amount that a failure is about.
+fn shrunk(request: &Request, mode: FailMode) -> Option<Request> {
+    let mut smaller = request.clone();
+    let instance = &mut smaller.instance;
+    match mode {
+        FailMode::Memory => {
+            instance.memory -= 64;
+            (instance.memory >= 64).then_some(smaller)
+        }
+        FailMode::Disk => {
+            instance.disk -= 256;
+            smaller.disks = vec![instance.disk];
+            (instance.disk >= 256).then_some(smaller)
+        }
+        FailMode::Cpu => {
+            instance.vcpus -= 1;
+            (instance.vcpus >= 1).then_some(smaller)
+        }
+        FailMode::Spindles => {
+            let spindles = instance.disk_spindles? - 1;
+            instance.disk_spindles = Some(spindles);
+            (spindles >= 1).then_some(smaller)
+        }
+        FailMode::NPlusOne | FailMode::Tags | FailMode::DiskCount => None,
+    }
+}
