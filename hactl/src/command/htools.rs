@@ -136,7 +136,7 @@ pub(crate) fn unrecognized(command: &mut Command, option: &str) -> Abort {
     Abort { exit: Exit::Usage, message }
 }
 
-/// Where the programs find the cluster, for error messages.
+/// Hint of the programs if no cluster is named.
 pub(crate) const LIVE_HINT: &str = "add -t FILE, or -L for the live cluster";
 
 /// Inserts the equals sign that is missing before the value of some short options, such as `-CFILE`.

@@ -40,7 +40,7 @@ struct Arguments {
     /// Skip the simulation of balancing
     #[arg(long)]
     no_simulation: bool,
-    /// Do not check whether a failed node's services on shared storage fit on other nodes
+    /// Skip the N+1 check of services on shared storage
     #[arg(long)]
     no_capacity_checks: bool,
     /// Increase verbosity; repeatable

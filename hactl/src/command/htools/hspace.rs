@@ -41,7 +41,9 @@ struct Arguments {
     /// Read the cluster from this file in Ganeti's text format
     #[arg(long, short = 't', value_name = "FILE")]
     text_data: Option<PathBuf>,
-    /// Simulate an empty group: allocation policy, nodes, disk, memory, CPUs, spindles; repeatable
+    /// Simulate an empty group; repeatable
+    ///
+    /// POLICY,NODES,DISK,MEMORY,CPUS[,SPINDLES]
     #[arg(long, value_name = "SPEC")]
     simulate: Vec<String>,
     /// Disk template of the instances; default: the first one of the policy
@@ -413,10 +415,12 @@ impl<'a> Space<'a> {
             "The cluster has {} nodes and the following resources:\n  MEM {}, DSK {}, CPU {}, VCPU {}{spindles}.",
             initial.nodes, initial.memory, initial.disk, initial.cpus, initial.vcpus
         ));
-        self.terminal.print_line(&match initial.instances {
-            0 => "There are no initial instances on the cluster.".to_owned(),
-            count => format!("There are {count} initial instances on the cluster."),
-        });
+        let count = match initial.instances {
+            0 => "no".to_owned(),
+            count => count.to_string(),
+        };
+        let opening = "There are";
+        self.terminal.print_line(&format!("{opening} {count} initial instances on the cluster."));
     }
 
     fn print_keys(&self, keys: &[(String, String)]) {
