@@ -541,6 +541,6 @@ mod tests {
             "after a failover"
         );
         assert_eq!(status_with(Some("node1"), &["node1"]).secondary(), None, "the primary alone");
-        assert_eq!(status_with(None, &["node1", "node2"]).secondary(), None, "it is nowhere yet");
+        assert_eq!(status_with(None, &["node1", "node2"]).secondary(), None, "the secondary is nowhere yet");
     }
 }

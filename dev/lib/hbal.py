@@ -8,11 +8,11 @@ above that of hbal.
 """
 
 import re
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from comparison import FAILS_EARLIER, REJECTED, report, run
 from hbal_clusters import generated
 
 OPTIONS = [[], ["-q"], ["-l", "2"], ["--ignore-soft-errors"], ["--no-disk-moves"], ["-C"], ["--print-nodes=name,pcnt,scnt"]]
@@ -20,21 +20,15 @@ OPTIONS = [[], ["-q"], ["-l", "2"], ["--ignore-soft-errors"], ["--no-disk-moves"
 PLAN = re.compile(
     r"^ +\d+\. |^Cluster score improved|^Solution length|^No solution found|^  +echo |^  +gnt-|^Commands to run|^ *$|^ (node|Name)"
 )
-# Files with two instances of one name, which hbal counts as one, and hactl rejects.
-REJECTED = ["hroller-full.data", "multiple-tags.data"]
-# A node of which the free memory equals the reserved memory fails N+1 in hactl from the beginning, as in Ganeti 3.1.
-FAILS_EARLIER = ["hbal-location-2.data"]
 
 
 def answer(program: str, arguments: list[str]) -> tuple[int, list[str], list[str], float | None]:
     """Runs a program. Returns the status, the lines of both streams without the plan, and the score at the end."""
-    ran = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=600)
+    status, *texts = run(program, arguments)
     # The last one counts: without a plan, the score stays that of the start.
-    scores = re.findall(r"(?:Initial score:|improved from [\d.]+ to) *([\d.]+)", ran.stdout)
-    # Rounding errors of a score of 0.
-    clean = [re.sub(r"\d\.\d+e-1\d", "0.000000", text) for text in (ran.stdout, ran.stderr)]
-    streams = [[line for line in text.splitlines() if not PLAN.match(line)] for text in clean]
-    return ran.returncode, *streams, float(scores[-1]) if scores else None
+    scores = re.findall(r"(?:Initial score:|improved from [\d.]+ to) *([\d.]+)", texts[0])
+    streams = [[line for line in text.splitlines() if not PLAN.match(line)] for text in texts]
+    return status, *streams, float(scores[-1]) if scores else None
 
 
 def main() -> int:
@@ -74,11 +68,7 @@ def main() -> int:
             print(f"{name} {' '.join(options)}: score {their_end} of hbal, {end} of hactl; {'; '.join(differs[:4])}")
         group = "Ganeti's files" if kind.endswith(".data") else kind
         table[f"{group}: {outcome}"] = table.get(f"{group}: {outcome}", 0) + 1
-    for group, count in sorted(table.items()):
-        print(f"{count:5} {group}")
-    total = sum(table.values())
-    print(f"test result: {'ok' if failed == 0 else 'FAILED'}. {total - failed} passed; {failed} failed")
-    return 1 if failed else 0
+    return report(table, failed)
 
 
 sys.exit(main())

@@ -91,7 +91,7 @@ mod tests {
                 let base_name = parts.iter().find_map(|part| name.strip_suffix(part)).unwrap_or(name);
                 assert!(
                     declared.contains(name) || declared.contains(base_name),
-                    "{file}: there is no {name}"
+                    "{file}: no metric has the name {name}"
                 );
             }
             assert!(!names.is_empty(), "{file} names no metric");

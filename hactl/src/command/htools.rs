@@ -9,7 +9,10 @@ mod units;
 use super::balance::hbal;
 use super::balance::options::Options;
 use super::balance::planned::Source;
+use crate::arguments::GlobalFlags;
+use crate::config::ConnectionFlags;
 use crate::failure::{Exit, Failure};
+use crate::session::Session;
 use crate::terminal::{ColorChoice, Terminal};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Command, FromArgMatches};
@@ -205,7 +208,7 @@ pub(crate) fn set_offline(cluster: &mut Cluster, names: &[String]) -> Result<(),
 }
 
 /// Applies the options about nodes and instances to the cluster, and checks the names in them.
-pub(crate) fn apply_options(options: &Options, source: &mut Source) -> Result<(), Abort> {
+fn apply_options(options: &Options, source: &mut Source) -> Result<(), Abort> {
     let cluster = &mut source.cluster;
     if let Some(path) = &options.dynu_file {
         let text = std::fs::read_to_string(path)
@@ -271,6 +274,32 @@ fn apply_utilization(cluster: &mut Cluster, text: &str) -> Result<(), String> {
         }
     }
     text::read_utilization(cluster, &known_lines).map_err(|error| error.to_string())
+}
+
+/// Returns the equivalent global flags of hactl.
+pub(crate) fn global_flags(connection: &ConnectionFlags, is_quiet: bool) -> GlobalFlags {
+    GlobalFlags {
+        connection: connection.clone(),
+        output: None,
+        color: ColorChoice::Never,
+        quiet: is_quiet,
+        verbose: 0,
+    }
+}
+
+/// Reads the cluster from the file of the options, or the live cluster, and applies the options.
+pub(crate) async fn read_source(
+    options: &Options,
+    is_live: bool,
+    session: &Session,
+) -> Result<Source, Abort> {
+    let mut source = match &options.text_data {
+        Some(path) => read_cluster(path)?,
+        None if is_live => Source::read_live_cluster(session.client()?).await?,
+        None => return Err(Abort::load_failure("No backend selected! Exiting.")),
+    };
+    apply_options(options, &mut source)?;
+    Ok(source)
 }
 
 /// Reads the cluster from a file.

@@ -35,6 +35,13 @@ fn check(
     assert!((status.phase, status.reason) == (phase, reason) && status.message.contains(part), "{status:?}");
 }
 
+/// Starts the operation `test` for a node that may test its watchdog.
+fn start_test(cluster: &mut TestCluster, idle: &str) {
+    let spec = watchdog_test_spec(cluster, idle);
+    let message_part = "Waiting for the watchdog of";
+    check(cluster, "test", spec, OperationPhase::Running, Reason::InProgress, message_part);
+}
+
 /// Enables maintenance of the node without services, and returns its name.
 fn node_in_maintenance(cluster: &mut TestCluster, busy: &str) -> String {
     let names = ["node1", "node2"];
@@ -46,7 +53,7 @@ fn node_in_maintenance(cluster: &mut TestCluster, busy: &str) -> String {
 
 #[test]
 fn only_an_idle_online_node_may_test_its_watchdog() {
-    use OperationPhase::{Refused, Running};
+    use OperationPhase::Refused;
     let (mut cluster, busy) = running_on(&["node1", "node2"]);
     let spec = watchdog_test_spec(&cluster, &busy);
     check(
@@ -67,9 +74,8 @@ fn only_an_idle_online_node_may_test_its_watchdog() {
     let spec = OperationSpec { boot_id: Some("another".into()), ..watchdog_test_spec(&cluster, &idle) };
     check(&mut cluster, "old", spec, Refused, Reason::Outdated, "has rebooted");
     let spec = OperationSpec { node: Some("nix".into()), ..watchdog_test_spec(&cluster, &idle) };
-    check(&mut cluster, "nobody", spec, Refused, Reason::NotFound, "Node nix not found");
-    let spec = watchdog_test_spec(&cluster, &idle);
-    check(&mut cluster, "test", spec, Running, Reason::InProgress, "Waiting for the watchdog of");
+    check(&mut cluster, "absent", spec, Refused, Reason::NotFound, "Node nix not found");
+    start_test(&mut cluster, &idle);
 }
 
 #[test]
@@ -82,15 +88,7 @@ fn returning_machine_reports_the_watchdog_test_result() {
     ] {
         let (mut cluster, busy) = running_on(&["node1", "node2"]);
         let idle = node_in_maintenance(&mut cluster, &busy);
-        let spec = watchdog_test_spec(&cluster, &idle);
-        check(
-            &mut cluster,
-            "test",
-            spec,
-            OperationPhase::Running,
-            Reason::InProgress,
-            "Waiting for the watchdog of",
-        );
+        start_test(&mut cluster, &idle);
         cluster.agent(&idle).power_off();
         cluster.run(10_000);
         assert_eq!(cluster.operation("test").phase, OperationPhase::Running);
@@ -118,15 +116,7 @@ fn what_was_never_tested_fails_required_watchdog_test() {
     };
     assert_eq!(message(&cluster), Some(Reason::WatchdogUntested));
     // The watchdog can still be tested, and is accepted afterward.
-    let spec = watchdog_test_spec(&cluster, &idle);
-    check(
-        &mut cluster,
-        "test",
-        spec,
-        OperationPhase::Running,
-        Reason::InProgress,
-        "Waiting for the watchdog of",
-    );
+    start_test(&mut cluster, &idle);
     cluster.agent(&idle).power_off();
     cluster.agent(&idle).tested = Some("test".into());
     cluster.run(8_000);

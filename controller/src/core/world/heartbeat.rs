@@ -96,7 +96,7 @@ mod tests {
             let expected: Alive = serde_json::from_str(after).expect("sound");
             let (result, alive) = read(first, after);
             assert_eq!(result, Ok(()), "{after}");
-            let alive = alive.expect("it is known");
+            let alive = alive.expect("the heartbeat is known");
             assert_eq!(
                 (alive.value, alive.mod_revision, alive.first_seen_at),
                 (expected, Revision(2), MonotonicTime(2)),

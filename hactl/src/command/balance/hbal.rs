@@ -4,12 +4,11 @@
 use super::options::Options;
 use super::planned::{GroupPlan, Source, TIME_LIMIT_MESSAGE, cluster_after, find_group, time_limit};
 use super::{apply, commands, instances, nodes, steps};
-use crate::arguments::GlobalFlags;
 use crate::command::htools::{self, Abort};
 use crate::config::ConnectionFlags;
 use crate::failure::Exit;
 use crate::session::Session;
-use crate::terminal::{ColorChoice, Terminal};
+use crate::terminal::Terminal;
 use clap::{ArgAction, CommandFactory, Parser};
 use ha_scheduler::balance::groups::partition::populated_groups;
 use ha_scheduler::balance::model::Cluster;
@@ -56,7 +55,7 @@ pub(crate) fn main(arguments_given: impl Iterator<Item = OsString>) -> ExitCode 
     let values = [("-C", "--print-commands="), ("-p", "--print-nodes="), ("-L", "--luxi=")];
     let arguments_given = htools::with_equals_signs(arguments_given.collect(), &values);
     htools::finish(parse_arguments(arguments_given).and_then(|arguments| {
-        let session = Session::new(&arguments.flags());
+        let session = Session::new(&htools::global_flags(&arguments.connection, arguments.quiet > 0));
         htools::block_on(arguments.run(&session))
     }))
 }
@@ -77,17 +76,6 @@ fn parse_arguments(arguments_given: Vec<OsString>) -> Result<Arguments, Abort> {
 }
 
 impl Arguments {
-    /// Returns the equivalent global flags of hactl.
-    fn flags(&self) -> GlobalFlags {
-        GlobalFlags {
-            connection: self.connection.clone(),
-            output: None,
-            color: ColorChoice::Never,
-            quiet: self.quiet > 0,
-            verbose: 0,
-        }
-    }
-
     fn verbosity(&self) -> i16 {
         1 + i16::from(self.verbose) - i16::from(self.quiet)
     }
@@ -98,12 +86,7 @@ impl Arguments {
             terminal.print(&htools::completion(&Arguments::command(), &[]));
             return Ok(Exit::Done);
         }
-        let mut source = match (&options.text_data, &self.luxi) {
-            (Some(path), _) => htools::read_cluster(path)?,
-            (None, Some(_)) => Source::read_live_cluster(session.client()?).await?,
-            (None, None) => return Err(Abort::load_failure("No backend selected! Exiting.")),
-        };
-        htools::apply_options(options, &mut source)?;
+        let source = htools::read_source(options, self.luxi.is_some(), session).await?;
         if self.verbosity() > 0 {
             htools::warn_of_unaccounted_usage(terminal, &source.cluster);
         }

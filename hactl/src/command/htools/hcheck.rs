@@ -1,13 +1,12 @@
 //! The program under the name `hcheck`: options, output and exit statuses of Ganeti's hcheck 3.0.2.
 
 use super::Abort;
-use crate::arguments::GlobalFlags;
 use crate::command::balance::options::Options;
 use crate::command::balance::planned::{GroupPlan, Source, TIME_LIMIT_MESSAGE, cluster_after, time_limit};
 use crate::config::ConnectionFlags;
 use crate::failure::Exit;
 use crate::session::Session;
-use crate::terminal::{ColorChoice, Terminal};
+use crate::terminal::Terminal;
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, CommandFactory, Parser};
 use ha_scheduler::balance::groups::partition::populated_groups;
@@ -77,7 +76,7 @@ const FOREIGN_OPTIONS: [&str; 8] = [
 /// Runs the program with the arguments after its name.
 pub(super) fn main(arguments_given: impl Iterator<Item = OsString>) -> ExitCode {
     super::finish(parse_arguments(arguments_given.collect()).and_then(|arguments| {
-        let session = Session::new(&arguments.flags());
+        let session = Session::new(&super::global_flags(&arguments.connection, false));
         super::block_on(arguments.run(&session))
     }))
 }
@@ -107,29 +106,13 @@ fn parse_arguments(arguments_given: Vec<OsString>) -> Result<Arguments, Abort> {
 }
 
 impl Arguments {
-    /// Returns the equivalent global flags of hactl.
-    fn flags(&self) -> GlobalFlags {
-        GlobalFlags {
-            connection: self.connection.clone(),
-            output: None,
-            color: ColorChoice::Never,
-            quiet: false,
-            verbose: 0,
-        }
-    }
-
     async fn run(&self, session: &Session) -> Result<Exit, Abort> {
         let (options, terminal) = (&self.options, session.terminal());
         if self.help_completion {
             terminal.print(&super::completion(&Arguments::command(), &FOREIGN_OPTIONS));
             return Ok(Exit::Done);
         }
-        let mut source = match (&options.text_data, &self.luxi) {
-            (Some(path), _) => super::read_cluster(path)?,
-            (None, Some(_)) => Source::read_live_cluster(session.client()?).await?,
-            (None, None) => return Err(Abort::load_failure("No backend selected! Exiting.")),
-        };
-        super::apply_options(options, &mut source)?;
+        let source = super::read_source(options, self.luxi.is_some(), session).await?;
         if self.verbose >= self.quiet {
             super::warn_of_unaccounted_usage(terminal, &source.cluster);
         }
