@@ -256,7 +256,7 @@ impl BodyReader {
 
 /// A request body that nothing has read yet. If it is dropped in that state, [`UnreadBody`] receives it.
 struct LentBody {
-    body: Option<Body>,
+    body: Body,
     unread: Option<oneshot::Sender<Body>>,
 }
 
@@ -269,26 +269,23 @@ impl http_body::Body for LentBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         self.unread = None;
-        match &mut self.body {
-            Some(body) => Pin::new(body).poll_frame(context),
-            None => Poll::Ready(None),
-        }
+        Pin::new(&mut self.body).poll_frame(context)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(http_body::Body::is_end_stream)
+        self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), http_body::Body::size_hint)
+        self.body.size_hint()
     }
 }
 
 impl Drop for LentBody {
     fn drop(&mut self) {
-        if let (Some(unread), Some(body)) = (self.unread.take(), self.body.take()) {
+        if let Some(unread) = self.unread.take() {
             // The connection may have ended.
-            let _ = unread.send(body);
+            let _ = unread.send(std::mem::take(&mut self.body));
         }
     }
 }
@@ -300,7 +297,7 @@ impl UnreadBody {
     /// Lends a body to the handler of its request.
     pub(crate) fn lend(body: Body) -> (Body, UnreadBody) {
         let (unread, receiver) = oneshot::channel();
-        (Body::new(LentBody { body: Some(body), unread: Some(unread) }), UnreadBody(receiver))
+        (Body::new(LentBody { body, unread: Some(unread) }), UnreadBody(receiver))
     }
 
     /// Reads and drops the body, within the limits of a body that is too large. Without this, the connection ends while the

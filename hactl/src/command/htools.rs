@@ -1,4 +1,4 @@
-//! The names of Ganeti's programs under which the binary acts like them: hbal, hcheck, hspace and hail.
+//! The names of Ganeti's programs under which the binary acts like them: hbal, hcheck and hspace.
 
 mod hcheck;
 mod hspace;

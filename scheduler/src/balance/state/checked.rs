@@ -72,25 +72,6 @@ impl State<'_> {
         }
     }
 
-    /// Moves an instance if [`State::add_checked`] accepts its nodes.
-    ///
-    /// # Errors
-    /// Returns the first reason against the new nodes; the state is then unchanged.
-    pub fn move_checked(&mut self, service: usize, to: Placement, is_forced: bool) -> Result<(), FailMode> {
-        let from = self.placements[service];
-        self.add_or_remove(service, from, -1);
-        match self.add_checked(service, to, is_forced) {
-            Ok(()) => {
-                self.placements[service] = to;
-                Ok(())
-            }
-            Err(mode) => {
-                self.add_or_remove(service, from, 1);
-                Err(mode)
-            }
-        }
-    }
-
     /// Returns the first reason against a node with an instance that was just added.
     fn refusal(
         &self,
