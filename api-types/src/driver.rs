@@ -146,10 +146,17 @@ impl DriverSpec {
     }
 
     /// Returns the places on the node from which the service gets values (`valueFrom`).
-    pub fn value_sources(&self) -> impl Iterator<Item = &ValueSource> {
-        let variables = self.exec.iter().flat_map(|exec| exec.environment.values());
+    pub fn value_sources(&self) -> impl Iterator<Item = ValueSource> {
+        let of_programs = self.exec.iter().flat_map(|exec| exec.environment.values());
+        let of_containers = self.podman.iter().flat_map(|podman| podman.environment.values());
         let parameters = self.ocf.iter().flat_map(|ocf| ocf.parameters.values());
-        variables.chain(parameters).filter_map(Setting::source)
+        let settings = self.external.iter().flat_map(ExternalDriver::value_sources);
+        of_programs
+            .chain(of_containers)
+            .chain(parameters)
+            .filter_map(Setting::source)
+            .cloned()
+            .chain(settings)
     }
 
     /// Returns `true` if the driver creates the unit, domain or container from the fields of the spec. An edit of these

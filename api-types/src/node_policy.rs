@@ -133,7 +133,7 @@ impl PolicyEvaluator<'_> {
             .or_else(|| self.refusal_of_mounts(podman.as_ref()?))
             .or_else(|| self.refusal_of_file("configuration", &lxc.as_ref()?.config))
             .or_else(|| self.refusal_of_domain(libvirt.as_ref()?))
-            .or_else(|| driver.value_sources().find_map(|source| self.refusal_of_secret(source)))
+            .or_else(|| driver.value_sources().find_map(|source| self.refusal_of_secret(&source)))
     }
 
     fn refusal_of_secret(&self, source: &ValueSource) -> Option<String> {
@@ -259,6 +259,8 @@ mod tests {
             driver("exec: {command: [a], user: web, environment: {A: {valueFrom: {file: db}}, B: c}}");
         let agent =
             driver("ocf: {agent: 'heartbeat:db', parameters: {password: {valueFrom: {credential: db}}}}");
+        let container = driver("podman: {image: a, environment: {A: {valueFrom: {file: db}}}}");
+        let external = driver("external: {name: a, settings: {password: {valueFrom: {file: db}}}}");
         for (policy, refusal) in [
             ("{ocfProviders: [heartbeat]}", Some("node does not give file db to services")),
             ("{ocfProviders: [heartbeat], secrets: [other]}", Some("node does not give file db to services")),
@@ -267,7 +269,9 @@ mod tests {
             ("{allowRoot: true, secrets: []}", Some("node does not give file db to services")),
         ] {
             let policy = NodePolicy::parse(policy).unwrap();
-            assert_eq!(policy.refusal(&service).as_deref(), refusal);
+            for service in [&service, &container, &external] {
+                assert_eq!(policy.refusal(service).as_deref(), refusal);
+            }
             let refusal = refusal.map(|text| text.replace("file", "credential"));
             assert_eq!(policy.refusal(&agent), refusal);
         }

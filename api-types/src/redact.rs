@@ -82,11 +82,7 @@ fn redact_value(value: &mut Value) {
 
 /// Returns `true` for a reference to a text on the node, which names a place and contains no secret.
 fn is_reference(value: &Value) -> bool {
-    let has_one_field = |value: &Value| value.as_object().is_some_and(|fields| fields.len() == 1);
-    has_one_field(value)
-        && has_one_field(&value["valueFrom"])
-        && serde_json::from_value::<Reference>(value.clone())
-            .is_ok_and(|reference| reference.value_from.place().is_ok())
+    matches!(Reference::from_value(value), Some(Ok(_)))
 }
 
 fn redact_leaves(value: &mut Value) {

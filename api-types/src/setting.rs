@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use std::fmt;
 
 /// Largest value that a node reads, in bytes.
@@ -84,6 +85,26 @@ impl From<&str> for Setting {
 impl From<String> for Setting {
     fn from(text: String) -> Setting {
         Setting::Text(text)
+    }
+}
+
+impl Reference {
+    /// Returns the reference that a value without a fixed schema is: an object with the field `valueFrom` alone. Returns
+    /// `None` for every other value.
+    ///
+    /// # Errors
+    /// The reference does not name one place.
+    pub fn from_value(value: &Value) -> Option<Result<Reference, &'static str>> {
+        let fields = value.as_object().filter(|fields| fields.len() == 1)?;
+        let source = fields.get("valueFrom")?.as_object();
+        let reference = source
+            .filter(|source| source.len() == 1)
+            .and_then(|_| serde_json::from_value::<Reference>(value.clone()).ok())
+            .ok_or("must have exactly one of file, credential and env");
+        Some(reference.and_then(|reference| {
+            reference.value_from.place()?;
+            Ok(reference)
+        }))
     }
 }
 
@@ -180,6 +201,27 @@ mod tests {
             (json!({}), "missing field `valueFrom`"),
         ] {
             assert_eq!(serde_json::from_value::<Setting>(value).unwrap_err().to_string(), message);
+        }
+    }
+
+    #[test]
+    fn values_without_a_schema_may_be_references() {
+        for value in
+            [json!("a"), json!({"valueFrom": {"file": "a"}, "b": 1}), json!({"value": {"file": "a"}})]
+        {
+            assert_eq!(Reference::from_value(&value), None, "{value}");
+        }
+        let reference = Reference::from_value(&json!({"valueFrom": {"file": "a"}}));
+        assert_eq!(reference, Some(Ok(Reference { value_from: file("a") })));
+        for source in [
+            json!("a"),
+            json!({}),
+            json!({"vault": "a"}),
+            json!({"file": "a", "b": 1}),
+            json!({"file": "/a"}),
+        ] {
+            let value = json!({"valueFrom": source});
+            assert!(matches!(Reference::from_value(&value), Some(Err(_))), "{value}");
         }
     }
 

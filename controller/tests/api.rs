@@ -341,6 +341,25 @@ async fn literal_secrets_cause_a_warning() {
 }
 
 #[tokio::test]
+async fn references_of_containers_and_external_drivers_are_checked() {
+    let api = Api::over(MemoryStore::new());
+    let source = json!({"valueFrom": {"file": "../shadow"}});
+    for (driver, path) in [
+        (json!({"podman": {"image": "a", "environment": {"A": source}}}), "podman.environment.A.valueFrom"),
+        (json!({"external": {"name": "disk", "settings": {"a": source}}}), "external.settings.a.valueFrom"),
+    ] {
+        let wrong = json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "wrong"},
+            "spec": {"driver": driver}});
+        let refused = api.post("resources", &wrong).await;
+        let text = refused.body.to_string();
+        assert!(
+            refused.code == 422 && text.contains(path) && text.contains("must be a name of letters"),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn object_that_etcd_cannot_store_is_refused_with_its_largest_part() {
     let api = Api::over(MemoryStore::new());
     // The record of the field manager repeats the names of all fields.

@@ -2,6 +2,7 @@
 
 use super::systemd::Limits;
 use crate::id::ResourceName;
+use crate::setting::Setting;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -20,9 +21,9 @@ pub struct PodmanDriver {
     /// Program and arguments, instead of the image's entrypoint and command.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// Environment variables of the container.
+    /// Environment variables of the container. A value can come from the node (`valueFrom`).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub environment: BTreeMap<String, String>,
+    pub environment: BTreeMap<String, Setting>,
     /// Directories and files of the node inside the container.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<Mount>,

@@ -9,7 +9,7 @@ use super::context::Context;
 use crate::driver::{DriverSpec, ExecDriver, ExternalDriver, OcfDriver};
 use crate::ocf::AgentName;
 use crate::problem::{element_path, field_path};
-use crate::setting::{Setting, ValueSource};
+use crate::setting::{Reference, Setting, ValueSource};
 use std::collections::BTreeMap;
 
 /// Maximum number of arguments of a command.
@@ -134,6 +134,12 @@ fn check_external(external: &ExternalDriver, context: &mut Context) {
         context.add_invalid(path, format!("{:?} is reserved for a built-in driver or type", external.name));
     } else {
         context.check_name(path, &external.name);
+    }
+    for (name, value) in &external.settings {
+        if let Some(Err(problem)) = Reference::from_value(value) {
+            let path = field_path("spec.driver.external.settings", name);
+            context.add_invalid(&field_path(&path, "valueFrom"), problem);
+        }
     }
 }
 

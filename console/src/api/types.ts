@@ -590,7 +590,13 @@ export interface Resource {
         container?: string;
         image?: string;
         command?: Array<string>;
-        environment?: Record<string, string>;
+        environment?: Record<string, string | {
+          valueFrom: {
+            file?: string | null;
+            credential?: string | null;
+            env?: string | null;
+          };
+        }>;
         mounts?: Array<{
           source?: string;
           target?: string;
@@ -779,7 +785,13 @@ export interface Resource {
             container?: string;
             image?: string;
             command?: Array<string>;
-            environment?: Record<string, string>;
+            environment?: Record<string, string | {
+              valueFrom: {
+                file?: string | null;
+                credential?: string | null;
+                env?: string | null;
+              };
+            }>;
             mounts?: Array<{
               source?: string;
               target?: string;

@@ -18,6 +18,7 @@ mod watch;
 
 use super::{Driver, DriverEvent, DriverFailure, LogQuery, LogTail, Sample};
 use crate::core::Meter;
+use crate::driver::program::node_values::NodeValues;
 use client::Client;
 use futures::future::BoxFuture;
 use ha_api_types::id::NodeName;
@@ -42,6 +43,8 @@ const PODMAN_PROGRAM_FILES: [&str; 3] = ["/usr/bin/podman", "/usr/local/bin/podm
 pub struct PodmanSettings {
     /// Name of this node, passed to containers as `HA_NODE`.
     pub node: NodeName,
+    /// Places of the values that containers get from this node.
+    pub values: NodeValues,
     /// Path of the socket of podman's service.
     pub socket: PathBuf,
     /// Interval between polls of the running containers, in case an event is missed.
@@ -50,8 +53,8 @@ pub struct PodmanSettings {
 
 impl PodmanSettings {
     /// Returns the default settings.
-    pub fn new(node: NodeName, socket: PathBuf) -> PodmanSettings {
-        PodmanSettings { node, socket, poll_interval: Duration::from_secs(10) }
+    pub fn new(node: NodeName, values: NodeValues, socket: PathBuf) -> PodmanSettings {
+        PodmanSettings { node, values, socket, poll_interval: Duration::from_secs(10) }
     }
 }
 

@@ -51,11 +51,12 @@ impl Drivers {
         let (events, mut driver_events) = mpsc::unbounded_channel();
         let directory =
             || format!("cannot create the driver directories in --state-dir {}", options.state_dir.display());
+        let values = NodeValues::new(options.secrets_directory.clone());
         let programs = ProgramSettings::new(
             options.node.clone(),
             boot_id.to_owned(),
             options.state_dir.clone(),
-            NodeValues::new(options.secrets_directory.clone()),
+            values.clone(),
         )
         .context("cannot determine the directory of this program")?;
         let ocf = OcfSettings {
@@ -80,7 +81,7 @@ impl Drivers {
             .context("cannot read the mounts of this machine")?;
         let lxc = LxcSettings::new(options.node.clone(), options.lxc_path.clone(), &options.state_dir);
         let lxc = LxcDriver::new(lxc, events.clone()).context("cannot read the mounts of this machine")?;
-        let podman = PodmanSettings::new(options.node.clone(), options.podman_socket.clone());
+        let podman = PodmanSettings::new(options.node.clone(), values, options.podman_socket.clone());
         let podman = PodmanDriver::new(podman, events);
         let drivers: [Arc<dyn Driver>; 8] = [
             Arc::new(exec),

@@ -7,6 +7,8 @@ use ha_api_types::time::MonotonicTime;
 use ha_node_agent::core::Meter;
 use ha_node_agent::driver::Driver;
 use serde_json::json;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 /// A driver script that keeps a file while the service runs. A test can prepend other cases.
 const TEST_SCRIPT: &str = r#"
@@ -199,4 +201,28 @@ async fn driver_monitor_restarts_until_watch_ends() {
     wait_until("the monitor follows", || !node.processes().is_empty()).await;
     let node = node.restart_agent();
     wait_until("the monitor has ended", || node.processes().is_empty()).await;
+}
+
+#[tokio::test]
+async fn settings_come_from_the_node_and_a_missing_one_prevents_only_the_start() {
+    let node = Node::with_driver(&before(
+        r#"[ $action != describe ] || { echo '{"result":"done","name":"test","version":"1","settings":{
+            "type":"object","required":["password"],"properties":{"password":{"type":"string"}}}}'; exit; }"#,
+    ));
+    let service = service("test", &json!({"password": {"valueFrom": {"file": "db"}}}));
+    let failure = node.driver.start(&service).await.unwrap_err();
+    assert!(failure.message.contains("password: file db: cannot read"), "{}", failure.message);
+    let secret = node.path("secrets").join("db");
+    fs::create_dir_all(secret.parent().unwrap()).unwrap();
+    fs::write(&secret, "planted\n").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    node.driver.start(&service).await.unwrap();
+    let started = node.read("asked").lines().any(|request| {
+        request.contains(r#""action":"start""#) && request.contains(r#""settings":{"password":"planted"}"#)
+    });
+    assert!(started, "{}", node.read("asked"));
+    fs::remove_file(&secret).unwrap();
+    assert_eq!(node.driver.probe(&service).await, Observed::Running);
+    node.driver.stop(&service, 20_000).await.unwrap();
+    assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
 }

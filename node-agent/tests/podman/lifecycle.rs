@@ -2,12 +2,14 @@
 
 use crate::containers::kill_during_a_stop;
 use crate::node::{IMAGE, Node, RUN_SCRIPT, is_alive, service, wait_until};
-use ha_api_types::record::Observed;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FailureClass, Observed};
 use ha_api_types::time::MonotonicTime;
 use ha_node_agent::core::Meter;
 use ha_node_agent::driver::Driver;
 use serde_json::json;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 const CONTAINER_NAME: &str = "hactl-web";
@@ -130,6 +132,36 @@ async fn next_agent_adopts_and_redefinition_replaces_container() {
     assert!(!is_alive(process), "the old one is gone");
     assert!(node.podman.inspect(CONTAINER_NAME, ".Config.Env").contains("A=b"));
     assert!(node.events.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn variables_come_from_the_node_and_a_missing_one_prevents_the_start() {
+    let node = Node::new().await;
+    let data = node.podman.path("data");
+    fs::create_dir_all(&data).unwrap();
+    let service = service(&json!({
+        "image": IMAGE, "command": ["/bin/sh", "-c", "env > /data/env; touch /data/done; exec sleep 1000"],
+        "mounts": [{"source": data, "target": "/data"}],
+        "environment": {"PASSWORD": {"valueFrom": {"file": "db"}}},
+    }));
+    let failure = node.driver.start(&service).await.unwrap_err();
+    assert!(failure.message.contains("PASSWORD: file db: cannot read"), "{}", failure.message);
+    assert_eq!((failure.class, failure.reason), (FailureClass::RetryHere, Reason::StartFailed));
+    assert_eq!(node.podman.run(&["ps", "--all", "--quiet"]), "");
+    let secret = node.podman.path("secrets").join("db");
+    fs::create_dir_all(secret.parent().unwrap()).unwrap();
+    fs::write(&secret, "planted\n").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    node.driver.start(&service).await.unwrap();
+    wait_until("the container wrote its environment", || data.join("done").exists()).await;
+    let environment = fs::read_to_string(data.join("env")).unwrap();
+    assert!(environment.lines().any(|line| line == "PASSWORD=planted"), "{environment}");
+    // Without the file, the container is still adopted and stopped.
+    fs::remove_file(&secret).unwrap();
+    assert_eq!(node.driver.probe(&service).await, Observed::Running);
+    node.driver.start(&service).await.unwrap();
+    node.driver.stop(&service, 20_000).await.unwrap();
+    node.assert_nothing_left(&service).await;
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Checks of driver `podman`.
 
 use super::super::context::Context;
-use super::{check_arguments, check_environment, check_working_directory, is_absolute, is_printable};
+use super::{check_arguments, check_settings, check_working_directory, is_absolute, is_printable};
 use crate::driver::{HealthCheck, Limits, PodmanDriver, Port};
 use crate::problem::{element_path, field_path};
 use crate::quantity::Quantity;
@@ -56,7 +56,7 @@ pub(super) fn check(podman: &PodmanDriver, context: &mut Context) {
         context.add_invalid(&at("image"), format!("{image:?} is not a valid image name"));
     }
     check_arguments(&at("command"), &podman.command, context);
-    check_environment(&at("environment"), &podman.environment, context);
+    check_settings(&at("environment"), &podman.environment, context);
     check_mounts(&at("mounts"), podman, context);
     check_ports(&at("ports"), podman, context);
     if podman.network.as_deref().is_some_and(|network| !is_name(network)) {

@@ -80,7 +80,7 @@ pub(super) struct Request<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) uid: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) settings: Option<&'a BTreeMap<String, Value>>,
+    pub(super) settings: Option<BTreeMap<String, Value>>,
     /// Node that the service leaves, for a live migration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) source: Option<&'a str>,
@@ -341,7 +341,7 @@ mod tests {
         let settings = BTreeMap::from([("path".to_owned(), Value::from("/srv"))]);
         let request = Request {
             resource: Some("web"),
-            settings: Some(&settings),
+            settings: Some(settings),
             timeout_milliseconds: Some(5),
             ..Request::new(Action::Start, &node)
         };

@@ -14,6 +14,7 @@ use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::schema;
 use ha_api_types::time::{Millis, MonotonicTime};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -273,7 +274,7 @@ impl Context {
             reason: Reason::NotInstalled,
             message,
         })?;
-        let settings: Map<String, Value> = spec.settings.clone().into_iter().collect();
+        let settings: Map<String, Value> = self.required_settings(spec)?.into_iter().collect();
         let schema_problems = description.settings.as_ref().map(|settings_schema| {
             schema::check_value(settings_schema, &Value::Object(settings), "spec.driver.external.settings")
         });
@@ -313,6 +314,12 @@ impl Context {
         )
     }
 
+    /// Returns the settings, with all values from the node.
+    fn required_settings(&self, spec: &ExternalSpec) -> Result<BTreeMap<String, Value>, DriverFailure> {
+        let settings = self.programs.settings.values.resolve_values(&spec.settings);
+        settings.map_err(|error| io_failure("cannot read a setting of the service", &error))
+    }
+
     /// Returns a request about a service.
     pub(super) fn request<'a>(
         &'a self,
@@ -320,10 +327,22 @@ impl Context {
         action: Action,
     ) -> Result<Request<'a>, DriverFailure> {
         let spec = external_spec(service)?;
+        let settings = match action {
+            Action::Start | Action::Receive | Action::Migrate | Action::Arrive => {
+                self.required_settings(spec)?
+            }
+            // A stop must not depend on the values from the node.
+            Action::Stop
+            | Action::Kill
+            | Action::Describe
+            | Action::Probe
+            | Action::Measure
+            | Action::Monitor => self.programs.settings.values.resolve_available_values(&spec.settings),
+        };
         Ok(Request {
             resource: Some(&service.name),
             uid: Some(&service.uid),
-            settings: Some(&spec.settings),
+            settings: Some(settings),
             ..Request::new(action, &self.programs.settings.node)
         })
     }
@@ -340,8 +359,7 @@ impl Context {
             reason: Reason::NotInstalled,
             message,
         })?;
-        let environment =
-            self.programs.environment(service, &std::collections::BTreeMap::new(), request.target);
+        let environment = self.programs.environment(service, &BTreeMap::new(), request.target);
         let make_cgroup = || {
             let make_cgroup = self.programs.make_cgroup(&service.name);
             make_cgroup.map_err(|error| io_failure("cannot create the control group of the service", &error))

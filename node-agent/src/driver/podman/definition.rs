@@ -37,14 +37,19 @@ pub(super) fn digest(podman: &PodmanSpec) -> String {
     hexadecimal
 }
 
-/// Returns the body of the request that creates a container from an image.
-pub(super) fn create_body(service: &ServiceDefinition, podman: &PodmanSpec, node: &NodeName) -> Value {
+/// Returns the body of the request that creates a container from an image, with the resolved variables of the container.
+pub(super) fn create_body(
+    service: &ServiceDefinition,
+    podman: &PodmanSpec,
+    variables: &BTreeMap<String, String>,
+    node: &NodeName,
+) -> Value {
     let mut environment: BTreeMap<&str, &str> = BTreeMap::from([
         ("HA_RESOURCE", service.name.as_str()),
         ("HA_RESOURCE_UID", service.uid.as_str()),
         ("HA_NODE", node),
     ]);
-    environment.extend(podman.environment.iter().map(|(name, text)| (name.as_str(), text.as_str())));
+    environment.extend(variables.iter().map(|(name, text)| (name.as_str(), text.as_str())));
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
     set("name", json!(container_name(service, podman)));
@@ -162,6 +167,7 @@ pub(super) mod tests {
     use super::*;
     use ha_api_types::driver::DriverSpec;
     use ha_api_types::resource::Resource;
+    use ha_api_types::setting::Setting;
 
     pub(in super::super) fn service(podman: &Value) -> ServiceDefinition {
         let mut resource = Resource::default();
@@ -174,7 +180,11 @@ pub(super) mod tests {
 
     fn body(podman: &Value) -> Value {
         let service = service(podman);
-        create_body(&service, service.driver.podman.as_ref().expect("podman"), &"node1".into())
+        let podman = service.driver.podman.as_ref().expect("podman");
+        let text_of = |setting: &Setting| setting.text().expect("a text").to_owned();
+        let variables =
+            podman.environment.iter().map(|(name, value)| (name.clone(), text_of(value))).collect();
+        create_body(&service, podman, &variables, &"node1".into())
     }
 
     /// Checks the change that a field makes to the request's body, compared with a definition of the image alone.

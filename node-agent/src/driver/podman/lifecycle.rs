@@ -223,12 +223,17 @@ async fn create(context: &Context, target: &Target<'_>, deadline: Instant) -> Re
             return Err(failure(FailureClass::NeverHere, Reason::BadConfiguration, message));
         }
     }
+    let variables = context.settings.values.resolve(&target.podman.environment);
+    let variables = variables.map_err(|error| {
+        let message = format!("environment of container {}: {error}", target.name);
+        failure(FailureClass::RetryHere, Reason::StartFailed, message)
+    })?;
     let image = &target.podman.image;
     let has_image = client.has_image(image).await;
     if !has_image.map_err(|error| start_failure(&format!("cannot look up image {image}"), &error))? {
         pull(client, image, deadline).await?;
     }
-    let body = definition::create_body(target.service, target.podman, &context.settings.node);
+    let body = definition::create_body(target.service, target.podman, &variables, &context.settings.node);
     let Err(error) = client.create(&body).await else { return Ok(()) };
     if error.to_string().contains("name is already in use")
         && matches!(client.inspect(&target.name).await, Ok(None))

@@ -1,6 +1,7 @@
 //! Values that services get from the node (`valueFrom`): files, credentials of systemd, and variables of the agent.
 
-use ha_api_types::setting::{Setting, VALUE_BYTES_MAX, ValuePlace};
+use ha_api_types::setting::{Reference, Setting, VALUE_BYTES_MAX, ValuePlace};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -39,28 +40,46 @@ impl NodeValues {
         &self,
         settings: &BTreeMap<String, Setting>,
     ) -> BTreeMap<String, String> {
-        let texts = settings.iter().map(|(name, setting)| (name, self.text(name, setting)));
-        texts
-            .filter_map(|(name, text)| match text {
-                Ok(text) => Some((name.clone(), text)),
-                Err(error) => {
-                    tracing::warn!(%error, "program runs without a value from the node");
-                    None
-                }
-            })
-            .collect()
+        available(settings.iter().map(|(name, setting)| (name, self.text(name, setting))))
+    }
+
+    /// Returns values without a fixed schema, in which references are replaced by their texts.
+    ///
+    /// # Errors
+    /// Fails if a text cannot be read. The message names the setting and the place, never the text.
+    pub(in crate::driver) fn resolve_values(
+        &self,
+        values: &BTreeMap<String, Value>,
+    ) -> io::Result<BTreeMap<String, Value>> {
+        values.iter().map(|(name, value)| Ok((name.clone(), self.value(name, value)?))).collect()
+    }
+
+    /// Returns the values of [`NodeValues::resolve_values`], without those that cannot be read.
+    pub(in crate::driver) fn resolve_available_values(
+        &self,
+        values: &BTreeMap<String, Value>,
+    ) -> BTreeMap<String, Value> {
+        available(values.iter().map(|(name, value)| (name, self.value(name, value))))
+    }
+
+    fn value(&self, name: &str, value: &Value) -> io::Result<Value> {
+        match Reference::from_value(value) {
+            None => Ok(value.clone()),
+            Some(Ok(reference)) => self.referenced_text(name, &reference).map(Value::String),
+            Some(Err(problem)) => Err(invalid_reference(name, problem)),
+        }
     }
 
     fn text(&self, name: &str, setting: &Setting) -> io::Result<String> {
         match setting {
             Setting::Text(text) => Ok(text.clone()),
-            Setting::Reference(reference) => {
-                let place = reference.value_from.place();
-                let place =
-                    place.map_err(|problem| io::Error::other(format!("{name}: valueFrom {problem}")))?;
-                self.read(place).map_err(|problem| io::Error::other(format!("{name}: {place}: {problem}")))
-            }
+            Setting::Reference(reference) => self.referenced_text(name, reference),
         }
+    }
+
+    fn referenced_text(&self, name: &str, reference: &Reference) -> io::Result<String> {
+        let place = reference.value_from.place().map_err(|problem| invalid_reference(name, problem))?;
+        self.read(place).map_err(|problem| io::Error::other(format!("{name}: {place}: {problem}")))
     }
 
     fn read(&self, place: ValuePlace<'_>) -> Result<String, String> {
@@ -77,6 +96,23 @@ impl NodeValues {
             }
         }
     }
+}
+
+fn invalid_reference(name: &str, problem: &str) -> io::Error {
+    io::Error::other(format!("{name}: valueFrom {problem}"))
+}
+
+/// Returns the values that could be read, and logs the others.
+fn available<'a, T>(values: impl Iterator<Item = (&'a String, io::Result<T>)>) -> BTreeMap<String, T> {
+    values
+        .filter_map(|(name, value)| match value {
+            Ok(value) => Some((name.clone(), value)),
+            Err(error) => {
+                tracing::warn!(%error, "program runs without a value from the node");
+                None
+            }
+        })
+        .collect()
 }
 
 /// Reads a file that other users cannot read. One newline at the end is not part of the text.
