@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Ganeti's own tests of the command lines of hbal and hcheck, and these programs, for comparison.
+# Ganeti's own tests of the command lines of hail, hbal, hcheck and hspace, and these programs, for comparison.
 
 # setup_ganeti: installs hbal and the runner of the tests, and unpacks the tests. Sets GANETI_TESTS and GANETI_PROGRAMS.
 setup_ganeti() {
@@ -19,7 +19,7 @@ setup_ganeti() {
 }
 
 # Ganeti's programs whose options and output hactl has under their names.
-GANETI_NAMES=(hbal hcheck)
+GANETI_NAMES=(hail hbal hcheck hspace)
 
 # run_ganeti HACTL: runs Ganeti's tests that call one of these programs, with hactl under their names, except those that need
 # RAPI. Then compares both programs on Ganeti's files and on generated clusters, and the scores at the ends of their plans.
@@ -30,7 +30,9 @@ run_ganeti() {
   cp -r "$GANETI_TESTS/data" "$work/test/"
   ln -s "$GANETI_PROGRAMS"/* "$work/test/hs/"
   # The package has hail in another directory; htools acts under any of these names.
-  ln -sf "$GANETI_PROGRAMS/htools" "$work/test/hs/hail"
+  mkdir -p "$work/programs"
+  ln -s "$GANETI_PROGRAMS"/* "$work/programs/"
+  ln -s "$GANETI_PROGRAMS/htools" "$work/programs/hail"
   for name in "${GANETI_NAMES[@]}"; do ln -sf "$hactl" "$work/test/hs/$name"; done
   data=test/data/htools
   (
@@ -43,6 +45,15 @@ run_ganeti() {
       simulated --simulate u,4,8T,64g,16 --simulate p,4,8T,64g,16 -S "$T/simu-rebal-orig" || exit 1
     for file in standard tiered; do
       sed -re 's/^(node-.*|fake-uuid-)-02(|.*)/\1-01\2/' <"$T/simu-rebal-orig.$file" >"$T/simu-rebal-merged.$file"
+    done
+    # The requests that this script makes.
+    for name in primary-only secondary-only all; do
+      sed -e "s/\"evac_mode\": \"all\"/\"evac_mode\": \"$name\"/" -e 's/"spindles": [0-9]\+,//' \
+        "$data/hail-node-evac.json" >"$T/hail-node-evac.json.$name"
+    done
+    for name in alloc-drbd alloc-invalid-twodisks alloc-twodisks change-group node-evac reloc-drbd alloc-spindles; do
+      sed 's/"exclusive_storage": false/"exclusive_storage": true/' "$data/hail-$name.json" >"$T/hail-$name.json.excl-stor"
+      sed 's/"spindles": [0-9]\+,//' "$T/hail-$name.json.excl-stor" >"$T/hail-$name.json.fail-excl-stor"
     done
     export BACKEND_BAL_STD=-t$T/simu-rebal-merged.standard BACKEND_BAL_TIER=-t$T/simu-rebal-merged.tiered
     export BACKEND_DYNU="-t $T/simu-onegroup.standard" BACKEND_EXCL="-t $T/simu-onegroup.standard"
@@ -58,7 +69,7 @@ run_ganeti() {
       END { good = p > 0 && f == 0; printf("test result: %s. %d passed; %d failed\n", good ? "ok" : "FAILED", p, f); exit !good }' "$work/log"
   ) || status=1
   python3 "$LIB/hbal.py" "$GANETI_PROGRAMS/hbal" "$work/test/hs/hbal" "$GANETI_TESTS/data/htools" || status=1
-  python3 "$LIB/htools.py" "$GANETI_PROGRAMS" "$work/test/hs" "$GANETI_TESTS/data/htools" hcheck || status=1
+  python3 "$LIB/htools.py" "$work/programs" "$work/test/hs" "$GANETI_TESTS/data/htools" hail hcheck || status=1
   # Fewer clusters, nodes and evaluations than in dev/hbal.
   python3 "$LIB/hbal_clusters.py" "$GANETI_PROGRAMS/hbal" "$work/test/hs/hbal" \
     --count 24 --nodes 12 --evaluations 25000 --distance 0.75 || status=1

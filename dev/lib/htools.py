@@ -1,17 +1,20 @@
-"""Compares hactl under the names hcheck and hspace with Ganeti's programs: exit status, and both streams.
+"""Compares hactl under the names hail, hcheck and hspace with Ganeti's programs: exit status, and both streams.
 
-    htools.py PROGRAMS OURS DIRECTORY [hcheck|hspace ...]
+    htools.py PROGRAMS OURS DIRECTORY [hail|hcheck|hspace ...]
 
 PROGRAMS has Ganeti's programs, OURS has hactl under their names, and DIRECTORY has the data files of Ganeti's tests.
 Runs both programs on every data file with several sets of options, and on generated clusters. Prints a line for each
-difference, a table, and as its last line the result. A simulated rebalance of hcheck may end below that of Ganeti.
+difference, a table, and as its last line the result. A simulated rebalance of hcheck may end below that of Ganeti. hail
+may choose other nodes with the same score.
 """
 
+import json
 import re
 import sys
 import tempfile
 from pathlib import Path
 
+import hail_requests
 from comparison import FAILS_EARLIER, REJECTED, report, run
 from hbal_clusters import generated
 
@@ -56,11 +59,25 @@ HSPACE_REFUSED = [
     ["--machine-readable=maybe"],
     ["argument"],
 ]
+# Options of hail for Ganeti's requests and generated ones.
+HAIL = [[], ["--no-capacity-checks"], ["--ignore-soft-errors"], ["-v"], ["-p"], ["--ignore-dynu"]]
+# Options with Ganeti's requests for new instances only, because the positions in other requests are those of their cluster.
+HAIL_SOURCES = [
+    ["-t", "partly-used.data"],
+    ["-t", "shared-n1-restriction.data"],
+    ["-t", "partly-used.data", "--restrict-allocation-to", "node-01,node-02,node-03"],
+    ["--simulate=p,4,8T,64g,16"],
+]
+HAIL_REFUSED = [["/dev/null"], ["nosuch.json"], [], ["-q"], ["--mond=maybe"], ["--static-kvm-node-memory=x"]]
+# Invalid requests.
+HAIL_TEXTS = ["[]", "{}", '{"request": 0}', '{"request": {}}', '{"request": {}, "nodegroups": []}', '{"a"']
 
 
 def close(one: str, other: str) -> bool:
     """Returns True if two lines are equal, except for the last digit of a score."""
     number = re.compile(r"\d+\.\d{8}")
+    # Haskell's form of groups, of which hactl prints the names.
+    one, other = (re.sub(r"(?<=all groups: )\[.*?\](?=\"\])", "", text) for text in (one, other))
     if number.sub("", one) != number.sub("", other):
         return False
     return all(abs(float(a) - float(b)) <= 1.1e-8 for a, b in zip(number.findall(one), number.findall(other)))
@@ -84,6 +101,18 @@ def lower_rebalance(theirs: list[str], ours: list[str]) -> bool:
     return True
 
 
+def other_nodes(theirs: list[str], ours: list[str]) -> bool:
+    """Returns True if two answers of hail differ only in nodes that it chooses among equal ones."""
+
+    def masked(line: str) -> str:
+        answer = json.loads(line)
+        text = json.dumps([answer["info"], answer["result"]])
+        return re.sub(r"node[-\w]*(?=[\"/ ])", "NODE", text)
+
+    success = [line for line in (*theirs, *ours) if line.startswith('{"success":true')]
+    return len(theirs) == len(ours) == 1 and len(success) == 2 and close(masked(theirs[0]), masked(ours[0]))
+
+
 def compare(name: str, programs: Path, ours: Path, arguments: list[str]) -> tuple[str, str]:
     """Returns the outcome, and a description of the difference."""
     their_status, *their_streams = run(programs / name, arguments)
@@ -100,11 +129,13 @@ def compare(name: str, programs: Path, ours: Path, arguments: list[str]) -> tupl
             continue
         if name == "hcheck" and stream == "stdout" and status <= their_status and lower_rebalance(theirs_, ours_):
             return "better", ""
+        if name == "hail" and stream == "stdout" and status == their_status and other_nodes(theirs_, ours_):
+            return "other nodes", ""
         pairs = [(one, other) for one, other in zip(theirs_, ours_) if not close(one, other)]
         shown = [f"{one!r} of Ganeti, {other!r} of hactl" for one, other in pairs[:3]]
         differs += [f"{stream}: {'; '.join(shown) or f'{len(theirs_)} lines, not {len(ours_)}'}"]
     # Both refuse the input; the cause may have other words.
-    if status == their_status == 1 and not their_streams[0] and not streams[0]:
+    if status == their_status and status in (1, 2) and not their_streams[0] and not streams[0]:
         return "both refuse", ""
     return ("differs", "; ".join(differs)) if differs else ("alike", "")
 
@@ -120,8 +151,33 @@ def data_files(directory: Path, folder: Path) -> list[Path]:
     return files
 
 
-def cases(name: str, directory: Path, files: list[Path]) -> list[list[str]]:
+def hail_cases(directory: Path, folder: Path) -> list[list[str]]:
+    """Returns the arguments of each case of hail, and writes generated requests."""
+    given = [str(path) for path in sorted(directory.glob("hail-*.json"))]
+    # hactl marks a full node as failing N+1 from the beginning, as in FAILS_EARLIER.
+    made = [[*options, path] for path in given for options in HAIL if not ("dedicated" in path and options == ["-p"])]
+    # With these options, hactl does not see the cluster tag about desired locations in the request.
+    new = [path for path in given if "/hail-alloc-" in path and "secondary" not in path and "desired" not in path]
+    for path in new:
+        for options in HAIL_SOURCES:
+            made.append([str(directory / word) if word.endswith(".data") else word for word in options] + [path])
+    made += HAIL_REFUSED
+    texts = dict(enumerate(HAIL_TEXTS))
+    for seed in range(16):
+        message = hail_requests.cluster(seed)
+        for label, request in hail_requests.requests(seed, message):
+            texts[f"{seed} {label} {len(texts)}"] = hail_requests.text(request)
+    for number, (label, text) in enumerate(texts.items()):
+        path = folder / f"request {label}.json"
+        path.write_text(text)
+        made.append([*HAIL[number % 3], str(path)])
+    return made
+
+
+def cases(name: str, directory: Path, files: list[Path], folder: Path) -> list[list[str]]:
     """Returns the arguments of each case."""
+    if name == "hail":
+        return hail_cases(directory, folder)
     if name == "hcheck":
         return [["-t", str(path), *options] for path in files for options in HCHECK]
     if name == "hspace":
@@ -139,8 +195,8 @@ def main() -> int:
     files = data_files(directory, Path(folder.name))
     table: dict[str, int] = {}
     failed = 0
-    for name in sys.argv[4:] or ["hcheck", "hspace"]:
-        for arguments in cases(name, directory, files):
+    for name in sys.argv[4:] or ["hail", "hcheck", "hspace"]:
+        for arguments in cases(name, directory, files, Path(folder.name)):
             outcome, difference = compare(name, programs, ours, arguments)
             table[f"{name}: {outcome}"] = table.get(f"{name}: {outcome}", 0) + 1
             if outcome == "differs":

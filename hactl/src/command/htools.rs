@@ -1,5 +1,6 @@
 //! The names of Ganeti's programs under which the binary acts like them: hbal, hcheck and hspace.
 
+mod hail;
 mod hcheck;
 mod hspace;
 mod simulation;
@@ -7,7 +8,7 @@ mod statistics;
 mod units;
 
 use super::balance::hbal;
-use super::balance::options::Options;
+use super::balance::options::{Options, save_text};
 use super::balance::planned::Source;
 use crate::arguments::GlobalFlags;
 use crate::config::ConnectionFlags;
@@ -26,14 +27,19 @@ use std::process::ExitCode;
 /// A program of Ganeti whose name selects its options and output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
+    Hail,
     Hbal,
     Hcheck,
     Hspace,
 }
 
 impl Program {
-    const NAMES: [(Program, &str); 3] =
-        [(Program::Hbal, "hbal"), (Program::Hcheck, "hcheck"), (Program::Hspace, "hspace")];
+    const NAMES: [(Program, &str); 4] = [
+        (Program::Hail, "hail"),
+        (Program::Hbal, "hbal"),
+        (Program::Hcheck, "hcheck"),
+        (Program::Hspace, "hspace"),
+    ];
 
     /// Returns the program with this name.
     pub(crate) fn from_name(name: &str) -> Option<Program> {
@@ -43,6 +49,7 @@ impl Program {
     /// Runs the program with the arguments after its name.
     pub(crate) fn run(self, arguments: impl Iterator<Item = OsString>) -> ExitCode {
         match self {
+            Program::Hail => hail::main(arguments),
             Program::Hbal => hbal::main(arguments),
             Program::Hcheck => hcheck::main(arguments),
             Program::Hspace => hspace::main(arguments),
@@ -358,4 +365,25 @@ pub(crate) fn common_suffix(cluster: &Cluster) -> String {
         .find(|suffix| other_names.iter().all(|name| name.ends_with(suffix)))
         .unwrap_or_default()
         .to_owned()
+}
+
+/// Returns a cluster in which each node has the free memory that was reported for it, as Ganeti's programs show and save it.
+pub(crate) fn with_reported_memory(cluster: &Cluster, reported: &Cluster) -> Cluster {
+    let mut cluster = cluster.clone();
+    for (node, reported) in cluster.nodes.iter_mut().zip(&reported.nodes) {
+        node.memory_free = reported.memory_free;
+    }
+    cluster
+}
+
+/// Saves a cluster in the text format.
+pub(crate) fn save_cluster(
+    terminal: &Terminal,
+    path: &Path,
+    when: &str,
+    cluster: &Cluster,
+) -> Result<(), Abort> {
+    save_text(path, &text::write(cluster))?;
+    terminal.error_line(&format!("The cluster state {when} has been written to file '{}'", path.display()));
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! Tests of the program under the names `hcheck` and `hspace`.
+//! Tests of the program under the names `hail`, `hcheck` and `hspace`.
 
 use super::hactl::{file, run};
 use std::os::unix::process::CommandExt;
@@ -122,4 +122,87 @@ fn hspace_saves_the_result() {
     assert!(saved.contains("\nnew-0|128|1024|1|running|Y|node-01-002||plain||1|1|N\n"), "{saved}");
     run(&mut program("hcheck", &["-t", &format!("{base}.tiered")]))
         .expect_stdout_parts(0, &["no problems found"]);
+}
+
+/// Returns a request to hail for a cluster of three nodes, of which the first one runs two instances.
+fn request(question: &str) -> String {
+    let size = |memory: i64, disk: i64, cpus: i64| {
+        format!(
+            r#"{{"memory-size":{memory},"disk-size":{disk},"cpu-count":{cpus},"disk-count":1,"nic-count":1,"spindle-use":1}}"#
+        )
+    };
+    let node = |name: &str, free: i64| {
+        format!(
+            r#""{name}":{{"group":"u1","offline":false,"drained":false,"ndparams":{{"exclusive_storage":false,"spindle_count":1}},
+            "total_memory":8192,"reserved_memory":0,"free_memory":{free},"total_disk":102400,"free_disk":102400,
+            "total_cpus":4,"reserved_cpus":1,"free_spindles":0}}"#
+        )
+    };
+    let instance = |name: &str, template: &str, nodes: &str| {
+        format!(
+            r#""{name}":{{{},"disk_template":"{template}","nodes":{nodes}}}"#,
+            r#""disks":[{"size":1024}],"disk_space_total":0,"memory":1024,"vcpus":1,"tags":[],"spindle_use":1,"nics":[]"#
+        )
+    };
+    format!(
+        r#"{{"cluster_tags":[],"enabled_hypervisors":["xen-pvm"],"nodegroups":{{"u1":{{"name":"g1","alloc_policy":"preferred",
+        "networks":[],"tags":[],"ipolicy":{{"std":{small},"minmax":[{{"min":{small},"max":{large}}}],"vcpu-ratio":4.0,
+        "spindle-ratio":32.0,"disk-templates":["drbd","ext"]}}}}}},"nodes":{{{},{},{}}},"instances":{{{},{}}},"request":{question}}}"#,
+        node("a", 6144),
+        node("b", 8192),
+        node("c", 8192),
+        instance("i1", "drbd", r#"["a","b"]"#),
+        instance("i2", "ext", r#"["a"]"#),
+        small = size(128, 1, 1),
+        large = size(8192, 65536, 4),
+    )
+}
+
+#[test]
+fn hail_answers_requests() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let check = |question: &str, expected: &[&str]| {
+        let path = file(directory.path(), "request", &request(question));
+        run(&mut program("hail", &[&path])).expect_stdout_parts(0, expected);
+    };
+    let new = r#""name":"new","disks":[{"size":1024}],"disk_space_total":0,"memory":1024,"vcpus":1,"tags":[],"spindle_use":1,
+        "nics":[],"disk_template":"ext""#;
+    check(
+        &format!(r#"{{"type":"allocate","required_nodes":1,{new}}}"#),
+        &[r#"{"success":true,"info":"Request successful: Selected group: g1, Group g1 (preferred): score: "#],
+    );
+    check(
+        &format!(r#"{{"type":"allocate","required_nodes":1,"restrict-to-nodes":["b"],{new}}}"#),
+        &[" for node(s) b\",\"result\":[\"b\"]}\n"],
+    );
+    check(
+        r#"{"type":"relocate","name":"i1","required_nodes":1,"relocate_from":["b"]}"#,
+        &[r#"{"success":true,"info":"Request successful: success","result":["c"]}"#],
+    );
+    check(
+        r#"{"type":"relocate","name":"i1","required_nodes":1,"relocate_from":["c"]}"#,
+        &[
+            "Request failed: Unsupported request: excluded nodes not equal to instance's secondary(1 versus [2])",
+        ],
+    );
+    check(
+        r#"{"type":"node-evacuate","instances":["i1","i2"],"evac_mode":"primary-only"}"#,
+        &[
+            "0 instances failed to move and 2 were moved successfully",
+            r#"["i1","g1",["b","a"]]"#,
+            r#"{"OP_ID":"OP_INSTANCE_MIGRATE","instance_name":"i1","allow_runtime_changes":false,"#,
+        ],
+    );
+    check(
+        r#"{"type":"node-evacuate","instances":["i2"],"evac_mode":"secondary-only"}"#,
+        &[r#"[["i2","Instances with disk template 'ext' can't execute change secondary"]]"#],
+    );
+    let path = file(directory.path(), "unknown", &request(r#"{"type":"nosuch"}"#));
+    for (arguments, status, message) in [
+        (&[path.as_str()][..], 1, "Error: Invalid request type 'nosuch'\n"),
+        (&[], 1, "Error: This program needs an input file.\n"),
+        (&[&path, "--mond"], 1, "Error: --mond: monitoring daemons of Ganeti are not supported\n"),
+    ] {
+        run(&mut program("hail", arguments)).expect_stderr(status, message);
+    }
 }

@@ -24,7 +24,20 @@ pub(super) struct Columns {
     pub(super) base: Vec<i64>,
     /// Units of share per unit of amount, at `node * columns + column`.
     scale: Vec<f64>,
+    /// Position after merging of each column, in the order of [`added_amounts`].
+    pub(super) merged: Vec<usize>,
 }
+
+/// Positions of columns before merging.
+pub(super) const FORTHCOMING_MEMORY: usize = 1;
+/// Free disk, or free spindles with exclusive spindles.
+pub(super) const FREE_STORAGE: usize = 2;
+/// The same amount with forthcoming instances.
+pub(super) const FORTHCOMING_STORAGE: usize = 3;
+/// Virtual cpus with forthcoming instances.
+pub(super) const FORTHCOMING_VCPUS: usize = 5;
+/// Uses of shared spindles with forthcoming instances.
+pub(super) const FORTHCOMING_SPINDLES: usize = 7;
 
 /// One column before equal columns are merged.
 #[derive(PartialEq)]
@@ -38,10 +51,13 @@ impl Columns {
     /// Builds the columns of a problem.
     pub(super) fn new(problem: &Problem) -> Columns {
         let mut merged: Vec<(Column, f64)> = Vec::new();
+        let mut positions = Vec::new();
         for (index, weight) in DEVIATION_WEIGHTS.iter().copied().enumerate() {
             let column = build_column(problem, index);
-            match merged.iter_mut().find(|(merged_column, _)| *merged_column == column) {
-                Some((_, sum)) => *sum += weight,
+            let position = merged.iter().position(|(merged_column, _)| *merged_column == column);
+            positions.push(position.unwrap_or(merged.len()));
+            match position {
+                Some(position) => merged[position].1 += weight,
                 None => merged.push((column, weight)),
             }
         }
@@ -50,6 +66,7 @@ impl Columns {
             added: Vec::new(),
             base: Vec::new(),
             scale: Vec::new(),
+            merged: positions,
         };
         for service in 0..problem.services.len() {
             for role in 0..4 {

@@ -1,7 +1,9 @@
 //! A group to be balanced: all constants of the search, in the form that scores and limits need.
 
 use super::live_constraints::LiveConstraints;
-use super::model::{Cluster, DEFAULT_SPINDLE_RATIO, DEFAULT_VCPU_RATIO, Instance, Node, Reach, Role};
+use super::model::{
+    Cluster, DEFAULT_SPINDLE_RATIO, DEFAULT_VCPU_RATIO, Instance, Node, Reach, Role, Template,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// User settings for scores and limits.
@@ -144,6 +146,10 @@ pub struct ProblemService {
     pub load: [i64; 4],
     /// `true` if the instance exists. Forthcoming instances count only in the values that include them.
     pub is_created: bool,
+    /// Storage of the disk.
+    pub template: Template,
+    /// Number of the instance's own spindles; `None` if not given, so that exclusive spindles refuse it.
+    pub own_spindles: Option<i64>,
     /// Numbers of the exclusion tags.
     pub exclusion: Vec<usize>,
     /// Failure domains in which the instance should run; `None` for a domain without nodes.
@@ -470,6 +476,8 @@ fn build_service(instance: &Instance, index: usize, settings: &Settings) -> Prob
         spindles: [instance.spindle_use * on_disk, instance.disk_spindles.unwrap_or(0) * on_disk],
         load: if settings.ignore_load || instance.forthcoming { [0; 4] } else { instance.load },
         is_created: !instance.forthcoming,
+        template: instance.template,
+        own_spindles: instance.disk_spindles,
         exclusion: Vec::new(),
         desired: Vec::new(),
         partners: Vec::new(),

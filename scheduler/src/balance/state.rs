@@ -29,6 +29,8 @@ pub struct State<'a> {
     counts: Counts,
     /// Number of primaries with an exclusion tag in a failure domain, at `location * tags + tag`.
     primaries_in_domain: Vec<u32>,
+    /// Nodes of which Ganeti's programs judge N+1 otherwise until they change; only for decisions that equal theirs.
+    loaded_nodes: Vec<checked::LoadedNode>,
 }
 
 /// Current state of a node.
@@ -154,6 +156,7 @@ impl<'a> State<'a> {
             counts: Counts::default(),
             primaries_in_domain: vec![0; problem.locations * problem.exclusion_tags],
             columns: columns.clone(),
+            loaded_nodes: Vec::new(),
         };
         for node in 0..state.node_states.len() {
             state.update_failing_count(node, 1);
@@ -181,7 +184,7 @@ impl<'a> State<'a> {
 
     /// Returns the score, equal to [`super::score::score`] except for rounding.
     pub fn score(&self) -> f64 {
-        self.smooth_score() + self.counts.weighted() as f64
+        self.smooth_score() + (self.counts.weighted() + self.loaded_difference()) as f64
     }
 
     /// Returns the part of the score without the counts: deviations and shares.
@@ -288,8 +291,13 @@ impl<'a> State<'a> {
         self.placements[service] = placement;
     }
 
-    /// Returns `true` if a node already has an instance with an exclusion tag of this one.
+    /// Returns `true` if an online node already has an instance with an exclusion tag of this one.
     fn would_clash(&self, service: usize, node: usize) -> bool {
+        !self.problem.nodes[node].is_offline && self.has_exclusion_tag(service, node)
+    }
+
+    /// Returns `true` if a node already has an instance with an exclusion tag of this one.
+    fn has_exclusion_tag(&self, service: usize, node: usize) -> bool {
         let tags = &self.node_states[node].tags;
         self.problem.services[service].exclusion.iter().any(|tag| tags.iter().any(|(other, _)| other == tag))
     }
@@ -434,11 +442,13 @@ impl<'a> State<'a> {
     fn update_clash_counts(&mut self, service: usize, node: usize, sign: i64) {
         let problem = self.problem;
         let problem_node = &problem.nodes[node];
-        if problem_node.is_offline {
-            return;
-        }
         for &tag in &problem.services[service].exclusion {
-            self.counts.clashes += self.node_states[node].update_tag_count(tag, sign);
+            let clashes = self.node_states[node].update_tag_count(tag, sign);
+            // The tags of an offline node matter only to `add_checked`.
+            if problem_node.is_offline {
+                continue;
+            }
+            self.counts.clashes += clashes;
             for &location in &problem_node.locations {
                 let count = &mut self.primaries_in_domain[location * problem.exclusion_tags + tag];
                 if sign > 0 {

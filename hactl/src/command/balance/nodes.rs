@@ -3,7 +3,7 @@
 use super::instances::aligned;
 use crate::render::cpus::cpus;
 use ha_scheduler::balance::model::{Cluster, LOAD_UNIT, Node};
-use ha_scheduler::balance::problem::{Placement, Problem};
+use ha_scheduler::balance::problem::{Placement, Problem, ProblemNode};
 use ha_scheduler::balance::score::{Usage, usages};
 
 /// A column of the table.
@@ -21,6 +21,7 @@ const fn column(name: &'static str, heading: &'static str, text: fn(&Row<'_>) ->
 struct Row<'a> {
     cluster: &'a Cluster,
     node: &'a Node,
+    problem_node: &'a ProblemNode,
     usage: &'a Usage,
     offline: bool,
     /// Memory of the instances that run on the node.
@@ -50,8 +51,7 @@ const COLUMNS: [Column; 22] = [
     column("nmem", "n_mem", |row| row.node.memory_own.to_string()),
     column("imem", "i_mem", |row| row.memory_used.to_string()),
     column("xmem", "x_mem", |row| {
-        let accounted_memory = row.node.memory_own + row.memory_used + row.usage.memory_free;
-        (row.node.memory_total - accounted_memory).to_string()
+        (row.node.memory_total - row.node.memory_own - row.problem_node.memory_base_forthcoming).to_string()
     }),
     column("fmem", "f_mem", |row| row.node.memory_free.to_string()),
     column("umem", "u_mem", |row| row.usage.memory_free.to_string()),
@@ -63,7 +63,13 @@ const COLUMNS: [Column; 22] = [
     column("pcnt", "pcnt", |row| row.usage.primaries.to_string()),
     column("scnt", "scnt", |row| row.usage.secondaries.to_string()),
     column("pfmem", "p_fmem", |row| fraction(row.usage.memory_free, row.node.memory_total)),
-    column("pfdsk", "p_fdsk", |row| fraction(row.usage.disk_free, row.node.disk_total)),
+    column("pfdsk", "p_fdsk", |row| {
+        if row.node.exclusive_storage {
+            fraction(row.node.spindles - row.usage.spindles, row.node.spindles)
+        } else {
+            fraction(row.usage.disk_free, row.node.disk_total)
+        }
+    }),
     column("rcpu", "r_cpu", |row| format!("{:.2}", row.usage.vcpus as f64 / row.node.cpus.max(1) as f64)),
     column("lcpu", "lCpu", |row| load(row.usage.load[0])),
     column("lmem", "lMem", |row| load(row.usage.load[1])),
@@ -92,6 +98,7 @@ pub(crate) fn table(cluster: &Cluster, problem: &Problem, placements: &[Placemen
         let row = Row {
             cluster,
             node: &cluster.nodes[problem_node.cluster_node],
+            problem_node,
             usage,
             offline: problem_node.is_offline,
             memory_used,

@@ -207,12 +207,12 @@ impl Report {
         let settings = options.settings(drained);
         let groups = populated_groups(cluster).map(|group| {
             let problem = Problem::new(cluster, group, &settings);
-            (group, self.statistics(&problem))
+            (group, self.statistics(cluster, &problem))
         });
         Checked { groups: groups.collect() }
     }
 
-    fn statistics(&self, problem: &Problem) -> Statistics {
+    fn statistics(&self, cluster: &Cluster, problem: &Problem) -> Statistics {
         let placements = &problem.start_placements;
         let usages = usages(problem, placements);
         let failing =
@@ -226,7 +226,7 @@ impl Report {
             problem.nodes.iter().filter(|node| node.is_offline).count(),
         ];
         if self.checks_capacity {
-            counts.push(fatal_nodes(problem, placements).len());
+            counts.push(fatal_nodes(cluster, problem).len());
         }
         Statistics { counts, score: score(problem, placements) }
     }

@@ -5,7 +5,6 @@ use super::units::{parse_integer, parse_size};
 use super::{Abort, simulation};
 use crate::command::balance::hbal::coefficients;
 use crate::command::balance::nodes;
-use crate::command::balance::options::save_text;
 use crate::failure::Exit;
 use crate::terminal::{ColorChoice, Terminal};
 use clap::{ArgAction, CommandFactory, Parser};
@@ -20,7 +19,6 @@ use ha_scheduler::balance::model::{
 use ha_scheduler::balance::problem::{Problem, Settings};
 use ha_scheduler::balance::score::usages;
 use ha_scheduler::balance::state::checked::FailMode;
-use ha_scheduler::balance::text;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -287,8 +285,7 @@ impl<'a> Space<'a> {
             let failing: Vec<usize> = failing.map(|(node, _)| node.cluster_node).collect();
             let is_fatal =
                 |node: &usize| !(arguments.accept_existing_errors && problem.nodes[*node].is_offline);
-            let has_fatal_nodes =
-                checks_capacity && fatal_nodes(&problem, &problem.start_placements).iter().any(is_fatal);
+            let has_fatal_nodes = checks_capacity && fatal_nodes(&cluster, &problem).iter().any(is_fatal);
             if !failing.is_empty() || has_fatal_nodes {
                 bad_groups.insert(group);
             }
@@ -311,9 +308,11 @@ impl<'a> Space<'a> {
         let ignored_groups = if arguments.independent_groups { bad_groups.clone() } else { BTreeSet::new() };
         let rules = Rules {
             settings: values.settings.clone(),
-            checks_capacity,
+            // As in hspace, a replicated instance fails over to its secondary, which N+1 covers.
+            checks_capacity: checks_capacity && node_count == 1,
             accepts_existing: arguments.accept_existing_errors,
             ignored_groups,
+            ..Rules::default()
         };
         let space = Space {
             initial: Statistics::new(&cluster, &values.settings),
@@ -394,7 +393,7 @@ impl<'a> Space<'a> {
     fn print_nodes(&self, when: &str, cluster: &Cluster) {
         let Some(fields) = &self.arguments.print_nodes else { return };
         let problem = self.problem(cluster);
-        let mut shown = with_reported_memory(cluster, &self.cluster);
+        let mut shown = super::with_reported_memory(cluster, &self.cluster);
         for node in &mut shown.nodes {
             node.name = self.short(&node.name);
         }
@@ -581,7 +580,7 @@ impl<'a> Space<'a> {
             (FailMode::Cpu.word(), count(FailMode::Cpu)),
             (FailMode::NPlusOne.word(), count(FailMode::NPlusOne)),
             (FailMode::Tags.word(), count(FailMode::Tags)),
-            ("FailMig", 0),
+            (FailMode::Migration.word(), count(FailMode::Migration)),
             (FailMode::DiskCount.word(), count(FailMode::DiskCount)),
             (FailMode::Spindles.word(), count(FailMode::Spindles)),
             ("FailInternal", 0),
@@ -600,13 +599,13 @@ impl<'a> Space<'a> {
         if let Some(path) = &self.arguments.save {
             let mut path = path.clone().into_os_string();
             path.push(format!(".{extension}"));
-            let saved = with_reported_memory(&filled.cluster, &self.cluster);
-            save_text(path.as_ref(), &text::write(&saved))?;
-            self.terminal.error_line(&format!(
-                "The cluster state after {} has been written to file '{}'",
-                name.to_lowercase(),
-                path.display()
-            ));
+            let saved = super::with_reported_memory(&filled.cluster, &self.cluster);
+            super::save_cluster(
+                self.terminal,
+                path.as_ref(),
+                &format!("after {}", name.to_lowercase()),
+                &saved,
+            )?;
         }
         Ok(())
     }
@@ -660,15 +659,6 @@ impl<'a> Space<'a> {
         }
         self.terminal.print(&text);
     }
-}
-
-/// Returns a cluster in which each node has the free memory that was reported for it, as hspace shows and saves it.
-fn with_reported_memory(cluster: &Cluster, reported: &Cluster) -> Cluster {
-    let mut cluster = cluster.clone();
-    for (node, reported) in cluster.nodes.iter_mut().zip(&reported.nodes) {
-        node.memory_free = reported.memory_free;
-    }
-    cluster
 }
 
 /// Returns instances of equal sizes with their counts.

@@ -1,11 +1,12 @@
-//! The choice of nodes for a new instance, by the rules of Ganeti's hspace: of all nodes or pairs of nodes that accept the
+//! The choice of nodes for a new instance, by the rules of Ganeti's hspace and hail: of all nodes or pairs of nodes that accept the
 //! instance, those with the lowest resulting score after which every node can still be evacuated.
 
-use super::global_failover::can_evacuate;
-use crate::balance::model::{Allocation, Cluster, Instance, Reach, Role, Specification};
+use super::global_failover::{DiskSizes, Running, can_evacuate};
+use crate::balance::model::{Allocation, Cluster, Instance, Reach, Role, Specification, Template};
 use crate::balance::problem::{Placement, Problem, Settings};
 use crate::balance::state::State;
-use crate::balance::state::checked::FailMode;
+use crate::balance::state::checked::{Checks, FailMode};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A new instance.
@@ -35,6 +36,14 @@ pub struct Rules {
     pub accepts_existing: bool,
     /// Groups whose nodes need not be evacuable.
     pub ignored_groups: BTreeSet<usize>,
+    /// Sizes of the disks of existing instances.
+    pub disk_sizes: DiskSizes,
+    /// Networks of existing instances.
+    pub networks: BTreeMap<usize, Vec<String>>,
+    /// Nodes that changed since the cluster was read, by position in the cluster.
+    pub changed_nodes: BTreeSet<usize>,
+    /// Names of the only nodes for new instances; `None` for all nodes.
+    pub restricted_to: Option<BTreeSet<String>>,
 }
 
 /// A possible node by position in the cluster, with its possible secondaries.
@@ -81,56 +90,46 @@ pub fn policy_refusal(
     is_exclusive: bool,
 ) -> Option<FailMode> {
     let policy = cluster.policy(group)?;
-    let instance = &request.instance;
-    let spindles = |limit: &dyn Fn(i64) -> bool| -> Option<FailMode> {
-        let count = if is_exclusive { instance.disk_spindles } else { Some(instance.spindle_use) };
-        let is_outside = count.is_none_or(limit) && !request.disks.is_empty();
-        is_outside.then_some(FailMode::Spindles)
-    };
-    let disk_count = i64::try_from(request.disks.len()).unwrap_or(i64::MAX);
-    let has_disks = !request.disks.is_empty();
-    let outside = |(lower, upper): &(Specification, Specification)| -> Option<FailMode> {
-        let above = if instance.memory > upper.memory {
+    let refusals = || policy.ranges.iter().map(|range| range_refusal(range, request, is_exclusive));
+    let allows_size = policy.ranges.is_empty() || refusals().any(|refusal| refusal.is_none());
+    let allows_template = policy.templates.contains(&request.instance.template);
+    // As in Ganeti, the first range determines the reason.
+    let refusal = if allows_size { None } else { refusals().next().flatten() };
+    refusal.or((!allows_template).then_some(FailMode::Disk))
+}
+
+/// Returns the reason why a range of sizes does not contain a request. The lower end counts first.
+fn range_refusal(
+    (lower, upper): &(Specification, Specification),
+    request: &Request,
+    is_exclusive: bool,
+) -> Option<FailMode> {
+    let refusal = |limit: &Specification, outside: Ordering| {
+        let instance = &request.instance;
+        let is_outside = |amount: i64, limit: i64| amount.cmp(&limit) == outside;
+        let spindles = if is_exclusive { instance.disk_spindles } else { Some(instance.spindle_use) };
+        let disks = i64::try_from(request.disks.len()).unwrap_or(i64::MAX);
+        if is_outside(instance.memory, limit.memory) {
             Some(FailMode::Memory)
-        } else if request.disks.iter().any(|disk| *disk > upper.disk) {
+        } else if request.disks.iter().any(|disk| is_outside(*disk, limit.disk)) {
             Some(FailMode::Disk)
-        } else if instance.vcpus > upper.cpus {
+        } else if is_outside(instance.vcpus, limit.cpus) {
             Some(FailMode::Cpu)
-        } else if let Some(mode) = spindles(&|count| count > upper.spindles) {
-            Some(mode)
-        } else if has_disks && disk_count > upper.disks {
+        } else if spindles.is_none_or(|spindles| is_outside(spindles, limit.spindles)) {
+            Some(FailMode::Spindles)
+        } else if instance.template != Template::Diskless && is_outside(disks, limit.disks) {
             Some(FailMode::DiskCount)
         } else {
             None
-        };
-        above.or_else(|| {
-            if instance.memory < lower.memory {
-                Some(FailMode::Memory)
-            } else if request.disks.iter().any(|disk| *disk < lower.disk) {
-                Some(FailMode::Disk)
-            } else if instance.vcpus < lower.cpus {
-                Some(FailMode::Cpu)
-            } else if let Some(mode) = spindles(&|count| count < lower.spindles) {
-                Some(mode)
-            } else if has_disks && disk_count < lower.disks {
-                Some(FailMode::DiskCount)
-            } else {
-                None
-            }
-        })
-    };
-    let mut refusal = None;
-    for range in &policy.ranges {
-        refusal = outside(range);
-        if refusal.is_none() {
-            break;
         }
-    }
-    refusal.or((!policy.templates.contains(&instance.template)).then_some(FailMode::Disk))
+    };
+    refusal(lower, Ordering::Less).or_else(|| refusal(upper, Ordering::Greater))
 }
 
 /// A cluster with a request, as the states in which its nodes are tried.
 pub struct Trial<'a> {
+    /// Reach of the instance that the request replaces. As in Ganeti, that instance is evacuated instead.
+    pub(super) replaced: Option<Reach>,
     cluster: &'a Cluster,
     rules: &'a Rules,
     whole: Part<'a>,
@@ -143,23 +142,23 @@ struct Part<'a> {
     state: State<'a>,
     /// Position of the request among the services.
     service: usize,
-    /// All instances with their placements.
-    running: Vec<(usize, Placement)>,
+    running: Running,
     /// Position in the problem of each node of the cluster.
     positions: BTreeMap<usize, usize>,
 }
 
 impl<'a> Part<'a> {
-    fn new(problem: &'a Problem) -> Part<'a> {
-        let state = State::new(problem, &problem.start_placements);
+    fn new(cluster: &Cluster, problem: &'a Problem, rules: &Rules) -> Part<'a> {
+        let mut state = State::new(problem, &problem.start_placements);
+        state.load_as_ganeti(cluster, &rules.changed_nodes);
         let service = problem.services.len() - 1;
-        let running = problem.start_placements.iter().copied().enumerate().collect();
+        let running = Running::new(cluster, problem, &rules.disk_sizes);
         let positions =
             problem.nodes.iter().enumerate().map(|(position, node)| (node.cluster_node, position)).collect();
         Part { state, service, running, positions }
     }
 
-    fn placement(&self, (primary, secondary): (usize, Option<usize>)) -> Option<Placement> {
+    fn placement(&self, (primary, secondary): InstanceNodes) -> Option<Placement> {
         let position = |node: usize| self.positions.get(&node).copied();
         match secondary {
             None => Some(Placement { primary: position(primary)?, secondary: None }),
@@ -167,9 +166,10 @@ impl<'a> Part<'a> {
         }
     }
 
-    fn add(&mut self, placement: Placement) {
+    fn add(&mut self, placement: Placement, replaced: Option<Reach>) {
         self.state.add_unchecked(self.service, placement);
-        self.running.push((self.service, placement));
+        let reach = replaced.unwrap_or(self.state.problem().services[self.service].reach);
+        self.running.push(self.service, placement, reach);
     }
 
     fn remove_last(&mut self) {
@@ -201,25 +201,46 @@ fn problem(cluster: &Cluster, request: &Request, rules: &Rules, groups: &[usize]
     Problem::with_new_instance(cluster, groups, &rules.settings, Some((&request.instance, None)))
 }
 
+/// Nodes of an instance, by position in the cluster: its node, and the second node of a replicated instance.
+pub type InstanceNodes = (usize, Option<usize>);
+
 /// Adds an instance to a cluster, whose free amounts then are without it.
-fn add(cluster: &mut Cluster, instance: &Instance, (primary, secondary): (usize, Option<usize>)) {
+pub fn add(cluster: &mut Cluster, instance: &Instance, nodes: InstanceNodes) {
+    take_amounts(cluster, instance, nodes, 1);
+    cluster.instances.push(Instance { primary: nodes.0, secondary: nodes.1, ..instance.clone() });
+}
+
+/// Moves an instance of a cluster to other nodes.
+pub fn relocate(cluster: &mut Cluster, index: usize, nodes: InstanceNodes) {
+    let instance = cluster.instances[index].clone();
+    take_amounts(cluster, &instance, (instance.primary, instance.secondary), -1);
+    take_amounts(cluster, &instance, nodes, 1);
+    cluster.instances[index] = Instance { primary: nodes.0, secondary: nodes.1, ..instance };
+}
+
+/// Takes the amounts of an instance from the free ones of its nodes (`sign` 1), or gives them back (−1).
+pub(super) fn take_amounts(
+    cluster: &mut Cluster,
+    instance: &Instance,
+    (primary, secondary): InstanceNodes,
+    sign: i64,
+) {
     let node = &mut cluster.nodes[primary];
     if instance.status.is_running() && !instance.forthcoming {
-        node.memory_free -= instance.memory;
+        node.memory_free -= instance.memory * sign;
     }
     for node in [Some(primary), secondary].into_iter().flatten() {
         let node = &mut cluster.nodes[node];
         if instance.template.uses_node_disk() {
-            node.disk_free -= instance.disk;
+            node.disk_free -= instance.disk * sign;
         }
         // As in Ganeti, only exclusive spindles are free on a node that got an instance.
         if !node.exclusive_storage {
             node.spindles_free = 0;
         } else if instance.template.uses_node_disk() {
-            node.spindles_free -= instance.disk_spindles.unwrap_or(0);
+            node.spindles_free -= instance.disk_spindles.unwrap_or(0) * sign;
         }
     }
-    cluster.instances.push(Instance { primary, secondary, ..instance.clone() });
 }
 
 impl<'a> Trial<'a> {
@@ -227,10 +248,11 @@ impl<'a> Trial<'a> {
     pub fn new(cluster: &'a Cluster, rules: &'a Rules, problems: &'a TrialProblems) -> Trial<'a> {
         let groups = problems.groups.iter().filter(|(_, problem)| !problem.nodes.is_empty());
         Trial {
+            replaced: None,
             cluster,
             rules,
-            whole: Part::new(&problems.whole),
-            groups: groups.map(|(group, problem)| (*group, Part::new(problem))).collect(),
+            whole: Part::new(cluster, &problems.whole, rules),
+            groups: groups.map(|(group, problem)| (*group, Part::new(cluster, problem, rules))).collect(),
         }
     }
 
@@ -238,12 +260,11 @@ impl<'a> Trial<'a> {
     pub fn attempt(&mut self, request: &Request, candidates: &[Candidate]) -> Attempt {
         let mut attempt = Attempt::default();
         if request.node_count() == 1 {
-            let nodes: Vec<(usize, Option<usize>)> =
-                candidates.iter().map(|&(node, _)| (node, None)).collect();
+            let nodes: Vec<InstanceNodes> = candidates.iter().map(|&(node, _)| (node, None)).collect();
             self.attempt_set(request, &nodes, &mut attempt);
         } else {
             for (primary, secondaries) in candidates {
-                let pairs: Vec<(usize, Option<usize>)> =
+                let pairs: Vec<InstanceNodes> =
                     secondaries.iter().map(|&secondary| (*primary, Some(secondary))).collect();
                 self.attempt_set(request, &pairs, &mut attempt);
             }
@@ -252,7 +273,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Tries some nodes, and keeps the best ones after which every node can be evacuated.
-    fn attempt_set(&mut self, request: &Request, nodes: &[(usize, Option<usize>)], attempt: &mut Attempt) {
+    fn attempt_set(&mut self, request: &Request, nodes: &[InstanceNodes], attempt: &mut Attempt) {
         let mut scored = Vec::new();
         for &candidate in nodes {
             match self.try_nodes(request, candidate) {
@@ -264,11 +285,10 @@ impl<'a> Trial<'a> {
         // Of equal scores, the last one counts.
         scored.reverse();
         scored.sort_by(|one, other| one.0.total_cmp(&other.0));
-        // A replicated instance fails over to its secondary, which N+1 covers.
-        let checks_capacity = request.node_count() == 1;
         for (score, placement, candidate) in scored {
-            if checks_capacity && !self.stays_evacuable(candidate) {
+            if !self.stays_evacuable(candidate) {
                 *attempt.failures.entry(FailMode::NPlusOne).or_default() += 1;
+                attempt.successes -= 1;
                 continue;
             }
             if attempt.best.is_none_or(|(_, best)| score <= best) {
@@ -278,31 +298,32 @@ impl<'a> Trial<'a> {
         }
     }
 
-    fn try_nodes(
+    pub(super) fn try_nodes(
         &mut self,
         request: &Request,
-        candidate: (usize, Option<usize>),
+        candidate: InstanceNodes,
     ) -> Result<(Placement, f64), FailMode> {
         let node = &self.cluster.nodes[candidate.0];
         if let Some(mode) = policy_refusal(self.cluster, node.group, request, node.exclusive_storage) {
             return Err(mode);
         }
         let placement = self.whole.placement(candidate).ok_or(FailMode::Memory)?;
-        let is_forced = self.rules.settings.ignore_soft_errors;
+        // The secondary is never forced in Ganeti.
+        let forces_primary = self.rules.settings.ignore_soft_errors;
         let (state, service) = (&mut self.whole.state, self.whole.service);
-        state.add_checked(service, placement, is_forced)?;
+        state.add_checked(service, placement, Checks { forces_primary, ..Checks::default() })?;
         let score = state.score();
         state.remove_added(service, placement);
         Ok((placement, score))
     }
 
     /// Returns `true` if every node can be evacuated with the instance on these nodes.
-    fn stays_evacuable(&mut self, candidate: (usize, Option<usize>)) -> bool {
-        let accepts_existing = self.rules.accepts_existing;
+    fn stays_evacuable(&mut self, candidate: InstanceNodes) -> bool {
+        let (accepts_existing, replaced) = (self.rules.accepts_existing, self.replaced);
         self.groups.iter_mut().all(|(_, part)| {
             let placement = part.placement(candidate);
             if let Some(placement) = placement {
-                part.add(placement);
+                part.add(placement, replaced);
             }
             let problem = part.state.problem();
             let is_evacuable = (0..problem.nodes.len()).all(|node| {
@@ -317,17 +338,17 @@ impl<'a> Trial<'a> {
     }
 
     /// Returns the nodes of a placement by position in the cluster.
-    pub fn cluster_nodes(&self, placement: Placement) -> (usize, Option<usize>) {
+    pub fn cluster_nodes(&self, placement: Placement) -> InstanceNodes {
         let node = |node: usize| self.whole.state.problem().nodes[node].cluster_node;
         (node(placement.primary), placement.secondary.map(node))
     }
 
     /// Places a copy of the request.
-    fn place(&mut self, nodes: (usize, Option<usize>)) {
+    fn place(&mut self, nodes: InstanceNodes) {
         let parts = self.groups.iter_mut().map(|(_, part)| part).chain([&mut self.whole]);
         for part in parts {
             if let Some(placement) = part.placement(nodes) {
-                part.add(placement);
+                part.add(placement, None);
             }
         }
     }
@@ -350,6 +371,13 @@ impl Filled {
         Filled { cluster: cluster.clone(), added: 0, failures: BTreeMap::new() }
     }
 
+    /// Returns the rules with the nodes that the added instances changed.
+    fn rules(&self, rules: &Rules) -> Rules {
+        let nodes =
+            self.added_instances().iter().flat_map(|added| [Some(added.primary), added.secondary]).flatten();
+        Rules { changed_nodes: nodes.collect(), ..rules.clone() }
+    }
+
     /// Returns the added instances.
     pub fn added_instances(&self) -> &[Instance] {
         &self.cluster.instances[self.cluster.instances.len() - self.added..]
@@ -360,6 +388,7 @@ impl Filled {
         let all: Vec<usize> = (0..self.cluster.groups.len()).collect();
         let problems = TrialProblems::new(&self.cluster, request, rules, &all);
         let mut placed = Vec::new();
+        let rules = &self.rules(rules);
         let mut trial = Trial::new(&self.cluster, rules, &problems);
         loop {
             let attempt = trial.attempt(request, candidates);
@@ -436,7 +465,8 @@ impl Filled {
             } else {
                 let all: Vec<usize> = (0..self.cluster.groups.len()).collect();
                 let problems = TrialProblems::new(&self.cluster, &request, rules, &all);
-                let attempt = Trial::new(&self.cluster, rules, &problems).attempt(&request, candidates);
+                let rules = self.rules(rules);
+                let attempt = Trial::new(&self.cluster, &rules, &problems).attempt(&request, candidates);
                 if attempt.best.is_some() {
                     return Some(request);
                 }
@@ -501,6 +531,6 @@ fn shrunk(request: &Request, mode: FailMode) -> Option<Request> {
             instance.disk_spindles = Some(spindles);
             (spindles >= 1).then_some(smaller)
         }
-        FailMode::NPlusOne | FailMode::Tags | FailMode::DiskCount => None,
+        FailMode::NPlusOne | FailMode::Tags | FailMode::Migration | FailMode::DiskCount => None,
     }
 }
