@@ -308,8 +308,7 @@ impl<'a> Space<'a> {
         let ignored_groups = if arguments.independent_groups { bad_groups.clone() } else { BTreeSet::new() };
         let rules = Rules {
             settings: values.settings.clone(),
-            // As in hspace, a replicated instance fails over to its secondary, which N+1 covers.
-            checks_capacity: checks_capacity && node_count == 1,
+            checks_capacity,
             accepts_existing: arguments.accept_existing_errors,
             ignored_groups,
             ..Rules::default()

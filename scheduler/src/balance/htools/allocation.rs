@@ -46,6 +46,14 @@ pub struct Rules {
     pub restricted_to: Option<BTreeSet<String>>,
 }
 
+impl Rules {
+    /// Returns `true` if every node must be evacuable after each copy of a request. As in hspace, a replicated instance fails
+    /// over to its secondary, which N+1 covers; only the search for a smaller size checks the other nodes too.
+    fn fills_with_checks(&self, request: &Request) -> bool {
+        self.checks_capacity && request.node_count() == 1
+    }
+}
+
 /// A possible node by position in the cluster, with its possible secondaries.
 pub type Candidate = (usize, Vec<usize>);
 
@@ -386,9 +394,10 @@ impl Filled {
     /// Adds copies of a request until no node accepts one more, or until `limit` copies were added.
     pub fn fill(&mut self, request: &Request, rules: &Rules, candidates: &[Candidate], limit: Option<usize>) {
         let all: Vec<usize> = (0..self.cluster.groups.len()).collect();
-        let problems = TrialProblems::new(&self.cluster, request, rules, &all);
+        let filling = Rules { checks_capacity: rules.fills_with_checks(request), ..rules.clone() };
+        let problems = TrialProblems::new(&self.cluster, request, &filling, &all);
         let mut placed = Vec::new();
-        let rules = &self.rules(rules);
+        let rules = &Rules { checks_capacity: rules.fills_with_checks(request), ..self.rules(rules) };
         let mut trial = Trial::new(&self.cluster, rules, &problems);
         loop {
             let attempt = trial.attempt(request, candidates);
@@ -420,13 +429,14 @@ impl Filled {
         known: &mut KnownAttempts,
     ) -> Filled {
         let mut filled = self.clone();
-        if known.failures(&filled, request).is_none() {
+        let is_checked = rules.fills_with_checks(request);
+        if known.failures(&filled, request, is_checked).is_none() {
             filled.fill(request, rules, candidates, limit);
             if filled.added == self.added {
-                known.insert(&filled, request, &filled.failures);
+                known.insert(&filled, request, is_checked, &filled.failures);
             }
         } else {
-            filled.failures = known.failures(&filled, request).unwrap_or_default();
+            filled.failures = known.failures(&filled, request, is_checked).unwrap_or_default();
         }
         if limit.is_some_and(|limit| limit <= filled.added) {
             return filled;
@@ -459,8 +469,9 @@ impl Filled {
         known: &mut KnownAttempts,
     ) -> Option<Request> {
         let mut request = request.clone();
+        let is_checked = rules.checks_capacity;
         loop {
-            let failures = if let Some(failures) = known.failures(self, &request) {
+            let failures = if let Some(failures) = known.failures(self, &request, is_checked) {
                 failures
             } else {
                 let all: Vec<usize> = (0..self.cluster.groups.len()).collect();
@@ -470,7 +481,7 @@ impl Filled {
                 if attempt.best.is_some() {
                     return Some(request);
                 }
-                known.insert(self, &request, &attempt.failures);
+                known.insert(self, &request, is_checked, &attempt.failures);
                 attempt.failures
             };
             if !failures.contains_key(&mode) {
@@ -485,26 +496,41 @@ impl Filled {
 #[derive(Debug, Default)]
 pub struct KnownAttempts {
     added: usize,
-    failures: BTreeMap<[i64; 4], BTreeMap<FailMode, usize>>,
+    failures: BTreeMap<AttemptKey, BTreeMap<FailMode, usize>>,
 }
 
+/// The sizes of a request, and whether every node must be evacuable.
+type AttemptKey = ([i64; 4], bool);
+
 impl KnownAttempts {
-    fn key(request: &Request) -> [i64; 4] {
+    fn key(request: &Request, is_checked: bool) -> AttemptKey {
         let instance = &request.instance;
-        [instance.memory, instance.disk, instance.vcpus, instance.disk_spindles.unwrap_or(-1)]
+        let spindles = instance.disk_spindles.unwrap_or(-1);
+        ([instance.memory, instance.disk, instance.vcpus, spindles], is_checked)
     }
 
-    fn failures(&self, filled: &Filled, request: &Request) -> Option<BTreeMap<FailMode, usize>> {
-        let known = self.failures.get(&KnownAttempts::key(request));
+    fn failures(
+        &self,
+        filled: &Filled,
+        request: &Request,
+        is_checked: bool,
+    ) -> Option<BTreeMap<FailMode, usize>> {
+        let known = self.failures.get(&KnownAttempts::key(request, is_checked));
         known.filter(|_| filled.added == self.added).cloned()
     }
 
-    fn insert(&mut self, filled: &Filled, request: &Request, failures: &BTreeMap<FailMode, usize>) {
+    fn insert(
+        &mut self,
+        filled: &Filled,
+        request: &Request,
+        is_checked: bool,
+        failures: &BTreeMap<FailMode, usize>,
+    ) {
         if filled.added != self.added {
             self.failures.clear();
             self.added = filled.added;
         }
-        self.failures.insert(KnownAttempts::key(request), failures.clone());
+        self.failures.insert(KnownAttempts::key(request, is_checked), failures.clone());
     }
 }
 
