@@ -148,7 +148,7 @@ pub enum ShutdownPolicy {
     Conditional,
     /// Services wait for the node to return.
     Freeze,
-    /// Services are recovered elsewhere unless the node returns within `timing.returnGraceSeconds`.
+    /// Services are recovered elsewhere unless the node returns within `timing.nodeReturnGracePeriodSeconds`.
     Failover,
     /// Services move away first, as in maintenance.
     Migrate,

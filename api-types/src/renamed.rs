@@ -41,15 +41,33 @@ const COPY: &[&str] = &["status", "copies", "*", "definition"];
 const COPY_MIGRATION: &[&str] = &["status", "copies", "*", "definition", "driver", "libvirt", "migration"];
 const FENCING: &[&str] = &["spec", "fencing"];
 const ACTIVE_FENCING: &[&str] = &["status", "active", "fencing"];
+const TIMING: &[&str] = &["spec", "timing"];
+const ACTIVE_TIMING: &[&str] = &["status", "active", "timing"];
+const NODE_TIMING: &[&str] = &["status", "timing"];
 
 const STATUS: &[&str] = &["status"];
 
 /// Every field of an object that has another name or unit in etcd.
-pub const ALL: [RenamedField; 18] = [
+pub const ALL: [RenamedField; 33] = [
     renamed_field(Kind::Cluster, FENCING, "onStoreLoss", "onEtcdLoss"),
     renamed_field(Kind::Cluster, FENCING, "allowStandIn", "allowSimulatedWatchdog"),
     renamed_field(Kind::Cluster, ACTIVE_FENCING, "onStoreLoss", "onEtcdLoss"),
     renamed_field(Kind::Cluster, ACTIVE_FENCING, "allowStandIn", "allowSimulatedWatchdog"),
+    renamed_field(Kind::Cluster, TIMING, "heartbeatValidSeconds", "heartbeatLifetimeSeconds"),
+    renamed_field(Kind::Cluster, TIMING, "stopMarginSeconds", "selfFenceMarginSeconds"),
+    renamed_field(Kind::Cluster, TIMING, "returnGraceSeconds", "nodeReturnGracePeriodSeconds"),
+    renamed_field(Kind::Cluster, TIMING, "watchdogRateErrorPercent", "watchdogClockSkewPercent"),
+    renamed_field(Kind::Cluster, TIMING, "watchdogLatenessSeconds", "watchdogMaxDelaySeconds"),
+    renamed_field(Kind::Cluster, ACTIVE_TIMING, "heartbeatValidSeconds", "heartbeatLifetimeSeconds"),
+    renamed_field(Kind::Cluster, ACTIVE_TIMING, "stopMarginSeconds", "selfFenceMarginSeconds"),
+    renamed_field(Kind::Cluster, ACTIVE_TIMING, "returnGraceSeconds", "nodeReturnGracePeriodSeconds"),
+    renamed_field(Kind::Cluster, ACTIVE_TIMING, "watchdogRateErrorPercent", "watchdogClockSkewPercent"),
+    renamed_field(Kind::Cluster, ACTIVE_TIMING, "watchdogLatenessSeconds", "watchdogMaxDelaySeconds"),
+    renamed_field(Kind::Node, NODE_TIMING, "heartbeatValidSeconds", "heartbeatLifetimeSeconds"),
+    renamed_field(Kind::Node, NODE_TIMING, "stopMarginSeconds", "selfFenceMarginSeconds"),
+    renamed_field(Kind::Node, NODE_TIMING, "returnGraceSeconds", "nodeReturnGracePeriodSeconds"),
+    renamed_field(Kind::Node, NODE_TIMING, "watchdogRateErrorPercent", "watchdogClockSkewPercent"),
+    renamed_field(Kind::Node, NODE_TIMING, "watchdogLatenessSeconds", "watchdogMaxDelaySeconds"),
     renamed_field(Kind::Node, FENCING, "allowUnfenced", "trustWatchdogOnVirtualMachine"),
     renamed_field(Kind::Resource, &["spec"], "after", "dependsOn"),
     renamed_field(Kind::Resource, COPY, "after", "dependsOn"),

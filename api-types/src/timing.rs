@@ -48,21 +48,41 @@ pub struct TimingSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heartbeat_interval_seconds: Option<f64>,
     /// Heartbeat lifetime (Th), in seconds: time for which one committed heartbeat is valid.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub heartbeat_valid_seconds: Option<f64>,
+    #[serde(
+        rename = "heartbeatValidSeconds",
+        alias = "heartbeatLifetimeSeconds",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(rename = "heartbeatLifetimeSeconds")]
+    pub heartbeat_lifetime_seconds: Option<f64>,
     /// Self-fence margin (Ts), in seconds: time before the end of the heartbeat lifetime at which services
     /// are killed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stop_margin_seconds: Option<f64>,
+    #[serde(
+        rename = "stopMarginSeconds",
+        alias = "selfFenceMarginSeconds",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(rename = "selfFenceMarginSeconds")]
+    pub self_fence_margin_seconds: Option<f64>,
     /// Watchdog timeout (Tw), in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watchdog_timeout_seconds: Option<f64>,
     /// Maximum rate error of the watchdog (ρw), in percent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub watchdog_rate_error_percent: Option<f64>,
+    #[serde(
+        rename = "watchdogRateErrorPercent",
+        alias = "watchdogClockSkewPercent",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(rename = "watchdogClockSkewPercent")]
+    pub watchdog_clock_skew_percent: Option<f64>,
     /// Maximum delay of a watchdog renewal or reset (δw), in seconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub watchdog_lateness_seconds: Option<f64>,
+    #[serde(
+        rename = "watchdogLatenessSeconds",
+        alias = "watchdogMaxDelaySeconds",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(rename = "watchdogMaxDelaySeconds")]
+    pub watchdog_max_delay_seconds: Option<f64>,
     /// Maximum difference between the clock rates of two machines (ρ), in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_rate_error_percent: Option<f64>,
@@ -73,8 +93,13 @@ pub struct TimingSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leader_lease_seconds: Option<f64>,
     /// Seconds for which services of a node that shut down wait for its return (shutdown policy Failover).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub return_grace_seconds: Option<f64>,
+    #[serde(
+        rename = "returnGraceSeconds",
+        alias = "nodeReturnGracePeriodSeconds",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(rename = "nodeReturnGracePeriodSeconds")]
+    pub node_return_grace_period_seconds: Option<f64>,
     /// Seconds for which services of a rebooting node wait for its return (shutdown policy Conditional), and after which a
     /// node with a stopped agent is reported.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,7 +147,7 @@ pub struct Timings {
     pub io_drain_ms: Millis,
     /// Time to live of the leader's lease, in milliseconds.
     pub leader_lease_ms: Millis,
-    /// `returnGraceSeconds`, in milliseconds.
+    /// `nodeReturnGracePeriodSeconds`, in milliseconds.
     pub return_grace_ms: Millis,
     /// `freezeTimeoutSeconds`, in milliseconds.
     pub freeze_timeout_ms: Millis,
@@ -173,15 +198,15 @@ impl From<&TimingSpec> for Timings {
         let ppm = |value: Option<f64>, base: u64| value.map_or(base, |percent| seconds_to_ms(percent * 10.0));
         Timings {
             heartbeat_interval_ms: ms(spec.heartbeat_interval_seconds, base.heartbeat_interval_ms),
-            heartbeat_valid_ms: ms(spec.heartbeat_valid_seconds, base.heartbeat_valid_ms),
-            stop_margin_ms: ms(spec.stop_margin_seconds, base.stop_margin_ms),
+            heartbeat_valid_ms: ms(spec.heartbeat_lifetime_seconds, base.heartbeat_valid_ms),
+            stop_margin_ms: ms(spec.self_fence_margin_seconds, base.stop_margin_ms),
             watchdog_timeout_ms: ms(spec.watchdog_timeout_seconds, base.watchdog_timeout_ms),
-            watchdog_rate_error_ppm: ppm(spec.watchdog_rate_error_percent, base.watchdog_rate_error_ppm),
-            watchdog_lateness_ms: ms(spec.watchdog_lateness_seconds, base.watchdog_lateness_ms),
+            watchdog_rate_error_ppm: ppm(spec.watchdog_clock_skew_percent, base.watchdog_rate_error_ppm),
+            watchdog_lateness_ms: ms(spec.watchdog_max_delay_seconds, base.watchdog_lateness_ms),
             clock_rate_error_ppm: ppm(spec.clock_rate_error_percent, base.clock_rate_error_ppm),
             io_drain_ms: ms(spec.io_drain_seconds, base.io_drain_ms),
             leader_lease_ms: ms(spec.leader_lease_seconds, base.leader_lease_ms),
-            return_grace_ms: ms(spec.return_grace_seconds, base.return_grace_ms),
+            return_grace_ms: ms(spec.node_return_grace_period_seconds, base.return_grace_ms),
             freeze_timeout_ms: ms(spec.freeze_timeout_seconds, base.freeze_timeout_ms),
             shutdown_timeout_ms: ms(spec.shutdown_timeout_seconds, base.shutdown_timeout_ms),
         }
@@ -223,16 +248,24 @@ pub struct ActiveTiming {
     /// Heartbeat interval (Ki), in seconds.
     pub heartbeat_interval_seconds: DecimalSeconds,
     /// Heartbeat lifetime (Th), in seconds.
-    pub heartbeat_valid_seconds: DecimalSeconds,
+    #[serde(rename = "heartbeatValidSeconds", alias = "heartbeatLifetimeSeconds")]
+    #[schemars(rename = "heartbeatLifetimeSeconds")]
+    pub heartbeat_lifetime_seconds: DecimalSeconds,
     /// Self-fence margin (Ts), in seconds.
-    pub stop_margin_seconds: DecimalSeconds,
+    #[serde(rename = "stopMarginSeconds", alias = "selfFenceMarginSeconds")]
+    #[schemars(rename = "selfFenceMarginSeconds")]
+    pub self_fence_margin_seconds: DecimalSeconds,
     /// Requested watchdog timeout (Tw), in seconds. `status.watchdog` contains the timeout reported by the
     /// driver.
     pub watchdog_timeout_seconds: DecimalSeconds,
     /// Maximum rate error of the watchdog (ρw), in percent.
-    pub watchdog_rate_error_percent: Percent,
+    #[serde(rename = "watchdogRateErrorPercent", alias = "watchdogClockSkewPercent")]
+    #[schemars(rename = "watchdogClockSkewPercent")]
+    pub watchdog_clock_skew_percent: Percent,
     /// Maximum delay of a watchdog renewal or reset (δw), in seconds.
-    pub watchdog_lateness_seconds: DecimalSeconds,
+    #[serde(rename = "watchdogLatenessSeconds", alias = "watchdogMaxDelaySeconds")]
+    #[schemars(rename = "watchdogMaxDelaySeconds")]
+    pub watchdog_max_delay_seconds: DecimalSeconds,
     /// Maximum difference between the clock rates of two machines (ρ), in percent.
     pub clock_rate_error_percent: Percent,
     /// Maximum time in which writes of a failed machine may still reach shared storage (δio), in seconds.
@@ -240,7 +273,9 @@ pub struct ActiveTiming {
     /// Time to live of the leader's lease, in seconds.
     pub leader_lease_seconds: DecimalSeconds,
     /// Time for which services of a node that shut down wait for its return, in seconds.
-    pub return_grace_seconds: DecimalSeconds,
+    #[serde(rename = "returnGraceSeconds", alias = "nodeReturnGracePeriodSeconds")]
+    #[schemars(rename = "nodeReturnGracePeriodSeconds")]
+    pub node_return_grace_period_seconds: DecimalSeconds,
     /// Time for which services of a rebooting node wait for its return, and after which a node with a stopped agent is
     /// reported, in seconds.
     pub freeze_timeout_seconds: DecimalSeconds,
@@ -252,15 +287,15 @@ impl From<Timings> for ActiveTiming {
     fn from(timings: Timings) -> ActiveTiming {
         ActiveTiming {
             heartbeat_interval_seconds: DecimalSeconds(timings.heartbeat_interval_ms),
-            heartbeat_valid_seconds: DecimalSeconds(timings.heartbeat_valid_ms),
-            stop_margin_seconds: DecimalSeconds(timings.stop_margin_ms),
+            heartbeat_lifetime_seconds: DecimalSeconds(timings.heartbeat_valid_ms),
+            self_fence_margin_seconds: DecimalSeconds(timings.stop_margin_ms),
             watchdog_timeout_seconds: DecimalSeconds(timings.watchdog_timeout_ms),
-            watchdog_rate_error_percent: Percent(timings.watchdog_rate_error_ppm),
-            watchdog_lateness_seconds: DecimalSeconds(timings.watchdog_lateness_ms),
+            watchdog_clock_skew_percent: Percent(timings.watchdog_rate_error_ppm),
+            watchdog_max_delay_seconds: DecimalSeconds(timings.watchdog_lateness_ms),
             clock_rate_error_percent: Percent(timings.clock_rate_error_ppm),
             io_drain_seconds: DecimalSeconds(timings.io_drain_ms),
             leader_lease_seconds: DecimalSeconds(timings.leader_lease_ms),
-            return_grace_seconds: DecimalSeconds(timings.return_grace_ms),
+            node_return_grace_period_seconds: DecimalSeconds(timings.return_grace_ms),
             freeze_timeout_seconds: DecimalSeconds(timings.freeze_timeout_ms),
             shutdown_timeout_seconds: DecimalSeconds(timings.shutdown_timeout_ms),
         }
@@ -271,15 +306,15 @@ impl From<ActiveTiming> for Timings {
     fn from(active: ActiveTiming) -> Timings {
         Timings {
             heartbeat_interval_ms: active.heartbeat_interval_seconds.ms(),
-            heartbeat_valid_ms: active.heartbeat_valid_seconds.ms(),
-            stop_margin_ms: active.stop_margin_seconds.ms(),
+            heartbeat_valid_ms: active.heartbeat_lifetime_seconds.ms(),
+            stop_margin_ms: active.self_fence_margin_seconds.ms(),
             watchdog_timeout_ms: active.watchdog_timeout_seconds.ms(),
-            watchdog_rate_error_ppm: active.watchdog_rate_error_percent.0,
-            watchdog_lateness_ms: active.watchdog_lateness_seconds.ms(),
+            watchdog_rate_error_ppm: active.watchdog_clock_skew_percent.0,
+            watchdog_lateness_ms: active.watchdog_max_delay_seconds.ms(),
             clock_rate_error_ppm: active.clock_rate_error_percent.0,
             io_drain_ms: active.io_drain_seconds.ms(),
             leader_lease_ms: active.leader_lease_seconds.ms(),
-            return_grace_ms: active.return_grace_seconds.ms(),
+            return_grace_ms: active.node_return_grace_period_seconds.ms(),
             freeze_timeout_ms: active.freeze_timeout_seconds.ms(),
             shutdown_timeout_ms: active.shutdown_timeout_seconds.ms(),
         }
@@ -317,7 +352,7 @@ mod tests {
     fn spec() -> TimingSpec {
         let fields = json!({
             "heartbeatIntervalSeconds": 0.5,
-            "watchdogRateErrorPercent": 1.5,
+            "watchdogClockSkewPercent": 1.5,
             "clockRateErrorPercent": 0.05,
             "candidateRetentionSeconds": 90.5,
         });

@@ -374,7 +374,7 @@ fn describe_explain_events_and_access_work() {
     server.check(0, &["explain", "resource"], &["KIND:", "Resource", "spec"]);
     server.check(0, &["explain", "resource.spec"], &["maxRestart", "driver", "Keep the service running"]);
     server.check(0, &["explain", "har.spec.driver.exec.command"], &["program and arguments"]);
-    server.check(0, &["explain", "cluster.spec.timing", "--recursive"], &["heartbeatValidSeconds"]);
+    server.check(0, &["explain", "cluster.spec.timing", "--recursive"], &["heartbeatLifetimeSeconds"]);
     server.check(0, &["auth", "can-i", "create", "resources.hactl.io"], &["yes"]);
     server.check(1, &["auth", "can-i", "delete", "events"], &["no"]);
     server.check(0, &["auth", "can-i", "*", "*"], &["yes"]);

@@ -16,7 +16,10 @@ const OUTAGE_DURATION: Duration = Duration::from_secs(30);
 /// Ts, which a busy host needs. Also returns the services' nodes.
 fn start_with_hold(name: &str) -> Result<(Scenario, Vec<(&'static str, String)>)> {
     let scenario = Scenario::start(name)?;
-    scenario.on_etcd_loss(OnEtcdLoss::Hold, &json!({"heartbeatValidSeconds": 12, "stopMarginSeconds": 4}))?;
+    scenario.on_etcd_loss(
+        OnEtcdLoss::Hold,
+        &json!({"heartbeatLifetimeSeconds": 12, "selfFenceMarginSeconds": 4}),
+    )?;
     scenario.create_witness("second")?;
     scenario.create_witness("third")?;
     let services_on_nodes =

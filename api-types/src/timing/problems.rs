@@ -34,19 +34,19 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
             }
         };
     seconds("heartbeatIntervalSeconds", timings.heartbeat_interval_ms, 100, 60_000, "");
-    seconds("heartbeatValidSeconds", timings.heartbeat_valid_ms, 0, 600_000, "");
+    seconds("heartbeatLifetimeSeconds", timings.heartbeat_valid_ms, 0, 600_000, "");
     let killed = ", or services cannot be killed before the deadline";
-    seconds("stopMarginSeconds", timings.stop_margin_ms, 500, Millis::MAX, killed);
+    seconds("selfFenceMarginSeconds", timings.stop_margin_ms, 500, Millis::MAX, killed);
     seconds("watchdogTimeoutSeconds", timings.watchdog_timeout_ms, 1_000, 300_000, "");
-    seconds("watchdogLatenessSeconds", timings.watchdog_lateness_ms, 0, 60_000, "");
+    seconds("watchdogMaxDelaySeconds", timings.watchdog_lateness_ms, 0, 60_000, "");
     seconds("ioDrainSeconds", timings.io_drain_ms, 0, 600_000, "");
     seconds("leaderLeaseSeconds", timings.leader_lease_ms, 1_000, 600_000, "");
     let busy = 2 * timings.heartbeat_interval_ms + timings.stop_margin_ms;
     if timings.heartbeat_valid_ms <= busy {
         problems.push((
-            "heartbeatValidSeconds",
+            "heartbeatLifetimeSeconds",
             format!(
-                "is {}, must be more than 2 × heartbeatIntervalSeconds + stopMarginSeconds (2 × {} + {} = {}), or one slow \
+                "is {}, must be more than 2 × heartbeatIntervalSeconds + selfFenceMarginSeconds (2 × {} + {} = {}), or one slow \
                  heartbeat stops services: raise it by more than {}, or lower one of those by the same amount",
                 seconds_text(timings.heartbeat_valid_ms),
                 seconds_text(timings.heartbeat_interval_ms),
@@ -67,7 +67,7 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
         ));
     }
     for (field, ppm) in [
-        ("watchdogRateErrorPercent", timings.watchdog_rate_error_ppm),
+        ("watchdogClockSkewPercent", timings.watchdog_rate_error_ppm),
         ("clockRateErrorPercent", timings.clock_rate_error_ppm),
     ] {
         if ppm > MAX_PPM {
@@ -108,14 +108,14 @@ mod tests {
         check(
             Timings { heartbeat_valid_ms: 4_500, ..base },
             &[(
-                "heartbeatValidSeconds",
+                "heartbeatLifetimeSeconds",
                 "(2 × 1 + 2.5 = 4.5), or one slow heartbeat stops services: raise it by more than 0",
             )],
         );
         check(
             Timings { stop_margin_ms: 5_000, ..base },
             &[(
-                "heartbeatValidSeconds",
+                "heartbeatLifetimeSeconds",
                 "(2 × 1 + 5 = 7), or one slow heartbeat stops services: raise it by more than 1,",
             )],
         );
@@ -125,7 +125,7 @@ mod tests {
         );
         check(
             Timings { stop_margin_ms: 200, ..base },
-            &[("stopMarginSeconds", "before the deadline: raise it by 0.3")],
+            &[("selfFenceMarginSeconds", "before the deadline: raise it by 0.3")],
         );
         check(
             Timings { watchdog_timeout_ms: 301_000, ..base },
@@ -140,7 +140,7 @@ mod tests {
         );
         check(
             Timings { watchdog_lateness_ms: 61_000, ..base },
-            &[("watchdogLatenessSeconds", "lower it by 1")],
+            &[("watchdogMaxDelaySeconds", "lower it by 1")],
         );
         check(Timings { io_drain_ms: 600_100, ..base }, &[("ioDrainSeconds", "lower it by 0.1")]);
         check(
@@ -150,7 +150,7 @@ mod tests {
         check(
             Timings { clock_rate_error_ppm: 210_000, watchdog_rate_error_ppm: 900_000, ..base },
             &[
-                ("watchdogRateErrorPercent", "is 90, must be at most 20: lower it by 70"),
+                ("watchdogClockSkewPercent", "is 90, must be at most 20: lower it by 70"),
                 ("clockRateErrorPercent", "lower it by 1"),
             ],
         );

@@ -131,8 +131,8 @@ fn nodes_clusters_and_operations_are_validated() {
     check(
         Kind::Cluster,
         "other",
-        json!({"fencing": {"maxFencing": "half"}, "timing": {"heartbeatValidSeconds": 1}}),
-        &["metadata.name", "spec.timing.heartbeatValidSeconds", "spec.fencing.maxFencing"],
+        json!({"fencing": {"maxFencing": "half"}, "timing": {"heartbeatLifetimeSeconds": 1}}),
+        &["metadata.name", "spec.timing.heartbeatLifetimeSeconds", "spec.fencing.maxFencing"],
     );
     check(
         Kind::Cluster,

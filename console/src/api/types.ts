@@ -67,15 +67,15 @@ export interface Cluster {
     timing?: {
       profile?: "Default" | "Fast" | "Conservative";
       heartbeatIntervalSeconds?: number | null;
-      heartbeatValidSeconds?: number | null;
-      stopMarginSeconds?: number | null;
+      heartbeatLifetimeSeconds?: number | null;
+      selfFenceMarginSeconds?: number | null;
       watchdogTimeoutSeconds?: number | null;
-      watchdogRateErrorPercent?: number | null;
-      watchdogLatenessSeconds?: number | null;
+      watchdogClockSkewPercent?: number | null;
+      watchdogMaxDelaySeconds?: number | null;
       clockRateErrorPercent?: number | null;
       ioDrainSeconds?: number | null;
       leaderLeaseSeconds?: number | null;
-      returnGraceSeconds?: number | null;
+      nodeReturnGracePeriodSeconds?: number | null;
       freezeTimeoutSeconds?: number | null;
       shutdownTimeoutSeconds?: number | null;
       candidateRetentionSeconds?: number | null;
@@ -145,15 +145,15 @@ export interface Cluster {
       timing?: {
         profile?: "Default" | "Fast" | "Conservative";
         heartbeatIntervalSeconds?: number | null;
-        heartbeatValidSeconds?: number | null;
-        stopMarginSeconds?: number | null;
+        heartbeatLifetimeSeconds?: number | null;
+        selfFenceMarginSeconds?: number | null;
         watchdogTimeoutSeconds?: number | null;
-        watchdogRateErrorPercent?: number | null;
-        watchdogLatenessSeconds?: number | null;
+        watchdogClockSkewPercent?: number | null;
+        watchdogMaxDelaySeconds?: number | null;
         clockRateErrorPercent?: number | null;
         ioDrainSeconds?: number | null;
         leaderLeaseSeconds?: number | null;
-        returnGraceSeconds?: number | null;
+        nodeReturnGracePeriodSeconds?: number | null;
         freezeTimeoutSeconds?: number | null;
         shutdownTimeoutSeconds?: number | null;
         candidateRetentionSeconds?: number | null;
@@ -373,15 +373,15 @@ export interface Node {
     fencingDelaySeconds?: number | null;
     timing?: {
       heartbeatIntervalSeconds?: number;
-      heartbeatValidSeconds?: number;
-      stopMarginSeconds?: number;
+      heartbeatLifetimeSeconds?: number;
+      selfFenceMarginSeconds?: number;
       watchdogTimeoutSeconds?: number;
-      watchdogRateErrorPercent?: number;
-      watchdogLatenessSeconds?: number;
+      watchdogClockSkewPercent?: number;
+      watchdogMaxDelaySeconds?: number;
       clockRateErrorPercent?: number;
       ioDrainSeconds?: number;
       leaderLeaseSeconds?: number;
-      returnGraceSeconds?: number;
+      nodeReturnGracePeriodSeconds?: number;
       freezeTimeoutSeconds?: number;
       shutdownTimeoutSeconds?: number;
     } | null;

@@ -84,8 +84,8 @@ export function ClusterView() {
               { title: 'Node', cell: (node) => node.metadata.name },
               { title: 'Fencing delay', numeric: true, cell: (node) => <strong>{seconds(node.status?.fencingDelaySeconds)}</strong> },
               { title: 'Heartbeat interval', numeric: true, cell: (node) => seconds(node.status?.timing?.heartbeatIntervalSeconds) },
-              { title: 'Heartbeat lifetime', numeric: true, cell: (node) => seconds(node.status?.timing?.heartbeatValidSeconds) },
-              { title: 'Self-fence margin', numeric: true, cell: (node) => seconds(node.status?.timing?.stopMarginSeconds) },
+              { title: 'Heartbeat lifetime', numeric: true, cell: (node) => seconds(node.status?.timing?.heartbeatLifetimeSeconds) },
+              { title: 'Self-fence margin', numeric: true, cell: (node) => seconds(node.status?.timing?.selfFenceMarginSeconds) },
               { title: 'Watchdog timeout', numeric: true, cell: (node) => seconds(node.status?.timing?.watchdogTimeoutSeconds) },
             ]}
           />

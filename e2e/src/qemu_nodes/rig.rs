@@ -155,7 +155,7 @@ impl Rig {
     /// Fails if the API refuses a setting, or if a node does not adopt it.
     pub fn configure(&self, node: &str, case: &Case) -> Result<()> {
         let settings = json!({"shutdownPolicy": case.shutdown_policy, "fencing": {"onEtcdLoss": case.on_etcd_loss},
-            "timing": {"returnGraceSeconds": RETURN_GRACE_SECONDS}});
+            "timing": {"nodeReturnGracePeriodSeconds": RETURN_GRACE_SECONDS}});
         self.cluster.apply("clusters", "default", &settings)?;
         for other in self.nodes() {
             let fencing = if other == node { case.fencing } else { Fencing::FencingDelay };

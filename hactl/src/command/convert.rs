@@ -244,13 +244,16 @@ mod tests {
 
     #[test]
     fn document_streams_and_lists_are_converted() {
-        let cluster = "kind: Cluster\nspec:\n  fencing:\n    onStoreLoss: Stop\n    allowStandIn: true\n";
+        let cluster = "kind: Cluster\nspec:\n  fencing:\n    onStoreLoss: Stop\n    allowStandIn: true\n  timing:\n    \
+            heartbeatValidSeconds: 8 # stopMarginSeconds: see below\n    stopMarginSeconds: 3\n";
         let node = "kind: List\nitems:\n- kind: Node\n  spec: {fencing: {allowUnfenced: true}}\n- {kind: Pod, spec: {after: 1}}\n";
         check(
             &format!("{cluster}---\n{node}"),
             &format!("{cluster}---\n{node}")
                 .replace("onStoreLoss", "onEtcdLoss")
                 .replace("allowStandIn", "allowSimulatedWatchdog")
+                .replace("heartbeatValidSeconds", "heartbeatLifetimeSeconds")
+                .replace("    stopMarginSeconds", "    selfFenceMarginSeconds")
                 .replace("allowUnfenced", "trustWatchdogOnVirtualMachine"),
         );
     }

@@ -9,10 +9,10 @@ fn node(name: &str, sliding: bool, heartbeat_valid_ms: u64) -> Value {
     json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": name}, "spec": {}, "status": {
         "watchdog": {"kind": "Kernel", "identity": "Software Watchdog", "device": "/dev/watchdog", "timeoutSeconds": 5,
             "armed": true, "sliding": sliding, "descriptorRetained": true},
-        "timing": {"heartbeatIntervalSeconds": 1, "heartbeatValidSeconds": heartbeat_valid_ms as f64 / 1000.0,
-            "stopMarginSeconds": 2.5, "watchdogTimeoutSeconds": 5, "watchdogRateErrorPercent": 2,
-            "watchdogLatenessSeconds": 1, "clockRateErrorPercent": 0.1, "ioDrainSeconds": 0,
-            "leaderLeaseSeconds": 5, "returnGraceSeconds": 60, "freezeTimeoutSeconds": 600,
+        "timing": {"heartbeatIntervalSeconds": 1, "heartbeatLifetimeSeconds": heartbeat_valid_ms as f64 / 1000.0,
+            "selfFenceMarginSeconds": 2.5, "watchdogTimeoutSeconds": 5, "watchdogClockSkewPercent": 2,
+            "watchdogMaxDelaySeconds": 1, "clockRateErrorPercent": 0.1, "ioDrainSeconds": 0,
+            "leaderLeaseSeconds": 5, "nodeReturnGracePeriodSeconds": 60, "freezeTimeoutSeconds": 600,
             "shutdownTimeoutSeconds": 1800}}})
 }
 
@@ -109,7 +109,7 @@ fn nodes_with_equal_timing_are_grouped() {
 #[test]
 fn inactive_timing_settings_are_reported() {
     let server = Server::start();
-    server.put("clusters", cluster(&json!({"heartbeatValidSeconds": 8})));
+    server.put("clusters", cluster(&json!({"heartbeatLifetimeSeconds": 8})));
     server.put("nodes", node("node1", true, 6_000));
     server.put(
         "nodes",
@@ -120,9 +120,12 @@ fn inactive_timing_settings_are_reported() {
         &["has not applied the cluster's settings", "13.6 s", "node2  the agent has not reported"],
     );
     // A value that did not pass the API's validation, such as one from an old backup.
-    server.put("clusters", cluster(&json!({"stopMarginSeconds": 5})));
+    server.put("clusters", cluster(&json!({"selfFenceMarginSeconds": 5})));
     hactl(&server, &["timing", "node1"]).expect_stdout_parts(
         1,
-        &["invalid: Cluster.spec.timing.heartbeatValidSeconds is 6", "raise it by more than 1, or lower one"],
+        &[
+            "invalid: Cluster.spec.timing.heartbeatLifetimeSeconds is 6",
+            "raise it by more than 1, or lower one",
+        ],
     );
 }

@@ -152,10 +152,10 @@ fn random_timing(random: &mut Random) -> Value {
             let seconds = |ms: u64| ms as f64 / 1000.0;
             return json!({
                 "heartbeatIntervalSeconds": seconds(interval_ms),
-                "heartbeatValidSeconds": seconds(valid_ms),
-                "stopMarginSeconds": seconds(margin_ms),
+                "heartbeatLifetimeSeconds": seconds(valid_ms),
+                "selfFenceMarginSeconds": seconds(margin_ms),
                 "watchdogTimeoutSeconds": watchdog_seconds,
-                "watchdogLatenessSeconds": seconds(random.draw_between_ms(50, 400)),
+                "watchdogMaxDelaySeconds": seconds(random.draw_between_ms(50, 400)),
                 "shutdownTimeoutSeconds": shutdown_seconds,
             });
         }

@@ -2,8 +2,9 @@
 
 use super::table_cell;
 use ha_api_types::kind::Kind;
+use ha_api_types::renamed;
 use ha_api_types::schema::{self, default_of, type_of};
-use ha_api_types::timing::{Profile, TimingSpec, Timings};
+use ha_api_types::timing::{ActiveTiming, Profile, TimingSpec, Timings};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -110,16 +111,13 @@ fn profile_default(path: &str) -> Option<String> {
         // Only the leader uses this field, so it does not depend on the profile.
         return Some((TimingSpec::default().candidate_retention_ms() / 1_000).to_string());
     }
-    let (stored_name, scale) = match (name.strip_suffix("Seconds"), name.strip_suffix("Percent")) {
-        (Some(stem), _) => (format!("{stem}Ms"), 1_000.0),
-        (_, Some(stem)) => (format!("{stem}Ppm"), 10_000.0),
-        (None, None) => return None,
-    };
     let values: Option<Vec<(Profile, f64)>> = [Profile::Default, Profile::Fast, Profile::Conservative]
         .into_iter()
         .map(|profile| {
-            let timings = serde_json::to_value(Timings::of_profile(profile)).ok()?;
-            Some((profile, timings[&stored_name].as_f64()? / scale))
+            let timing = ActiveTiming::from(Timings::of_profile(profile));
+            let mut node = json!({"status": {"timing": timing}});
+            renamed::from_stored(Kind::Node, &mut node);
+            Some((profile, node["status"]["timing"][name].as_f64()?))
         })
         .collect();
     let values = values?;
@@ -137,10 +135,10 @@ mod tests {
     #[test]
     fn defaults_of_timing_fields_name_each_profile() {
         assert_eq!(
-            profile_default("spec.timing.heartbeatValidSeconds").as_deref(),
+            profile_default("spec.timing.heartbeatLifetimeSeconds").as_deref(),
             Some("Default 6, Fast 4, Conservative 20")
         );
-        assert_eq!(profile_default("spec.timing.watchdogRateErrorPercent").as_deref(), Some("2"));
+        assert_eq!(profile_default("spec.timing.watchdogClockSkewPercent").as_deref(), Some("2"));
         assert_eq!(profile_default("spec.timing.profile"), None);
         for (name, _) in members(&schema::of(Kind::Cluster)["properties"]["spec"]["properties"]["timing"]) {
             assert!(name == "profile" || profile_default(&format!("spec.timing.{name}")).is_some(), "{name}");

@@ -159,11 +159,11 @@ impl Report {
         let mut table = Table::new(&["", "", ""]);
         for (symbol, value, field) in [
             ("Ki", seconds(settings.heartbeat_interval_ms), "heartbeatIntervalSeconds"),
-            ("Th", seconds(settings.heartbeat_valid_ms), "heartbeatValidSeconds"),
-            ("Ts", seconds(settings.stop_margin_ms), "stopMarginSeconds"),
+            ("Th", seconds(settings.heartbeat_valid_ms), "heartbeatLifetimeSeconds"),
+            ("Ts", seconds(settings.stop_margin_ms), "selfFenceMarginSeconds"),
             ("Tw", seconds(settings.watchdog_timeout_ms), "watchdogTimeoutSeconds"),
-            ("ρw", percent(settings.watchdog_rate_error_ppm), "watchdogRateErrorPercent"),
-            ("δw", seconds(settings.watchdog_lateness_ms), "watchdogLatenessSeconds"),
+            ("ρw", percent(settings.watchdog_rate_error_ppm), "watchdogClockSkewPercent"),
+            ("δw", seconds(settings.watchdog_lateness_ms), "watchdogMaxDelaySeconds"),
             ("ρ", percent(settings.clock_rate_error_ppm), "clockRateErrorPercent"),
             ("δio", seconds(settings.io_drain_ms), "ioDrainSeconds"),
             ("", seconds(settings.leader_lease_ms), "leaderLeaseSeconds"),

@@ -219,7 +219,7 @@ fn shorter_validity_applies_from_first_attempt() {
 fn invalid_timings_are_not_applied() {
     let mut world = World::active();
     let mut cluster = Cluster::new("default", ha_api_types::cluster::ClusterSpec::default());
-    cluster.spec.timing.heartbeat_valid_seconds = Some(1.0);
+    cluster.spec.timing.heartbeat_lifetime_seconds = Some(1.0);
     world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
     world.advance(3_000);
     assert_eq!(world.node_report().timings.heartbeat_valid_ms, 6_000);
@@ -296,7 +296,7 @@ fn invalid_timings_are_logged_and_ignored() {
     let mut world = World::active();
     let in_force = world.node_report().timings;
     let mut cluster = Cluster::new("default", ha_api_types::cluster::ClusterSpec::default());
-    cluster.spec.timing.stop_margin_seconds = Some(5.0);
+    cluster.spec.timing.self_fence_margin_seconds = Some(5.0);
     world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
     world.advance(3_000);
     assert_eq!(world.node_report().timings, in_force);
@@ -304,7 +304,8 @@ fn invalid_timings_are_logged_and_ignored() {
         world.logs.iter().filter(|line| line.contains("cannot use the timings")).collect();
     assert_eq!(warnings.len(), 1, "{:?}", world.logs);
     assert!(
-        warnings[0].contains("spec.timing.heartbeatValidSeconds is 6") && warnings[0].contains("more than 1"),
+        warnings[0].contains("spec.timing.heartbeatLifetimeSeconds is 6")
+            && warnings[0].contains("more than 1"),
         "{warnings:?}"
     );
 }
