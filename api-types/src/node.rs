@@ -9,6 +9,7 @@ use crate::object::{Object, Spec};
 use crate::quantity::Amounts;
 use crate::reason::Reason;
 use crate::record::{LastTermination, NodeReport, WatchdogObservation, WatchdogTest};
+use crate::setting::Setting;
 use crate::time::{DecimalSeconds, Timestamp};
 use crate::timing::ActiveTiming;
 use crate::usage::Usage;
@@ -180,8 +181,8 @@ pub enum FenceAction {
 pub struct FencePart {
     /// Name of the agent, such as `fence_ipmilan`.
     pub agent: String,
-    /// Attributes that the agent reads from standard input.
-    pub attributes: BTreeMap<String, String>,
+    /// Attributes that the agent reads from standard input. A value can come from the controllers (`valueFrom`).
+    pub attributes: BTreeMap<String, Setting>,
     /// File with additional attributes, for secrets: its name in the secrets directory of the controllers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attributes_file: Option<String>,

@@ -7,7 +7,9 @@ use ha_api_types::cluster::{ClusterSpec, SmtpSpec, WebhookSpec};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{FencePart, NodeSpec};
 use ha_api_types::problem::{Problem, element_path, field_path};
+use ha_api_types::setting::{ValuePlace, ValueSource};
 use ha_api_types::yaml;
+use ha_runtime::local_values::LocalValues;
 use ipnet::IpNet;
 use serde::Deserialize;
 use serde_json::Value;
@@ -87,6 +89,18 @@ impl ControllerPolicy {
                 "{name} can name a file or a program of the controller: set it in attributesFile on the controllers"
             );
             problems.push((field_path("attributes", name), message));
+        }
+        for (name, value) in &part.attributes {
+            if let Some(Ok(place @ (ValuePlace::Credential(_) | ValuePlace::Env(_)))) =
+                value.source().map(ValueSource::place)
+            {
+                let message = format!(
+                    "the policy of this controller does not give {place} to fence agents: use a file in \
+                     {}",
+                    self.secrets_directory.display()
+                );
+                problems.push((field_path("attributes", name), message));
+            }
         }
         if let Some(file) = &part.attributes_file
             && let Err(message) = self.check_file("attributesFile", file)
@@ -208,6 +222,12 @@ impl Limits {
             Some(policy) => policy.check_file(field, name),
             None => Ok(Path::new(DEFAULT_SECRETS_DIRECTORY).join(name)),
         }
+    }
+
+    /// Returns the places of the values that attributes of fence devices get from this machine.
+    pub fn local_values(&self) -> LocalValues {
+        let directory = self.0.as_ref().map(|policy| policy.secrets_directory.clone());
+        LocalValues::new(directory.unwrap_or_else(|| PathBuf::from(DEFAULT_SECRETS_DIRECTORY)))
     }
 
     /// Checks a part of a fence device before a run.

@@ -324,6 +324,12 @@ async fn literal_secrets_cause_a_warning() {
     assert!(
         created.warnings[0].contains("spec.driver.exec.environment.DB_PASSWORD: is stored in plain text")
     );
+    let node = json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": "node1"},
+        "spec": {"fencing": {"devices": [{"name": "bmc", "parts": [{"agent": "fence_ipmilan", "attributes":
+            {"ip": "10.0.0.1", "password": "x", "snmp_priv_passwd": {"valueFrom": {"file": "snmp"}}}}]}]}}});
+    let warnings = api.post("nodes", &node).await.warnings;
+    let path = "spec.fencing.devices[0].parts[0].attributes.password: is stored in plain text";
+    assert!(warnings.len() == 1 && warnings[0].contains(path), "{warnings:?}");
     for (value, message) in [
         (json!({"valueFrom": {"file": "../shadow"}}), "must be a name of letters"),
         (json!({"valueFrom": {"vault": "x"}}), "valid fields: file, credential, env"),

@@ -8,6 +8,7 @@
 //! - [`clock::SystemClock`] reads the clocks of the machine.
 //! - [`shutdown::Shutdown`] is the state that SIGTERM and SIGINT change.
 //! - [`http::bind`] opens a server: on a Unix socket, on loopback without TLS, or with TLS. [`http::admin`] serves health checks and metrics.
+//! - [`local_values::LocalValues`] reads the values that objects get from this machine.
 //! - [`metrics::Metrics`] is the registry of a process.
 //!
 //! Rule: this crate decides nothing about services and nodes, and only [`clock`] provides the time on which cores
@@ -19,6 +20,7 @@ pub mod clock;
 pub mod config;
 pub mod http;
 pub mod journal;
+pub mod local_values;
 pub mod logging;
 pub mod metrics;
 pub mod notify;

@@ -1,6 +1,7 @@
 //! Checks of a Node and of a NodeGroup.
 
 use super::context::Context;
+use super::driver::check_source;
 use super::notifications::check_file;
 use crate::node::{FenceDevice, FenceKind, Node, NodeGroup};
 use crate::problem::{element_path, field_path};
@@ -54,10 +55,13 @@ fn check_device(path: &str, device: &FenceDevice, context: &mut Context) {
                 format!("{:?} is not a valid fence agent: use a name such as fence_ipmilan", part.agent),
             );
         }
-        for (name, text) in &part.attributes {
+        for (name, value) in &part.attributes {
+            let attribute_path = field_path(&field_path(&path, "attributes"), name);
+            check_source(&attribute_path, value, context);
+            let text = value.text().unwrap_or_default();
             if name.is_empty() || name.contains(['=', '\n', '\0']) || text.contains(['\n', '\0']) {
                 context.add_invalid(
-                    &field_path(&field_path(&path, "attributes"), name),
+                    &attribute_path,
                     "attributes must not contain line breaks, or '=' in the name",
                 );
             }

@@ -322,7 +322,13 @@ export interface Node {
         retries?: number;
         parts?: Array<{
           agent?: string;
-          attributes?: Record<string, string>;
+          attributes?: Record<string, string | {
+            valueFrom: {
+              file?: string | null;
+              credential?: string | null;
+              env?: string | null;
+            };
+          }>;
           attributesFile?: string | null;
         }>;
       }>;

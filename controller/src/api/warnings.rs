@@ -58,19 +58,22 @@ fn literal_secrets(kind: Kind, value: &Value) -> Vec<String> {
         Kind::Resource => {
             let drivers = value.pointer("/spec/driver").and_then(Value::as_object);
             let fields = drivers.into_iter().flatten().flat_map(|(driver, settings)| {
-                ["environment", "parameters"]
+                ["environment", "parameters", "settings"]
                     .map(|field| (format!("spec.driver.{driver}.{field}"), &settings[field]))
             });
             fields.collect()
         }
         Kind::Node => {
             let devices = value.pointer("/spec/fencing/devices").and_then(Value::as_array);
-            let fields = devices.into_iter().flatten().enumerate();
-            fields
-                .map(|(index, device)| {
-                    (format!("spec.fencing.devices[{index}].attributes"), &device["attributes"])
+            let devices = devices.into_iter().flatten().enumerate();
+            let fields = devices.flat_map(|(device_index, device)| {
+                let parts = device["parts"].as_array().into_iter().flatten().enumerate();
+                parts.map(move |(part_index, part)| {
+                    let part_path = format!("spec.fencing.devices[{device_index}].parts[{part_index}]");
+                    (format!("{part_path}.attributes"), &part["attributes"])
                 })
-                .collect()
+            });
+            fields.collect()
         }
         Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Cluster | Kind::Operation => Vec::new(),
     };

@@ -100,7 +100,9 @@ impl Agent {
             attributes.push_str(text.trim_end());
             attributes.push('\n');
         }
+        let values = limits.local_values();
         for (name, value) in &part.attributes {
+            let value = values.text(name, value).map_err(|error| format!("attribute {error}"))?;
             if name.contains(['\n', '=']) || value.contains('\n') {
                 return Err(format!("attribute {name:?} must be one line without '=' in its name"));
             }

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::core::RunId;
-use crate::policy::Limits;
+use crate::policy::{ControllerPolicy, Limits};
+use ha_api_types::setting::Setting;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -27,8 +28,8 @@ fn install(directory: &Path, name: &str, script: &str) {
 fn fence_part(directory: &Path, state: &str, extra_attributes: &[(&str, &str)]) -> FencePart {
     std::fs::write(directory.join(state), "on\n").expect("written");
     let file = directory.join(state).display().to_string();
-    let to_owned_pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-    let attributes = std::iter::once(("state".to_owned(), file))
+    let to_owned_pair = |(name, value): &(&str, &str)| ((*name).to_owned(), Setting::from(*value));
+    let attributes = std::iter::once(("state".to_owned(), Setting::from(file)))
         .chain(extra_attributes.iter().map(to_owned_pair))
         .collect();
     FencePart { agent: "fence_file".to_owned(), attributes, attributes_file: None }
@@ -52,6 +53,39 @@ fn failure_message(outcome: FencerOutcome) -> String {
         FencerOutcome::Failed(message) => message,
         FencerOutcome::Confirmed => panic!("confirmed"),
     }
+}
+
+#[tokio::test]
+async fn attributes_come_from_the_secrets_directory() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    install(directory.path(), "fence_file", AGENT);
+    let policy = format!("secretsDirectory: {}", directory.path().display());
+    let limits = Limits::new(Some(ControllerPolicy::parse(&policy).expect("a policy")));
+    let mut part = fence_part(directory.path(), "plug", &[]);
+    let reference = serde_json::json!({"valueFrom": {"file": "plug-path"}});
+    part.attributes.insert("state".to_owned(), serde_json::from_value(reference).expect("a reference"));
+    let device = FenceDevice {
+        name: "d".to_owned(),
+        parts: vec![part],
+        timeout_seconds: 10,
+        retries: 0,
+        ..FenceDevice::default()
+    };
+    let run = FencerRun {
+        id: RunId(1),
+        node: "node1".into(),
+        device,
+        action: FencerAction::Off,
+        limit_ms: 100_000,
+    };
+    let fencer = Fencer::new(Some(directory.path().to_owned()), limits);
+    let message = failure_message(fencer.run(&run).await);
+    assert!(message.contains("attribute state: file plug-path: cannot read"), "{message}");
+    let value = directory.path().join("plug-path");
+    std::fs::write(&value, format!("{}\n", directory.path().join("plug").display())).expect("written");
+    std::fs::set_permissions(&value, std::fs::Permissions::from_mode(0o600)).expect("permitted");
+    assert_eq!(fencer.run(&run).await, FencerOutcome::Confirmed);
+    assert_eq!(std::fs::read_to_string(directory.path().join("plug")).expect("a state"), "off\n");
 }
 
 #[tokio::test]

@@ -57,7 +57,7 @@ fn a_fence_agent_must_be_listed_and_names_no_programs() {
     let limits = limits("fenceAgents: [fence_ipmilan]");
     let part = |agent: &str, attribute: &str| FencePart {
         agent: agent.to_owned(),
-        attributes: [(attribute.to_owned(), "/tmp/x".to_owned())].into(),
+        attributes: [(attribute.to_owned(), "/tmp/x".into())].into(),
         attributes_file: None,
     };
     for (agent, attribute, expected) in [
@@ -74,6 +74,20 @@ fn a_fence_agent_must_be_listed_and_names_no_programs() {
         assert!(refusal.unwrap_or_default().contains(expected.unwrap_or_default()), "{agent} {attribute}");
     }
     assert_eq!(Limits::default().check_part(&part("fence_ssh", "passwd_script")), Ok(()));
+}
+
+#[test]
+fn fence_agents_get_only_files_from_a_controller_with_a_policy() {
+    for (source, is_allowed) in [("file", true), ("credential", false), ("env", false)] {
+        let part: FencePart = serde_json::from_value(json!({"agent": "fence_ipmilan",
+            "attributes": {"password": {"valueFrom": {source: "bmc"}}}}))
+        .expect("a part");
+        let refusal = limits("{}").check_part(&part).err();
+        assert_eq!(refusal.is_none(), is_allowed, "{refusal:?}");
+        let expected = "bmc to fence agents: use a file in /etc/hactl/secrets";
+        assert!(is_allowed || refusal.unwrap_or_default().ends_with(expected));
+        assert_eq!(Limits::default().check_part(&part), Ok(()));
+    }
 }
 
 #[tokio::test]

@@ -18,13 +18,13 @@ mod watch;
 
 use super::{Driver, DriverEvent, DriverFailure, LogQuery, LogTail, Sample};
 use crate::core::Meter;
-use crate::driver::program::node_values::NodeValues;
 use client::Client;
 use futures::future::BoxFuture;
 use ha_api_types::id::NodeName;
 use ha_api_types::record::{LogFailure, Observed};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, MonotonicTime};
+use ha_runtime::local_values::LocalValues;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub struct PodmanSettings {
     /// Name of this node, passed to containers as `HA_NODE`.
     pub node: NodeName,
     /// Places of the values that containers get from this node.
-    pub values: NodeValues,
+    pub values: LocalValues,
     /// Path of the socket of podman's service.
     pub socket: PathBuf,
     /// Interval between polls of the running containers, in case an event is missed.
@@ -53,7 +53,7 @@ pub struct PodmanSettings {
 
 impl PodmanSettings {
     /// Returns the default settings.
-    pub fn new(node: NodeName, values: NodeValues, socket: PathBuf) -> PodmanSettings {
+    pub fn new(node: NodeName, values: LocalValues, socket: PathBuf) -> PodmanSettings {
         PodmanSettings { node, values, socket, poll_interval: Duration::from_secs(10) }
     }
 }

@@ -7,7 +7,6 @@ pub(in crate::driver) mod directory;
 pub(in crate::driver) mod launch;
 pub(in crate::driver) mod leftovers;
 pub(in crate::driver) mod measure;
-pub mod node_values;
 pub(in crate::driver) mod order;
 pub(in crate::driver) mod output;
 pub(in crate::driver) mod process;
@@ -21,8 +20,8 @@ use ha_api_types::id::{BootId, NodeName};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 use ha_api_types::resource::ServiceDefinition;
+use ha_runtime::local_values::LocalValues;
 use leftovers::{ProcessSearch, SERVICE_MARK_VARIABLE};
-use node_values::NodeValues;
 use order::ProcessRecord;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -46,7 +45,7 @@ pub struct ProgramSettings {
     /// Size in bytes above which a service's log is rotated; one older file is kept.
     pub log_bytes_max: u64,
     /// Places of the values that services get from this node.
-    pub values: NodeValues,
+    pub values: LocalValues,
 }
 
 impl ProgramSettings {
@@ -55,7 +54,7 @@ impl ProgramSettings {
         node: NodeName,
         boot_id: BootId,
         state_directory: PathBuf,
-        values: NodeValues,
+        values: LocalValues,
     ) -> io::Result<ProgramSettings> {
         Ok(ProgramSettings {
             node,

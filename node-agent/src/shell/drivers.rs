@@ -12,7 +12,6 @@ use crate::driver::lxc::{LxcDriver, LxcSettings};
 use crate::driver::ocf::{OcfDriver, OcfSettings};
 use crate::driver::podman::{PodmanDriver, PodmanSettings};
 use crate::driver::program::ProgramSettings;
-use crate::driver::program::node_values::NodeValues;
 use crate::driver::simulated::SimulatedDriver;
 use crate::driver::systemd::{SystemdDriver, SystemdSettings};
 use anyhow::Context;
@@ -22,6 +21,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 use ha_api_types::resource::ServiceDefinition;
 use ha_runtime::clock::{Clock, SystemClock};
+use ha_runtime::local_values::LocalValues;
 use ha_runtime::problems::Problems;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -51,7 +51,7 @@ impl Drivers {
         let (events, mut driver_events) = mpsc::unbounded_channel();
         let directory =
             || format!("cannot create the driver directories in --state-dir {}", options.state_dir.display());
-        let values = NodeValues::new(options.secrets_directory.clone());
+        let values = LocalValues::new(options.secrets_directory.clone());
         let programs = ProgramSettings::new(
             options.node.clone(),
             boot_id.to_owned(),

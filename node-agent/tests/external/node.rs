@@ -5,7 +5,7 @@ use ha_api_types::resource::{Resource, ServiceDefinition};
 use ha_node_agent::driver::DriverEvent;
 use ha_node_agent::driver::external::{ExternalDriver, ExternalSettings};
 use ha_node_agent::driver::program::ProgramSettings;
-use ha_node_agent::driver::program::node_values::NodeValues;
+use ha_runtime::local_values::LocalValues;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ impl Node {
                 shim_path: env!("CARGO_BIN_EXE_ha-exec-shim").into(),
                 cgroups: true,
                 log_bytes_max: 1024 * 1024,
-                values: NodeValues {
+                values: LocalValues {
                     secrets_directory: directory.path().join("secrets"),
                     credentials_directory: None,
                 },

@@ -5,8 +5,8 @@ use crate::containers::{self, MAX_WAIT};
 use ha_api_types::record::Observed;
 use ha_api_types::resource::ServiceDefinition;
 use ha_node_agent::driver::podman::{PodmanDriver, PodmanSettings};
-use ha_node_agent::driver::program::node_values::NodeValues;
 use ha_node_agent::driver::{Driver, DriverEvent};
+use ha_runtime::local_values::LocalValues;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -44,7 +44,7 @@ impl Node {
     pub(crate) async fn with_poll(poll_interval: Duration) -> Node {
         let mut podman = Podman::new();
         podman.start_service().await;
-        let values = NodeValues { secrets_directory: podman.path("secrets"), credentials_directory: None };
+        let values = LocalValues { secrets_directory: podman.path("secrets"), credentials_directory: None };
         let settings =
             PodmanSettings { node: "node1".into(), values, socket: podman.socket(), poll_interval };
         let (driver, events) = driver(&settings);

@@ -1,4 +1,4 @@
-//! Values that services get from the node (`valueFrom`): files, credentials of systemd, and variables of the agent.
+//! Values that objects get from this machine (`valueFrom`): files, credentials of systemd, and variables of the process.
 
 use ha_api_types::setting::{Reference, Setting, VALUE_BYTES_MAX, ValuePlace};
 use serde_json::Value;
@@ -8,38 +8,32 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Places of the values on this node.
+/// Places of the values on this machine.
 #[derive(Clone, Debug)]
-pub struct NodeValues {
+pub struct LocalValues {
     /// Directory of the files.
     pub secrets_directory: PathBuf,
-    /// Directory of the credentials that systemd passes to the agent; `None` if there are none.
+    /// Directory of the credentials that systemd passes to this process; `None` if there are none.
     pub credentials_directory: Option<PathBuf>,
 }
 
-impl NodeValues {
-    /// Returns the places for an agent that systemd may have started.
-    pub fn new(secrets_directory: PathBuf) -> NodeValues {
+impl LocalValues {
+    /// Returns the places for a process that systemd may have started.
+    pub fn new(secrets_directory: PathBuf) -> LocalValues {
         let credentials_directory = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
-        NodeValues { secrets_directory, credentials_directory }
+        LocalValues { secrets_directory, credentials_directory }
     }
 
     /// Returns the texts of all settings.
     ///
     /// # Errors
     /// Fails if a text cannot be read. The message names the setting and the place, never the text.
-    pub(in crate::driver) fn resolve(
-        &self,
-        settings: &BTreeMap<String, Setting>,
-    ) -> io::Result<BTreeMap<String, String>> {
+    pub fn resolve(&self, settings: &BTreeMap<String, Setting>) -> io::Result<BTreeMap<String, String>> {
         settings.iter().map(|(name, setting)| Ok((name.clone(), self.text(name, setting)?))).collect()
     }
 
     /// Returns the texts of all settings that can be read. A service must stop even without a secret that was removed.
-    pub(in crate::driver) fn resolve_available(
-        &self,
-        settings: &BTreeMap<String, Setting>,
-    ) -> BTreeMap<String, String> {
+    pub fn resolve_available(&self, settings: &BTreeMap<String, Setting>) -> BTreeMap<String, String> {
         available(settings.iter().map(|(name, setting)| (name, self.text(name, setting))))
     }
 
@@ -47,18 +41,12 @@ impl NodeValues {
     ///
     /// # Errors
     /// Fails if a text cannot be read. The message names the setting and the place, never the text.
-    pub(in crate::driver) fn resolve_values(
-        &self,
-        values: &BTreeMap<String, Value>,
-    ) -> io::Result<BTreeMap<String, Value>> {
+    pub fn resolve_values(&self, values: &BTreeMap<String, Value>) -> io::Result<BTreeMap<String, Value>> {
         values.iter().map(|(name, value)| Ok((name.clone(), self.value(name, value)?))).collect()
     }
 
-    /// Returns the values of [`NodeValues::resolve_values`], without those that cannot be read.
-    pub(in crate::driver) fn resolve_available_values(
-        &self,
-        values: &BTreeMap<String, Value>,
-    ) -> BTreeMap<String, Value> {
+    /// Returns the values of [`LocalValues::resolve_values`], without those that cannot be read.
+    pub fn resolve_available_values(&self, values: &BTreeMap<String, Value>) -> BTreeMap<String, Value> {
         available(values.iter().map(|(name, value)| (name, self.value(name, value))))
     }
 
@@ -70,7 +58,11 @@ impl NodeValues {
         }
     }
 
-    fn text(&self, name: &str, setting: &Setting) -> io::Result<String> {
+    /// Returns the text of the setting `name`.
+    ///
+    /// # Errors
+    /// Fails if the text cannot be read. The message names the setting and the place, never the text.
+    pub fn text(&self, name: &str, setting: &Setting) -> io::Result<String> {
         match setting {
             Setting::Text(text) => Ok(text.clone()),
             Setting::Reference(reference) => self.referenced_text(name, reference),
@@ -87,12 +79,12 @@ impl NodeValues {
             ValuePlace::File(name) => read_secret(&self.secrets_directory.join(name)),
             ValuePlace::Credential(name) => {
                 let directory = self.credentials_directory.as_ref().ok_or(
-                    "systemd passes no credentials to the agent: add LoadCredential= to ha-node-agent.service",
+                    "systemd passes no credentials to this process: add LoadCredential= to its unit",
                 )?;
                 read_secret(&directory.join(name))
             }
             ValuePlace::Env(name) => {
-                std::env::var(name).map_err(|_| "the agent has no such variable with text".to_owned())
+                std::env::var(name).map_err(|_| "this process has no such variable with text".to_owned())
             }
         }
     }
@@ -160,7 +152,7 @@ mod tests {
         let credentials = tempfile::tempdir().unwrap();
         write(directory.path(), "db", b"one\n\n", 0o600);
         write(credentials.path(), "db", b"two", 0o400);
-        let values = NodeValues {
+        let values = LocalValues {
             secrets_directory: directory.path().to_owned(),
             credentials_directory: Some(credentials.path().to_owned()),
         };
@@ -179,7 +171,7 @@ mod tests {
         write(directory.path(), "large", &vec![b'x'; 70_000], 0o600);
         write(directory.path(), "binary", b"a\0b", 0o600);
         let values =
-            NodeValues { secrets_directory: directory.path().to_owned(), credentials_directory: None };
+            LocalValues { secrets_directory: directory.path().to_owned(), credentials_directory: None };
         for (kind, source, problem) in [
             ("file", "none", "No such file or directory"),
             ("file", "open", "chmod o="),
