@@ -33,13 +33,19 @@ impl Spec for NodeGroupSpec {
 }
 
 /// Desired configuration of a node. The leader creates the object when the node's agent first registers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSpec {
     /// Whether services move away and no new ones are scheduled.
     pub maintenance: bool,
-    /// Whether new services can be scheduled on the node.
-    pub schedulable: bool,
+    /// Whether no new services are scheduled on the node.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(extend("default" = false))]
+    pub unschedulable: bool,
+    /// The opposite of `unschedulable`, under its name in etcd ([`crate::renamed`]).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub schedulable: Option<bool>,
     /// Capacity of the node. Default: as reported by the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Amounts>,
@@ -63,6 +69,11 @@ pub struct NodeSpec {
 }
 
 impl NodeSpec {
+    /// Returns `true` if new services can be scheduled on the node.
+    pub fn is_schedulable(&self) -> bool {
+        !self.unschedulable && self.schedulable.unwrap_or(true)
+    }
+
     /// Returns the capacity of the node: the declared amounts, or else those that the agent reported.
     #[must_use]
     pub fn capacity(&self, report: Option<&NodeReport>) -> Amounts {
@@ -72,22 +83,6 @@ impl NodeSpec {
             cpu: declared.cpu.or(reported.cpu),
             memory: declared.memory.or(reported.memory),
             disk: declared.disk.or(reported.disk),
-        }
-    }
-}
-
-impl Default for NodeSpec {
-    fn default() -> NodeSpec {
-        NodeSpec {
-            maintenance: false,
-            schedulable: true,
-            capacity: None,
-            node_group: None,
-            storage_pools: Vec::new(),
-            reserved: None,
-            count_threads: false,
-            max_workers: None,
-            fencing: NodeFencingSpec::default(),
         }
     }
 }

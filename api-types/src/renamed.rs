@@ -23,8 +23,21 @@ pub struct RenamedField {
     pub earlier: &'static str,
     /// Name in the API.
     pub current: &'static str,
-    /// `true` if the earlier field counts thousandths of the current unit.
-    pub is_in_thousandths: bool,
+    /// Difference between the earlier and the current value.
+    pub conversion: Conversion,
+}
+
+/// Difference between the earlier and the current value of a renamed field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conversion {
+    /// The values are equal.
+    None,
+    /// The earlier value counts thousandths of the current unit.
+    Thousandths,
+    /// The earlier value is `true` where the current value is `false`.
+    Negation,
+    /// Earlier and current word of each value that was renamed. The field itself may have kept its name.
+    Words(&'static [(&'static str, &'static str)]),
 }
 
 const fn renamed_field(
@@ -33,7 +46,7 @@ const fn renamed_field(
     earlier: &'static str,
     current: &'static str,
 ) -> RenamedField {
-    RenamedField { kind, parent, earlier, current, is_in_thousandths: false }
+    RenamedField { kind, parent, earlier, current, conversion: Conversion::None }
 }
 
 const MIGRATION: &[&str] = &["spec", "driver", "libvirt", "migration"];
@@ -48,7 +61,7 @@ const NODE_TIMING: &[&str] = &["status", "timing"];
 const STATUS: &[&str] = &["status"];
 
 /// Every field of an object that has another name or unit in etcd.
-pub const ALL: [RenamedField; 33] = [
+pub const ALL: [RenamedField; 34] = [
     renamed_field(Kind::Cluster, FENCING, "onStoreLoss", "onEtcdLoss"),
     renamed_field(Kind::Cluster, FENCING, "allowStandIn", "allowSimulatedWatchdog"),
     renamed_field(Kind::Cluster, ACTIVE_FENCING, "onStoreLoss", "onEtcdLoss"),
@@ -69,16 +82,20 @@ pub const ALL: [RenamedField; 33] = [
     renamed_field(Kind::Node, NODE_TIMING, "watchdogRateErrorPercent", "watchdogClockSkewPercent"),
     renamed_field(Kind::Node, NODE_TIMING, "watchdogLatenessSeconds", "watchdogMaxDelaySeconds"),
     renamed_field(Kind::Node, FENCING, "allowUnfenced", "trustWatchdogOnVirtualMachine"),
+    RenamedField {
+        conversion: Conversion::Negation,
+        ..renamed_field(Kind::Node, &["spec"], "schedulable", "unschedulable")
+    },
     renamed_field(Kind::Resource, &["spec"], "after", "dependsOn"),
     renamed_field(Kind::Resource, COPY, "after", "dependsOn"),
     renamed_field(Kind::Resource, MIGRATION, "bandwidthMebibytes", "bandwidthMebibytesPerSecond"),
     renamed_field(Kind::Resource, COPY_MIGRATION, "bandwidthMebibytes", "bandwidthMebibytesPerSecond"),
     RenamedField {
-        is_in_thousandths: true,
+        conversion: Conversion::Thousandths,
         ..renamed_field(Kind::Resource, MIGRATION, "downtimeMilliseconds", "maxDowntimeSeconds")
     },
     RenamedField {
-        is_in_thousandths: true,
+        conversion: Conversion::Thousandths,
         ..renamed_field(Kind::Resource, COPY_MIGRATION, "downtimeMilliseconds", "maxDowntimeSeconds")
     },
     renamed_field(Kind::Resource, STATUS, "neverNodes", "incompatibleNodes"),
@@ -136,8 +153,21 @@ impl RenamedField {
     /// Returns the current name of the field, as a sentence.
     pub fn notice(&self) -> String {
         let (earlier, current) = (self.path(self.earlier), self.path(self.current));
-        let unit = if self.is_in_thousandths { " (in seconds)" } else { "" };
-        format!("{earlier} is now {current}{unit}")
+        match self.conversion {
+            Conversion::None => format!("{earlier} is now {current}"),
+            Conversion::Thousandths => format!("{earlier} is now {current} (in seconds)"),
+            Conversion::Negation => format!("{earlier} is now {current}, with the opposite value"),
+            Conversion::Words(words) => {
+                let words: Vec<String> =
+                    words.iter().map(|(earlier, current)| format!("{earlier} is now {current}")).collect();
+                format!("{current}: {}", words.join(", "))
+            }
+        }
+    }
+
+    /// Returns `true` if the field kept its name, and only its values were renamed.
+    pub fn keeps_name(&self) -> bool {
+        self.earlier == self.current
     }
 
     /// Returns the path of the field in the spec, with its current name.
@@ -145,21 +175,31 @@ impl RenamedField {
         self.parent[1..].iter().copied().chain([self.current]).collect::<Vec<_>>().join(".")
     }
 
-    /// Returns a value of the earlier field in the unit of the current one.
+    /// Returns the current value for a value of the earlier field.
     pub fn to_current(&self, value: Value) -> Value {
-        match value.as_f64() {
-            Some(number) if self.is_in_thousandths => json!(number / 1000.0),
-            Some(_) | None => value,
+        match (self.conversion, &value) {
+            (Conversion::Thousandths, Value::Number(number)) => {
+                number.as_f64().map_or(value, |number| json!(number / 1000.0))
+            }
+            (Conversion::Negation, Value::Bool(is_true)) => json!(!is_true),
+            (Conversion::Words(words), Value::String(text)) => {
+                words.iter().find(|(earlier, _)| earlier == text).map_or(value, |(_, current)| json!(current))
+            }
+            _ => value,
         }
     }
 
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the range first")]
     fn to_earlier(self, value: Value) -> Value {
-        match value.as_f64() {
-            Some(number) if self.is_in_thousandths => {
-                json!((number * 1000.0).round().clamp(0.0, 1e12) as u64)
+        match (self.conversion, &value) {
+            (Conversion::Thousandths, Value::Number(number)) => number
+                .as_f64()
+                .map_or(value, |number| json!((number * 1000.0).round().clamp(0.0, 1e12) as u64)),
+            (Conversion::Negation, Value::Bool(is_true)) => json!(!is_true),
+            (Conversion::Words(words), Value::String(text)) => {
+                words.iter().find(|(_, current)| current == text).map_or(value, |(earlier, _)| json!(earlier))
             }
-            Some(_) | None => value,
+            _ => value,
         }
     }
 }
@@ -175,7 +215,7 @@ pub fn of_path(kind: Kind, path: &str) -> Option<&'static RenamedField> {
 
 /// Returns the renamed field with this path in the schema of the kind, such as `status.copies.definition.after`.
 pub fn in_schema(kind: Kind, path: &str) -> Option<&'static RenamedField> {
-    of(kind).find(|renamed| {
+    of(kind).filter(|renamed| !renamed.keeps_name()).find(|renamed| {
         let names = renamed.parent.iter().filter(|name| **name != "*").copied();
         names.chain([renamed.earlier]).eq(path.split('.'))
     })
@@ -194,6 +234,14 @@ pub fn accept(kind: Kind, value: &mut Value) -> Result<Vec<&'static RenamedField
     for renamed in of(kind).filter(|renamed| renamed.parent[0] == "spec") {
         change_maps_at(value, renamed.parent, &mut |map| {
             let Some(earlier) = map.get(renamed.earlier) else { return };
+            if renamed.keeps_name() {
+                let current = renamed.to_current(earlier.clone());
+                if current != *earlier {
+                    map.insert(renamed.current.to_owned(), current);
+                    renamed_fields.push(renamed);
+                }
+                return;
+            }
             let is_both = map.get(renamed.current).is_some_and(|current| !current.is_null());
             if is_both && !earlier.is_null() {
                 let message = format!("also given as {}: remove this field", renamed.path(renamed.current));
@@ -219,7 +267,7 @@ pub fn accept_json_patch(kind: Kind, patch: &mut Value) -> Vec<&'static RenamedF
     let mut renamed_fields = Vec::new();
     let operations = patch.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut);
     for operation in operations {
-        for renamed in of(kind) {
+        for renamed in of(kind).filter(|renamed| !renamed.keeps_name()) {
             let (earlier, current) = (renamed.pointer(renamed.earlier), renamed.pointer(renamed.current));
             for field in ["path", "from"] {
                 let Some(Value::String(path)) = operation.get_mut(field) else { continue };
@@ -246,7 +294,7 @@ pub fn accept_json_patch(kind: Kind, patch: &mut Value) -> Vec<&'static RenamedF
 pub fn from_stored(kind: Kind, value: &mut Value) {
     for renamed in of(kind) {
         change_maps_at(value, renamed.parent, &mut |map| {
-            if map.contains_key(renamed.current) {
+            if map.contains_key(renamed.current) && !renamed.keeps_name() {
                 map.shift_remove(renamed.earlier);
             } else {
                 rename(map, renamed.earlier, renamed.current, |value| renamed.to_current(value));
@@ -328,13 +376,24 @@ mod tests {
     fn object(kind: Kind, is_current: bool) -> Value {
         let mut object = json!({"metadata": {"name": "a"}});
         for renamed in of(kind).filter(|renamed| renamed.parent[0] == "spec") {
-            let place = renamed.parent.iter().fold(&mut object, |place, name| &mut place[*name]);
-            match (is_current, renamed.is_in_thousandths) {
-                (true, true) => place[renamed.current] = json!(0.25),
-                (true, false) => place[renamed.current] = json!("x"),
-                (false, true) => place[renamed.earlier] = json!(250),
-                (false, false) => place[renamed.earlier] = json!("x"),
-            }
+            let place = renamed.parent.iter().fold(&mut object, |place, name| match *name {
+                "*" => {
+                    if place.is_null() {
+                        *place = json!([{}]);
+                    }
+                    &mut place[0]
+                }
+                name => &mut place[name],
+            });
+            let (earlier, current) = match renamed.conversion {
+                Conversion::None => (json!("x"), json!("x")),
+                Conversion::Thousandths => (json!(250), json!(0.25)),
+                Conversion::Negation => (json!(false), json!(true)),
+                Conversion::Words(words) => (json!(words[0].0), json!(words[0].1)),
+            };
+            let (name, value) =
+                if is_current { (renamed.current, current) } else { (renamed.earlier, earlier) };
+            place[name] = value;
         }
         object
     }

@@ -172,7 +172,7 @@ const NODE: &[Column] = &[
     NAME,
     column("State", "State of the node, with SchedulingDisabled if the node is cordoned.", |object, _| {
         let state = or_default(text(object, "/status/state"), "Unknown");
-        let is_cordoned = object.pointer("/spec/schedulable").and_then(Value::as_bool) == Some(false);
+        let is_cordoned = object.pointer("/spec/unschedulable").and_then(Value::as_bool) == Some(true);
         if is_cordoned {
             json!(format!("{},SchedulingDisabled", state.as_str().unwrap_or_default()))
         } else {
@@ -199,8 +199,8 @@ const NODE: &[Column] = &[
     wide("Maintenance", "Whether maintenance is requested.", |object, _| {
         boolean(object, "/spec/maintenance", false)
     }),
-    wide("Schedulable", "Whether new services can be scheduled.", |object, _| {
-        boolean(object, "/spec/schedulable", true)
+    wide("Unschedulable", "Whether no new services are scheduled.", |object, _| {
+        boolean(object, "/spec/unschedulable", false)
     }),
     wide("Fencing", "State of the registration: Open, Fencing, Fenced or Closed.", |object, _| {
         text(object, "/status/fence")
@@ -508,7 +508,7 @@ mod tests {
         );
         check(
             Kind::Node,
-            json!({"metadata": metadata, "spec": {"schedulable": false}, "status": {"state": "Online"}}),
+            json!({"metadata": metadata, "spec": {"unschedulable": true}, "status": {"state": "Online"}}),
             "Name=100 State=Online,SchedulingDisabled Services=0 Age=60s",
         );
         check(

@@ -773,6 +773,6 @@ async fn maintenance_begins_only_if_services_can_leave() {
     assert_eq!(api.merge("nodes/up", &enable).await.code, 200);
     // A node that is already in maintenance can be changed, and can leave maintenance, in every state.
     api.status(Kind::Node, "up", &json!({"state": "Offline"})).await;
-    assert_eq!(api.merge("nodes/up", &json!({"spec": {"schedulable": false}})).await.code, 200);
+    assert_eq!(api.merge("nodes/up", &json!({"spec": {"unschedulable": true}})).await.code, 200);
     assert_eq!(api.merge("nodes/up", &disable).await.code, 200);
 }

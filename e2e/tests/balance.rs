@@ -27,7 +27,7 @@ fn services_per_node(scenario: &Scenario) -> Result<Vec<usize>> {
 fn services_are_moved_job_set_by_job_set() -> Result<()> {
     let scenario = Scenario::start("balance")?;
     for node in ["node2", "node3"] {
-        scenario.hactl(&["set", &format!("node/{node}"), "schedulable=false"])?;
+        scenario.hactl(&["set", &format!("node/{node}"), "unschedulable=true"])?;
     }
     for service in OTHER_SERVICES {
         let mut spec = witness_spec(service)?;
@@ -42,7 +42,7 @@ fn services_are_moved_job_set_by_job_set() -> Result<()> {
         services_per_node(&scenario).is_ok_and(|counts| counts == [6, 0, 0])
     })?;
     for node in ["node2", "node3"] {
-        scenario.hactl(&["set", &format!("node/{node}"), "schedulable=true"])?;
+        scenario.hactl(&["set", &format!("node/{node}"), "unschedulable=false"])?;
     }
 
     let plan = scenario.hactl(&["balance", "-C"])?;
@@ -54,7 +54,7 @@ fn services_are_moved_job_set_by_job_set() -> Result<()> {
     assert_eq!(services_per_node(&scenario)?, [2, 2, 2]);
 
     // Two services have to leave a node, and the interrupt arrives during the first move.
-    scenario.hactl(&["set", "node/node3", "schedulable=false"])?;
+    scenario.hactl(&["set", "node/node3", "unschedulable=true"])?;
     let command = scenario.hactl_until(&["balance", "--evac-mode", "--apply"], "job set 1 of 2: ")?;
     kill(Pid::from_raw(i32::try_from(command.id())?), Signal::SIGINT)?;
     let (code, messages) = command.finish()?;

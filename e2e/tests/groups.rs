@@ -40,7 +40,7 @@ fn run_with_leader_failure(scenario: &mut Scenario, arguments: &[&str]) -> Resul
 /// Sets whether services may be placed on nodes.
 fn set_schedulable(scenario: &Scenario, nodes: &[&str], is_schedulable: bool) -> Result<()> {
     for node in nodes {
-        scenario.hactl(&["set", &format!("node/{node}"), &format!("schedulable={is_schedulable}")])?;
+        scenario.hactl(&["set", &format!("node/{node}"), &format!("unschedulable={}", !is_schedulable)])?;
     }
     Ok(())
 }

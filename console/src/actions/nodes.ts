@@ -25,7 +25,7 @@ export function cordon(name: string): Action {
     label: 'Cordon',
     title: `Block new services on ${name}`,
     command: `hactl cordon ${name}`,
-    ...patch('nodes', name, { spec: { schedulable: false } }, '/maintenance'),
+    ...patch('nodes', name, { spec: { unschedulable: true } }, '/maintenance'),
   };
 }
 
@@ -34,7 +34,7 @@ export function uncordon(name: string): Action {
     label: 'Uncordon',
     title: `Allow new services on ${name} and end its maintenance`,
     command: `hactl uncordon ${name}`,
-    ...patch('nodes', name, { spec: { schedulable: true, maintenance: false } }, '/maintenance'),
+    ...patch('nodes', name, { spec: { unschedulable: false, maintenance: false } }, '/maintenance'),
   };
 }
 
@@ -117,6 +117,6 @@ function epochOf(node: Node): { epoch?: number } {
 export function plannedActions(node: Node): Action[] {
   const { name } = node.metadata;
   if (node.spec?.maintenance === true) return [disableMaintenance(name)];
-  const cordoned = node.spec?.schedulable === false;
+  const cordoned = node.spec?.unschedulable === true;
   return [enableMaintenance(name), cordoned ? uncordon(name) : cordon(name)];
 }

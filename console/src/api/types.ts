@@ -296,7 +296,7 @@ export interface Node {
   };
   spec?: {
     maintenance?: boolean;
-    schedulable?: boolean;
+    unschedulable?: boolean;
     capacity?: {
       cpu?: string | number | null;
       memory?: string | number | null;

@@ -144,7 +144,7 @@ function Maintenance({ node, services, moved }: { node: Node; services: Resource
         </>
       ) : (
         <p class="quiet">
-          {node.spec?.schedulable === false ? 'Cordoned: no new services are scheduled here.' : 'New services may be scheduled here.'}
+          {node.spec?.unschedulable === true ? 'Cordoned: no new services are scheduled here.' : 'New services may be scheduled here.'}
         </p>
       )}
       {node.status?.mode !== undefined && node.status.mode.startsWith('Shut') && (

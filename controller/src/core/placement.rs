@@ -167,7 +167,7 @@ fn node_facts(cluster_view: &ClusterView, nodes: &NodeTable, name: &NodeName) ->
     Some(NodeFacts {
         online: check_online(&node.health),
         maintenance: is_being_vacated(cluster_view, nodes, name),
-        schedulable: spec.schedulable,
+        schedulable: spec.is_schedulable(),
         fenceable: node.fenceable,
         // The agent reports Disarmed until it has armed again.
         disarmed: report.is_some_and(|report| report.mode == Mode::Disarmed),

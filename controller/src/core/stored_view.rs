@@ -54,7 +54,7 @@ fn node_facts(cluster_view: &ClusterView, name: &str) -> Option<NodeFacts> {
     Some(NodeFacts {
         online: check_online(status),
         maintenance: spec.maintenance,
-        schedulable: spec.schedulable,
+        schedulable: spec.is_schedulable(),
         fenceable,
         disarmed: report.is_some_and(|report| report.mode == Mode::Disarmed),
         watchdog_failed: report.is_some_and(|report| report.watchdog_failed),

@@ -171,7 +171,7 @@ async fn secret_values_are_shown_to_those_who_write_them() {
     let mut lines = viewer.watch("resources?watch=1").await;
     assert!(!lines.next().await.unwrap().1.to_string().contains("planted"));
     // The answer to a write has the same rule.
-    let drained = operator.merge("nodes/node1", &json!({"spec": {"schedulable": false}})).await;
+    let drained = operator.merge("nodes/node1", &json!({"spec": {"unschedulable": true}})).await;
     assert_eq!(drained.code, 200);
     assert!(!drained.body.to_string().contains("planted"));
     let stored = api.get("nodes/node1").await;

@@ -143,10 +143,10 @@ async fn operators_change_only_the_maintenance_of_nodes() {
     let operator = api().await.of_user("olga", &["hactl:operator"]);
     let patch =
         async |spec: Value| operator.call("PATCH", "nodes/node1", MERGE, &json!({"spec": spec})).await.code;
-    assert_eq!(patch(json!({"schedulable": false})).await, 200);
+    assert_eq!(patch(json!({"unschedulable": true})).await, 200);
     assert_eq!(patch(json!({"countThreads": true})).await, 403);
     assert_eq!(
-        patch(json!({"schedulable": true, "fencing": {"trustWatchdogOnVirtualMachine": true}})).await,
+        patch(json!({"unschedulable": false, "fencing": {"trustWatchdogOnVirtualMachine": true}})).await,
         403
     );
     let labels = json!({"metadata": {"labels": {"rack": "1"}}});

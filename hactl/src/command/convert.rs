@@ -6,7 +6,7 @@ use crate::render::{self, Format};
 use crate::session::Session;
 use clap::Args;
 use ha_api_types::kind::Kind;
-use ha_api_types::renamed::{self, RenamedField};
+use ha_api_types::renamed::{self, Conversion, RenamedField};
 use ha_api_types::yaml::{self, Document};
 use serde_json::{Value, json};
 
@@ -162,17 +162,19 @@ fn with_current_names(text: &str) -> Result<(Vec<Value>, Vec<RenamedFieldUse>), 
     if problems.is_empty() { Ok((objects, renamed_uses)) } else { Err(problems) }
 }
 
-/// Returns one text for each key on the line that has the earlier name, in which only that key is renamed.
+/// Returns one text for each key with the earlier name, in which only that key and its value are converted. If the line
+/// of the field is known, only that line is searched.
 fn rename_candidates(text: &str, renamed_field: &RenamedFieldUse) -> Vec<String> {
-    let RenamedField { earlier, current, is_in_thousandths, .. } = *renamed_field.renamed;
-    let Some(line) = renamed_field.line.and_then(|line| usize::try_from(line).ok()) else {
-        return Vec::new();
-    };
-    let begin: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
-    let line_end = text[begin..].find('\n').map_or(text.len(), |length| begin + length);
+    let RenamedField { earlier, current, conversion, .. } = *renamed_field.renamed;
+    let line = renamed_field.line.and_then(|line| usize::try_from(line).ok());
+    let range = line.map_or(0..text.len(), |line| {
+        let begin: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
+        begin..text[begin..].find('\n').map_or(text.len(), |length| begin + length)
+    });
+    let begin = range.start;
     let is_name_character =
         |character: char| character.is_alphanumeric() || matches!(character, '_' | '-' | '.');
-    text[begin..line_end]
+    text[range]
         .match_indices(earlier)
         .filter_map(|(index, _)| {
             let (before, after) = (&text[..begin + index], &text[begin + index + earlier.len()..]);
@@ -181,14 +183,17 @@ fn rename_candidates(text: &str, renamed_field: &RenamedFieldUse) -> Vec<String>
             if before.ends_with(is_name_character) {
                 return None;
             }
-            if !is_in_thousandths {
-                return Some(format!("{before}{current}{after}"));
-            }
-            let number = rest.trim_start_matches([' ', '\t']);
-            let length = number.find(|character: char| !character.is_ascii_digit()).unwrap_or(number.len());
-            let thousandths: f64 = number[..length].parse().ok()?;
-            let between = &after[..after.len() - number.len()];
-            Some(format!("{before}{current}{between}{:?}{}", thousandths / 1000.0, &number[length..]))
+            let value = rest.trim_start_matches([' ', '\t', '"', '\'']);
+            let between = &after[..after.len() - value.len()];
+            let length = value.find(|character: char| !is_name_character(character)).unwrap_or(value.len());
+            let (value, rest) = value.split_at(length);
+            let current_value = match conversion {
+                Conversion::None => value.to_owned(),
+                Conversion::Thousandths => format!("{:?}", value.parse::<f64>().ok()? / 1000.0),
+                Conversion::Negation => (!value.parse::<bool>().ok()?).to_string(),
+                Conversion::Words(words) => words.iter().find(|(earlier, _)| *earlier == value)?.1.to_owned(),
+            };
+            Some(format!("{before}{current}{between}{current_value}{rest}"))
         })
         .collect()
 }
@@ -246,7 +251,7 @@ mod tests {
     fn document_streams_and_lists_are_converted() {
         let cluster = "kind: Cluster\nspec:\n  fencing:\n    onStoreLoss: Stop\n    allowStandIn: true\n  timing:\n    \
             heartbeatValidSeconds: 8 # stopMarginSeconds: see below\n    stopMarginSeconds: 3\n";
-        let node = "kind: List\nitems:\n- kind: Node\n  spec: {fencing: {allowUnfenced: true}}\n- {kind: Pod, spec: {after: 1}}\n";
+        let node = "kind: List\nitems:\n- kind: Node\n  spec: {fencing: {allowUnfenced: true}, schedulable: false}\n- {kind: Pod, spec: {after: 1}}\n";
         check(
             &format!("{cluster}---\n{node}"),
             &format!("{cluster}---\n{node}")
@@ -254,7 +259,8 @@ mod tests {
                 .replace("allowStandIn", "allowSimulatedWatchdog")
                 .replace("heartbeatValidSeconds", "heartbeatLifetimeSeconds")
                 .replace("    stopMarginSeconds", "    selfFenceMarginSeconds")
-                .replace("allowUnfenced", "trustWatchdogOnVirtualMachine"),
+                .replace("allowUnfenced", "trustWatchdogOnVirtualMachine")
+                .replace("schedulable: false", "unschedulable: true"),
         );
     }
 

@@ -314,7 +314,7 @@ fn rule_spec(flags: &RuleFlags) -> Result<Map<String, Value>, Failure> {
 }
 
 fn node_spec(flags: &NodeFlags) -> Map<String, Value> {
-    non_null_fields([("schedulable", json!(flags.no_schedule.then_some(false)))])
+    non_null_fields([("unschedulable", json!(flags.no_schedule.then_some(true)))])
 }
 
 /// Parses `node1:2,node2`.
@@ -403,7 +403,7 @@ mod tests {
             &json!({"nodeAffinity": {"resources": ["a"], "nodes": {"n1": 2, "n2": 0}, "strict": true}}),
         );
         check("hactl create node n4", &json!({}));
-        check("hactl create node n4 --no-schedule", &json!({"schedulable": false}));
+        check("hactl create node n4 --no-schedule", &json!({"unschedulable": true}));
     }
 
     #[test]

@@ -59,15 +59,15 @@ struct NodeArguments {
 impl Cordon {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         self.nodes
-            .set_fields(session, |spec| !spec.schedulable, &json!({"schedulable": false}), "cordoned")
+            .set_fields(session, |spec| !spec.is_schedulable(), &json!({"unschedulable": true}), "cordoned")
             .await
     }
 }
 
 impl Uncordon {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
-        let schedulable_fields = json!({"schedulable": true, "maintenance": false});
-        let is_schedulable = |spec: &NodeSpec| spec.schedulable && !spec.maintenance;
+        let schedulable_fields = json!({"unschedulable": false, "maintenance": false});
+        let is_schedulable = |spec: &NodeSpec| spec.is_schedulable() && !spec.maintenance;
         self.nodes.set_fields(session, is_schedulable, &schedulable_fields, "uncordoned").await
     }
 }
@@ -101,8 +101,8 @@ impl Drain {
 /// Marks nodes unschedulable before they are drained. [`enable_all`] restores the nodes' own setting.
 async fn make_unschedulable(session: &Session, nodes: &[TypedObject<NodeSpec>]) -> Result<(), Failure> {
     let client = session.client()?;
-    let patch = json!({"spec": {"schedulable": false}});
-    for node in nodes.iter().filter(|node| !node.spec.maintenance && node.spec.schedulable) {
+    let patch = json!({"spec": {"unschedulable": true}});
+    for node in nodes.iter().filter(|node| !node.spec.maintenance && node.spec.is_schedulable()) {
         client.patch(Kind::Node, node.name(), &patch, WriteMode::Persist).await?;
     }
     Ok(())

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  hactl set web state=stopped maxRestart=3\n  hactl set vm:100 group= comment='moved to rack 2'\n  \
-    hactl set node/node1 schedulable=false\n\nAn empty value removes the field, so that its default applies."
+    hactl set node/node1 unschedulable=true\n\nAn empty value removes the field, so that its default applies."
 )]
 pub(crate) struct Set {
     /// NAME of a resource, or KIND/NAME
@@ -241,7 +241,8 @@ mod tests {
             &["nodes.node1=2", "nodes.node2="],
             Ok(json!({"nodes": {"node1": 2, "node2": null}})),
         );
-        check(Kind::Node, &["schedulable=false"], Ok(json!({"schedulable": false})));
+        check(Kind::Node, &["unschedulable=true"], Ok(json!({"unschedulable": true})));
+        check(Kind::Node, &["schedulable=false"], Ok(json!({"unschedulable": true})));
         check(resource, &["max-restart=3"], Err("did you mean maxRestart?"));
         check(resource, &["stat=x"], Err("did you mean state?"));
         check(resource, &["requests.ram=1"], Err("requests.ram"));

@@ -14,7 +14,7 @@ pub(super) struct PlacementFacts(Arc<Mutex<Value>>);
 impl PlacementFacts {
     /// Returns the facts of three nodes with 4 cores each, and all services on the first node.
     pub(super) fn all_on_first_node(services: &[&str]) -> PlacementFacts {
-        let node = json!({"schedulable": true, "capacity": {"cpu": "4", "memory": "16Gi"}});
+        let node = json!({"unschedulable": false, "capacity": {"cpu": "4", "memory": "16Gi"}});
         let facts = json!({
             "nodes": {"node1": node, "node2": node, "node3": node},
             "services": services.iter().map(|name| ((*name).to_owned(), service("node1"))).collect::<serde_json::Map<_, _>>(),

@@ -43,7 +43,7 @@ node/node2 cordoned (server dry run)
         .expect_stdout(0, "node/node1 maintenance enabled (dry run)\n");
     assert_eq!(server.writes().len(), writes);
     hactl(&server, &["cordon", "node1"]).expect_stdout(0, "node/node1 cordoned\n");
-    assert_eq!(spec(&server, "node1"), json!({"schedulable": false}));
+    assert_eq!(spec(&server, "node1"), json!({"unschedulable": true}));
     hactl(&server, &["cordon", "node1", "node2"]).expect_stdout(
         0,
         str![[r"
@@ -53,20 +53,20 @@ node/node2 cordoned
 "]],
     );
     hactl(&server, &["uncordon", "node1"]).expect_stdout(0, "node/node1 uncordoned\n");
-    assert_eq!(spec(&server, "node1"), json!({"schedulable": true, "maintenance": false}));
+    assert_eq!(spec(&server, "node1"), json!({"unschedulable": false, "maintenance": false}));
     hactl(&server, &["uncordon", "node1"]).expect_stdout(0, "node/node1 already uncordoned\n");
 }
 
 #[test]
 fn cordon_keeps_fields_of_newer_server() {
     let server = Server::start();
-    let spec_with = |schedulable: bool| json!({"novel": {"a": 1}, "fencing": {"devices": [{"name": "f", "kind": "Orbital"}]}, "schedulable": schedulable});
+    let spec_with = |unschedulable: bool| json!({"novel": {"a": 1}, "fencing": {"devices": [{"name": "f", "kind": "Orbital"}]}, "unschedulable": unschedulable});
     server.put(
         "nodes",
-        json!({"metadata": {"name": "node1"}, "spec": spec_with(true), "status": {"state": "Asleep"}}),
+        json!({"metadata": {"name": "node1"}, "spec": spec_with(false), "status": {"state": "Asleep"}}),
     );
     hactl(&server, &["cordon", "node1"]).expect_stdout(0, "node/node1 cordoned\n");
-    assert_eq!(spec(&server, "node1"), spec_with(false));
+    assert_eq!(spec(&server, "node1"), spec_with(true));
     server.put("resources", json!({"metadata": {"name": "web"}, "spec": {"state": "Paused", "driver": {"novel": {}}},
         "status": {"state": "Hibernated", "node": "node1", "conditions": [{"type": "Ready", "status": "Perhaps"}]}}));
     hactl(&server, &["drain", "node1", "--timeout", "1s"]).expect_stderr(124, "\n  web: Hibernated on node1");

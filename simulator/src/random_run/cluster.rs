@@ -131,7 +131,7 @@ impl Cluster {
         }
         if let Some(idle_node) = &self.idle_node {
             self.machines.push(json!({"name": idle_node, "controller": false}));
-            self.objects.push(object("Node", idle_node, &json!({"schedulable": false})));
+            self.objects.push(object("Node", idle_node, &json!({"unschedulable": true})));
         }
     }
 }

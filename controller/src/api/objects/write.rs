@@ -388,7 +388,7 @@ fn has_only_maintenance_changed(current: &Value, value: &Value) -> bool {
     let without_maintenance = |node: &Value| {
         let mut node = node.clone();
         for (parent, fields) in [
-            ("/spec", ["maintenance", "schedulable"].as_slice()),
+            ("/spec", ["maintenance", "unschedulable"].as_slice()),
             ("/metadata", &["generation", "managedFields", "resourceVersion"]),
         ] {
             if let Some(Value::Object(parent)) = node.pointer_mut(parent) {

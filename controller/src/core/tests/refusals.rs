@@ -74,11 +74,11 @@ fn an_ineligible_target_is_refused() {
     let message = format!("{target} is not eligible: node is in maintenance");
     check_moves(&mut cluster, &target, Reason::NodeInMaintenance, &message);
     cluster.edit::<NodeSpec>(&target, |node| node.spec.maintenance = false);
-    cluster.edit::<NodeSpec>(&target, |node| node.spec.schedulable = false);
+    cluster.edit::<NodeSpec>(&target, |node| node.spec.schedulable = Some(false));
     cluster.run(500);
     let message = format!("{target} is not eligible: node is unschedulable");
     check_moves(&mut cluster, &target, Reason::NodeUnschedulable, &message);
-    cluster.edit::<NodeSpec>(&target, |node| node.spec.schedulable = true);
+    cluster.edit::<NodeSpec>(&target, |node| node.spec.schedulable = Some(true));
     group(&mut cluster, &[(&node, 1)], true);
     cluster.edit::<ResourceSpec>("web", |resource| resource.spec.group = Some("g".to_owned()));
     cluster.run(500);

@@ -298,7 +298,7 @@ fn a_service_waits_for_a_node_whose_policy_allows_it() {
     let mut cluster = TestCluster::new(1, &["node1", "node2"]);
     cluster.agent("node1").policy = Some(NodePolicy::default());
     cluster.wait_until_nodes_online();
-    cluster.edit::<NodeSpec>("node2", |node| node.spec.schedulable = false);
+    cluster.edit::<NodeSpec>("node2", |node| node.spec.schedulable = Some(false));
     assert_eq!(cluster.node("node1").policy, Some(NodePolicy::default()));
     let exec = ExecDriver { command: vec!["/usr/bin/web".to_owned()], ..ExecDriver::default() };
     let driver = DriverSpec { exec: Some(exec), ..DriverSpec::default() };
@@ -308,7 +308,7 @@ fn a_service_waits_for_a_node_whose_policy_allows_it() {
         cluster.status("web").conditions.into_iter().find(|condition| condition.kind == "Ready").unwrap();
     assert!(ready.message.contains("node does not run exec as root"), "{}", ready.message);
     assert!(cluster.running_nodes("web").is_empty());
-    cluster.edit::<NodeSpec>("node2", |node| node.spec.schedulable = true);
+    cluster.edit::<NodeSpec>("node2", |node| node.spec.schedulable = Some(true));
     cluster.run_until(5_000, "started", |cluster| cluster.is_in_state("web", ServiceState::Started));
     assert_eq!(cluster.running_nodes("web"), ["node2"]);
 }

@@ -145,12 +145,12 @@ fn nonexclusive_service_moves_before_fencing_proof() {
     cluster.start("web");
     let node = cluster.status("web").node.unwrap();
     let other = if node == "node1" { "node2" } else { "node1" };
-    cluster.edit::<ha_api_types::node::NodeSpec>(other, |node| node.spec.schedulable = false);
+    cluster.edit::<ha_api_types::node::NodeSpec>(other, |node| node.spec.schedulable = Some(false));
     cluster.create_resource("copy");
     cluster.edit::<ResourceSpec>("copy", |resource| resource.spec.exclusive = false);
     cluster.run_until(20_000, "started", |cluster| cluster.is_in_state("copy", ServiceState::Started));
     assert_eq!(cluster.status("copy").node.as_ref(), Some(&node));
-    cluster.edit::<ha_api_types::node::NodeSpec>(other, |node| node.spec.schedulable = true);
+    cluster.edit::<ha_api_types::node::NodeSpec>(other, |node| node.spec.schedulable = Some(true));
     cluster.agent(&node).power_off();
     cluster.run_until(10_000, "declared dead", |cluster| cluster.fence(&node).state == FenceState::Fencing);
     cluster.run_until(1_500, "the copy runs elsewhere", |cluster| cluster.running_nodes("copy") == [other]);

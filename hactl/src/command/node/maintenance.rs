@@ -112,7 +112,7 @@ async fn set_maintenance(
     let mut spec = json!({"maintenance": enabled});
     if is_made_unschedulable {
         // The value as it was received: null removes the field if the node had none.
-        spec["schedulable"] = node.value["spec"]["schedulable"].clone();
+        spec["unschedulable"] = node.value["spec"]["unschedulable"].clone();
     }
     let patch = json!({"spec": spec});
     Ok(Some(match dry_run.write_mode() {
