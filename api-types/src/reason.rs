@@ -160,7 +160,7 @@ impl Subject {
             ),
             Subject::Node => (
                 "Nodes",
-                "`Node`: conditions Ready, Fenceable and FenceDevicesHealthy, events, `status.fence`, `hactl status`; the outcome of an `Operation` on a node.",
+                "`Node`: conditions Ready, Fenceable and FenceDevicesHealthy, events, `status.internal.fence`, `hactl status`; the outcome of an `Operation` on a node.",
             ),
             Subject::Object => {
                 ("Any object", "Condition Ready, events, outcomes of operations, `hactl status`.")

@@ -125,7 +125,8 @@ pub fn internal(kind: Kind) -> &'static [&'static str] {
             "askedGeneration",
             "declaredSecondary",
         ],
-        Kind::Group | Kind::AffinityRule | Kind::Node | Kind::NodeGroup | Kind::Operation => &[],
+        Kind::Node => &["epoch", "fence"],
+        Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Operation => &[],
     }
 }
 

@@ -203,9 +203,9 @@ const NODE: &[Column] = &[
         boolean(object, "/spec/unschedulable", false)
     }),
     wide("Fencing", "State of the registration: Open, Fencing, Fenced or Closed.", |object, _| {
-        text(object, "/status/fence")
+        text(object, "/status/internal/fence")
     }),
-    wide("Registration", "Number of the registration.", |object, _| number(object, "/status/epoch")),
+    wide("Registration", "Number of the registration.", |object, _| number(object, "/status/internal/epoch")),
     wide("Version", "Version of the agent.", |object, _| text(object, "/status/version")),
     wide("CPU", "Number of cores.", |object, _| text(object, "/status/capacity/cpu")),
     wide("CPU Used", "Measured number of cores in use.", |object, _| text(object, "/status/usage/cpu")),

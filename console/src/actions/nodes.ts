@@ -109,7 +109,7 @@ function bootOf(node: Node): { bootId?: string } {
 }
 
 function epochOf(node: Node): { epoch?: number } {
-  const epoch = node.status?.epoch;
+  const epoch = node.status?.internal?.epoch;
   return epoch === undefined ? {} : { epoch };
 }
 

@@ -338,8 +338,6 @@ export interface Node {
   status?: {
     observedGeneration?: number;
     state?: "Online" | "Offline" | "Unknown" | "Fence" | "Maintenance" | "Gone";
-    epoch?: number;
-    fence?: string;
     mode?: string;
     agent?: string;
     arming?: string;
@@ -439,6 +437,10 @@ export interface Node {
       lastTransitionTime?: string | null;
       observedGeneration?: number;
     }>;
+    internal?: {
+      epoch?: number;
+      fence?: string;
+    };
   } | null;
 }
 

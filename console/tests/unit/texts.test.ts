@@ -81,7 +81,7 @@ it('finds hactl lines in suggested actions', () => {
 });
 
 it('turns suggested lines into actions only if they are complete', () => {
-  const node = { apiVersion: 'hactl.io/v1' as const, kind: 'Node' as const, metadata: { name: 'node1', uid: '', resourceVersion: '', creationTimestamp: '' }, status: { epoch: 3, bootId: 'b' } };
+  const node = { apiVersion: 'hactl.io/v1' as const, kind: 'Node' as const, metadata: { name: 'node1', uid: '', resourceVersion: '', creationTimestamp: '' }, status: { internal: { epoch: 3 }, bootId: 'b' } };
   const commandOf = (line: string) => actionOf(line, [node])?.command;
   expect(commandOf('hactl clear-error vm:web')).toBe('hactl clear-error web');
   expect(commandOf('hactl node confirm-fenced node1')).toBe('hactl node confirm-fenced node1');

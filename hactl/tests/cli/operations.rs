@@ -29,7 +29,7 @@ fn put_objects(server: &Server) {
     server.put(
         "nodes",
         json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": "node2"}, "spec": {},
-        "status": {"state": "Online", "epoch": 3, "bootId": "b"}}),
+        "status": {"state": "Online", "internal": {"epoch": 3, "fence": "Open"}, "bootId": "b"}}),
     );
 }
 
