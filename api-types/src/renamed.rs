@@ -60,8 +60,24 @@ const NODE_TIMING: &[&str] = &["status", "timing"];
 
 const STATUS: &[&str] = &["status"];
 
+const SMTP: &[&str] = &["spec", "notifications", "smtp"];
+const ACTIVE_SMTP: &[&str] = &["status", "active", "notifications", "smtp"];
+const TLS_WORDS: &[(&str, &str)] = &[("StartTls", "StartTLS"), ("Tls", "TLS")];
+const PORTS: &[&str] = &["spec", "driver", "podman", "ports", "*"];
+const COPY_PORTS: &[&str] = &["status", "copies", "*", "definition", "driver", "podman", "ports", "*"];
+const PROTOCOL_WORDS: &[(&str, &str)] = &[("Tcp", "TCP"), ("Udp", "UDP")];
+
+const fn renamed_words(
+    kind: Kind,
+    parent: &'static [&'static str],
+    name: &'static str,
+    words: &'static [(&'static str, &'static str)],
+) -> RenamedField {
+    RenamedField { kind, parent, earlier: name, current: name, conversion: Conversion::Words(words) }
+}
+
 /// Every field of an object that has another name or unit in etcd.
-pub const ALL: [RenamedField; 34] = [
+pub const ALL: [RenamedField; 38] = [
     renamed_field(Kind::Cluster, FENCING, "onStoreLoss", "onEtcdLoss"),
     renamed_field(Kind::Cluster, FENCING, "allowStandIn", "allowSimulatedWatchdog"),
     renamed_field(Kind::Cluster, ACTIVE_FENCING, "onStoreLoss", "onEtcdLoss"),
@@ -82,6 +98,10 @@ pub const ALL: [RenamedField; 34] = [
     renamed_field(Kind::Node, NODE_TIMING, "watchdogRateErrorPercent", "watchdogClockSkewPercent"),
     renamed_field(Kind::Node, NODE_TIMING, "watchdogLatenessSeconds", "watchdogMaxDelaySeconds"),
     renamed_field(Kind::Node, FENCING, "allowUnfenced", "trustWatchdogOnVirtualMachine"),
+    renamed_words(Kind::Cluster, SMTP, "tls", TLS_WORDS),
+    renamed_words(Kind::Cluster, ACTIVE_SMTP, "tls", TLS_WORDS),
+    renamed_words(Kind::Resource, PORTS, "protocol", PROTOCOL_WORDS),
+    renamed_words(Kind::Resource, COPY_PORTS, "protocol", PROTOCOL_WORDS),
     RenamedField {
         conversion: Conversion::Negation,
         ..renamed_field(Kind::Node, &["spec"], "schedulable", "unschedulable")

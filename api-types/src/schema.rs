@@ -224,6 +224,7 @@ fn disallow_unknown_fields(schema: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::renamed::Conversion;
 
     #[test]
     fn every_kind_has_a_schema_without_references() {
@@ -297,7 +298,16 @@ mod tests {
             });
             assert!(place["properties"][renamed.current].is_object(), "{renamed:?}");
             let text = of(renamed.kind).to_string();
-            assert!(!text.contains(&format!("\"{}\":", renamed.earlier)), "{renamed:?}");
+            let has_earlier_name = text.contains(&format!("\"{}\":", renamed.earlier));
+            assert!(renamed.keeps_name() || !has_earlier_name, "{renamed:?}");
+            if let Conversion::Words(words) = renamed.conversion {
+                let values = &place["properties"][renamed.current]["enum"];
+                let has_value =
+                    |word: &str| values.as_array().is_some_and(|values| values.contains(&json!(word)));
+                for (earlier, current) in words {
+                    assert!(has_value(current) && !has_value(earlier), "{earlier} {current}: {values}");
+                }
+            }
         }
     }
 

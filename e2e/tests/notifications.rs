@@ -70,7 +70,7 @@ fn notifications_survive_leader_and_receiver_failures() -> Result<()> {
         "default",
         &json!({"notifications": {
             "webhooks": [{"url": receivers.url(), "hmacKeyFile": "password"}],
-            "smtp": {"server": receivers.server(), "tls": "StartTls", "caFile": directory.join("ca.pem"),
+            "smtp": {"server": receivers.server(), "tls": "StartTLS", "caFile": directory.join("ca.pem"),
                 "from": "hactl@example.org", "to": ["ops@example.org", "oncall@example.org"],
                 "user": USER, "passwordFile": "password"},
         }}),

@@ -53,7 +53,7 @@ pub struct WebhookSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SmtpSpec {
-    /// Address of the server: `host` or `host:port`. The default port is 587 with StartTls, 465 with Tls, 25
+    /// Address of the server: `host` or `host:port`. The default port is 587 with StartTLS, 465 with TLS, 25
     /// with None.
     pub server: String,
     /// Encryption of the connection.
@@ -80,19 +80,21 @@ pub struct SmtpSpec {
 pub enum SmtpTls {
     /// Unencrypted first, then STARTTLS.
     #[default]
+    #[schemars(rename = "StartTLS")]
     StartTls,
     /// Encrypted from the first byte.
+    #[schemars(rename = "TLS")]
     Tls,
     /// Unencrypted, for a server on the same machine.
     None,
 }
 
 impl<'de> Deserialize<'de> for SmtpTls {
-    /// Reads an unknown value as StartTls. An earlier version stored values without a check, and such a value must not
+    /// Reads an unknown value as StartTLS. An earlier version stored values without a check, and such a value must not
     /// make the whole Cluster unreadable. The API checks the values that users write against the schema.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SmtpTls, D::Error> {
         Ok(match String::deserialize(deserializer)?.as_str() {
-            "Tls" => SmtpTls::Tls,
+            "Tls" | "TLS" => SmtpTls::Tls,
             "None" => SmtpTls::None,
             _ => SmtpTls::StartTls,
         })

@@ -90,14 +90,16 @@ pub struct Port {
 
 /// Transport protocol of the port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(extend("x-hactl-aliases" = ["tcp", "TCP", "udp", "UDP"]))]
+#[schemars(extend("x-hactl-aliases" = ["tcp", "udp"]))]
 pub enum Protocol {
     /// TCP.
     #[default]
     #[serde(alias = "tcp", alias = "TCP")]
+    #[schemars(rename = "TCP")]
     Tcp,
     /// UDP.
     #[serde(alias = "udp", alias = "UDP")]
+    #[schemars(rename = "UDP")]
     Udp,
 }
 

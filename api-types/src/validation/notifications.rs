@@ -92,7 +92,7 @@ fn check_smtp(path: &str, smtp: &SmtpSpec, context: &mut Context) {
         }
         (None, Some(_)) => context.add_required(&field_path(path, "user"), "required with passwordFile"),
         (Some(_), Some(_)) if smtp.tls == SmtpTls::None => {
-            let message = "the password would be sent unencrypted: use StartTls or Tls";
+            let message = "the password would be sent unencrypted: use StartTLS or TLS";
             context.add_invalid(&field_path(path, "tls"), message);
         }
         (Some(_), Some(_)) | (None, None) => {}

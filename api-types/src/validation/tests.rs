@@ -266,7 +266,7 @@ fn notification_settings_are_validated() {
     check_notifications(json!({"kinds": ["NodeDied"]}), &["kinds[0]"]);
     check_notifications(mail(json!({})), &[]);
     check_notifications(
-        mail(json!({"to": ["d@e.f", "g@h.i"], "user": "a", "passwordFile": "/p", "tls": "Tls"})),
+        mail(json!({"to": ["d@e.f", "g@h.i"], "user": "a", "passwordFile": "/p", "tls": "TLS"})),
         &[],
     );
     check_notifications(json!({"smtp": {}}), &["smtp.server", "smtp.from", "smtp.to"]);

@@ -126,7 +126,7 @@ export interface Cluster {
       }>;
       smtp?: {
         server?: string;
-        tls?: "StartTls" | "Tls" | "None";
+        tls?: "StartTLS" | "TLS" | "None";
         from?: string;
         to?: string | Array<string>;
         user?: string | null;
@@ -204,7 +204,7 @@ export interface Cluster {
         }>;
         smtp?: {
           server?: string;
-          tls?: "StartTls" | "Tls" | "None";
+          tls?: "StartTLS" | "TLS" | "None";
           from?: string;
           to?: string | Array<string>;
           user?: string | null;
@@ -614,7 +614,7 @@ export interface Resource {
           host?: number;
           container?: number | null;
           address?: string | null;
-          protocol?: "Tcp" | "Udp";
+          protocol?: "TCP" | "UDP";
         }>;
         network?: string | null;
         user?: string | null;
@@ -809,7 +809,7 @@ export interface Resource {
               host?: number;
               container?: number | null;
               address?: string | null;
-              protocol?: "Tcp" | "Udp";
+              protocol?: "TCP" | "UDP";
             }>;
             network?: string | null;
             user?: string | null;

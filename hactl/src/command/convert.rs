@@ -138,7 +138,9 @@ fn with_current_names(text: &str) -> Result<(Vec<Value>, Vec<RenamedFieldUse>), 
             match renamed::accept(kind, object) {
                 Ok(fields) => renamed_uses.extend(fields.into_iter().map(|renamed| {
                     let path = format!("{}.{}", renamed.parent.join("."), renamed.earlier);
-                    RenamedFieldUse { renamed, line: line(&path) }
+                    // The element of a list is not known.
+                    let line = if renamed.parent.contains(&"*") { None } else { line(&path) };
+                    RenamedFieldUse { renamed, line }
                 })),
                 Err(renamed_uses) => {
                     problems.extend(
@@ -245,6 +247,23 @@ mod tests {
             &manifest("bandwidthMebibytesPerSecond: 200, maxDowntimeSeconds: 0.3"),
         );
         check(&manifest("downtimeMilliseconds: 2000"), &manifest("maxDowntimeSeconds: 2.0"));
+    }
+
+    #[test]
+    fn conversion_renames_words_also_in_lists() {
+        let ports = |protocol: &str| {
+            format!(
+                "{MANIFEST_HEADER}spec:\n  driver:\n    podman:\n      command: [a, 'protocol: Tcp']\n      ports:\n      \
+                 - {{host: 80, protocol: TCP}}\n      - host: 53 # dns\n        protocol: {protocol} # protocol: Udp\n"
+            )
+        };
+        check(&ports("Udp"), &ports("UDP"));
+        check(&ports("\"Udp\""), &ports("\"UDP\""));
+        let smtp = |tls: &str| {
+            format!("kind: Cluster\nspec: {{notifications: {{smtp: {{tls: {tls}, server: a}}}}}}\n")
+        };
+        check(&smtp("StartTls"), &smtp("StartTLS"));
+        check(&smtp("Tls"), &smtp("TLS"));
     }
 
     #[test]
