@@ -3,7 +3,8 @@
 
 use crate::time::Timestamp;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 const DAY_SECONDS: i64 = 86_400;
 /// Number of days for which single days are kept.
@@ -23,7 +24,8 @@ pub struct Availability {
     /// Start of the record.
     pub recorded_since: Timestamp,
     /// Current state of the record.
-    #[serde(rename = "standing")]
+    #[serde(rename = "standing", alias = "state")]
+    #[schemars(rename = "state")]
     pub state: AvailabilityState,
     /// Start of the current state.
     pub since: Timestamp,
@@ -37,6 +39,8 @@ pub struct Availability {
 pub enum AvailabilityState {
     /// Not requested Started.
     #[default]
+    #[serde(alias = "NotRequired")]
+    #[schemars(rename = "NotRequired")]
     NotWanted,
     /// Requested Started, and running.
     Up,
@@ -48,7 +52,10 @@ pub enum AvailabilityState {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Span {
-    /// First day of the span, in days since 1970-01-01 UTC.
+    /// First day of the span (UTC, RFC 3339), such as `2026-11-28`.
+    // In etcd, the number of days since 1970-01-01.
+    #[serde(alias = "startDate", deserialize_with = "read_day")]
+    #[schemars(rename = "startDate", with = "String")]
     pub day: u32,
     /// Number of days in the span.
     pub days: u32,
@@ -56,7 +63,8 @@ pub struct Span {
     #[serde(skip_serializing_if = "is_zero")]
     pub down_seconds: u32,
     /// Seconds in which the service was not requested Started.
-    #[serde(rename = "notWantedSeconds", skip_serializing_if = "is_zero")]
+    #[serde(rename = "notWantedSeconds", alias = "notRequiredSeconds", skip_serializing_if = "is_zero")]
+    #[schemars(rename = "notRequiredSeconds")]
     pub not_desired_seconds: u32,
 }
 
@@ -66,7 +74,7 @@ impl Availability {
         Availability { recorded_since: now.clone(), state, since: now.clone(), spans: Vec::new() }
     }
 
-    /// Changes the standing from `at` on. If the clock went back, the record loses only the time by which it went back.
+    /// Changes the state from `at` on. If the clock went back, the record loses only the time by which it went back.
     pub fn enter(&mut self, state: AvailabilityState, at: &Timestamp) {
         if state == self.state {
             return;
@@ -77,7 +85,7 @@ impl Availability {
             self.since = at.clone();
         }
         self.state = state;
-        self.merge(day_of(until));
+        self.merge(day_number(until));
     }
 
     /// Returns the share of the desired time in which the service ran, over this number of UTC days up to today. `None`
@@ -99,7 +107,7 @@ impl Availability {
         let now = now.unix_seconds()?;
         let mut record = self.clone();
         record.close(self.since.unix_seconds()?, now);
-        let first_day = day_of(now).saturating_sub(days.saturating_sub(1));
+        let first_day = day_number(now).saturating_sub(days.saturating_sub(1));
         let begin = (i64::from(first_day) * DAY_SECONDS).max(self.recorded_since.unix_seconds()?);
         let (mut down, mut not_desired) = (0.0, 0.0);
         for span in &record.spans {
@@ -112,15 +120,15 @@ impl Availability {
         Some((down, (now - begin) as f64 - not_desired))
     }
 
-    /// Adds the time from `start_seconds` to `end_seconds` to the current standing.
+    /// Adds the time from `start_seconds` to `end_seconds` to the current state.
     fn close(&mut self, start_seconds: i64, end_seconds: i64) {
         // The merge starts at the beginning of a block. It then produces the same blocks as one call per day.
-        let oldest = day_of(end_seconds).saturating_sub(KEPT_DAYS) / BLOCK_DAYS * BLOCK_DAYS;
+        let oldest = day_number(end_seconds).saturating_sub(KEPT_DAYS) / BLOCK_DAYS * BLOCK_DAYS;
         let mut at = start_seconds.max(i64::from(oldest) * DAY_SECONDS);
         while at < end_seconds && self.state != AvailabilityState::Up {
             let next = end_seconds.min((at.div_euclid(DAY_SECONDS) + 1) * DAY_SECONDS);
             let seconds = u32::try_from(next - at).unwrap_or(0);
-            let span = self.span(day_of(at));
+            let span = self.span(day_number(at));
             match self.state {
                 AvailabilityState::Up => {}
                 AvailabilityState::Down => self.spans[span].down_seconds += seconds,
@@ -166,7 +174,33 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-fn day_of(unix_seconds: i64) -> u32 {
+/// Reads a day from its form in etcd, or from a date.
+fn read_day<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Day {
+        Number(u32),
+        Date(String),
+    }
+    match Day::deserialize(deserializer)? {
+        Day::Number(day) => Ok(day),
+        Day::Date(date) => day_of(&date).ok_or_else(|| D::Error::custom(format!("{date:?} is not a date"))),
+    }
+}
+
+/// Returns the date (RFC 3339) of a number of days since 1970-01-01.
+pub(crate) fn date_of(day: u32) -> String {
+    let time = Timestamp::from_unix_ms(i128::from(day) * i128::from(DAY_SECONDS) * 1000);
+    time.0.split_once('T').map_or_else(String::new, |(date, _)| date.to_owned())
+}
+
+/// Returns the number of days since 1970-01-01 of a date (RFC 3339); `None` if the text is not a date after that.
+pub(crate) fn day_of(date: &str) -> Option<u32> {
+    let seconds = Timestamp(format!("{date}T00:00:00Z")).unix_seconds()?;
+    u32::try_from(seconds / DAY_SECONDS).ok()
+}
+
+fn day_number(unix_seconds: i64) -> u32 {
     u32::try_from(unix_seconds.div_euclid(DAY_SECONDS)).unwrap_or(0)
 }
 
@@ -182,7 +216,7 @@ mod tests {
 
     const HOUR: i64 = 3_600;
 
-    /// Checks a ratio. `happened` contains (day, second, standing), starting with the begin of the record; `days` is the
+    /// Checks a ratio. `happened` contains (day, second, state), starting with the begin of the record; `days` is the
     /// window, and `asked` the time of the query.
     fn check(
         happened: &[(i64, i64, AvailabilityState)],

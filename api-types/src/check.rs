@@ -1,7 +1,9 @@
 //! The result of one check by `hactl doctor`: verdict, observation and suggested fix.
 
+use crate::kind::Kind;
+use crate::renamed;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Result of a check; later values are worse.
 #[derive(
@@ -10,6 +12,8 @@ use serde::{Deserialize, Serialize};
 pub enum Verdict {
     /// Passed.
     #[default]
+    #[serde(alias = "Pass")]
+    #[schemars(rename = "Pass")]
     Ok,
     /// Protection, speed or safety is reduced.
     Warn,
@@ -24,13 +28,25 @@ pub struct Check {
     /// Stable name of the check, for scripts, such as `watchdog-owner`.
     pub name: String,
     /// Result of the check.
+    #[serde(rename = "verdict", alias = "status")]
+    #[schemars(rename = "status")]
     pub verdict: Verdict,
     /// Observation, as a sentence.
-    #[serde(rename = "seen")]
+    #[serde(rename = "seen", alias = "message")]
+    #[schemars(rename = "message")]
     pub finding: String,
     /// Suggested fix: a command or setting. Empty if no fix is needed.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(rename = "help", alias = "remediation", skip_serializing_if = "String::is_empty")]
+    #[schemars(rename = "remediation")]
     pub help: String,
+}
+
+/// Serializes checks under the field names of the API, for answers that are not objects.
+///
+/// # Errors
+/// Fails if the serializer fails.
+pub fn serialize_for_api<S: Serializer>(checks: &Vec<Check>, serializer: S) -> Result<S::Ok, S::Error> {
+    renamed::serialize_part(Kind::Node, &["status", "checks"], checks, serializer)
 }
 
 impl Check {

@@ -313,9 +313,13 @@ pub struct WatchdogStatus {
     /// from the node.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
-    /// Whether a renewal can set a shorter timeout.
+    /// Whether a renewal can set a shorter timeout (sliding timeout).
+    #[serde(rename = "sliding", alias = "dynamicTimeout")]
+    #[schemars(rename = "dynamicTimeout")]
     pub sliding: bool,
     /// Whether the device stays open when the watchdog daemon ends.
+    #[serde(rename = "descriptorRetained", alias = "fdStorePersistent")]
+    #[schemars(rename = "fdStorePersistent")]
     pub descriptor_retained: bool,
     /// Whether a watchdog test passed on this machine, with this driver and the active timeout.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -324,7 +328,8 @@ pub struct WatchdogStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_test: Option<WatchdogTestStatus>,
     /// Observations of the watchdog daemon about the device.
-    #[serde(rename = "seen", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "seen", alias = "observed", skip_serializing_if = "Option::is_none")]
+    #[schemars(rename = "observed")]
     pub observation: Option<WatchdogObservationStatus>,
 }
 

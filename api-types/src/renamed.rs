@@ -5,8 +5,11 @@
 //! keep the earlier names and paths. Agents and controllers of the previous version support only these, and ignore
 //! other fields. They can thus read every field during a rolling upgrade and after a downgrade.
 
+use crate::availability::{date_of, day_of};
 use crate::kind::Kind;
 use crate::problem::{Problem, ProblemKind};
+use serde::ser::Error;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 /// Annotation in which kubectl keeps the last applied form of an object.
@@ -34,6 +37,8 @@ pub enum Conversion {
     None,
     /// The earlier value counts thousandths of the current unit.
     Thousandths,
+    /// The earlier value counts days since 1970-01-01, and the current value is a date (RFC 3339).
+    Date,
     /// The earlier value is `true` where the current value is `false`.
     Negation,
     /// Earlier and current word of each value that was renamed. The field itself may have kept its name.
@@ -60,6 +65,11 @@ const NODE_TIMING: &[&str] = &["status", "timing"];
 
 const STATUS: &[&str] = &["status"];
 
+const WATCHDOG: &[&str] = &["status", "watchdog"];
+const CHECKS: &[&str] = &["status", "checks", "*"];
+const AVAILABILITY: &[&str] = &["status", "availability"];
+const SPANS: &[&str] = &["status", "availability", "spans", "*"];
+
 const SMTP: &[&str] = &["spec", "notifications", "smtp"];
 const ACTIVE_SMTP: &[&str] = &["status", "active", "notifications", "smtp"];
 const TLS_WORDS: &[(&str, &str)] = &[("StartTls", "StartTLS"), ("Tls", "TLS")];
@@ -77,7 +87,7 @@ const fn renamed_words(
 }
 
 /// Every field of an object that has another name or unit in etcd.
-pub const ALL: [RenamedField; 38] = [
+pub const ALL: [RenamedField; 47] = [
     renamed_field(Kind::Cluster, FENCING, "onStoreLoss", "onEtcdLoss"),
     renamed_field(Kind::Cluster, FENCING, "allowStandIn", "allowSimulatedWatchdog"),
     renamed_field(Kind::Cluster, ACTIVE_FENCING, "onStoreLoss", "onEtcdLoss"),
@@ -123,6 +133,21 @@ pub const ALL: [RenamedField; 38] = [
     renamed_field(Kind::Node, STATUS, "lastSeen", "lastHeartbeatTime"),
     renamed_field(Kind::Node, STATUS, "lastEnd", "lastTermination"),
     renamed_field(Kind::Node, STATUS, "lastProof", "lastFencingReason"),
+    renamed_field(Kind::Node, WATCHDOG, "sliding", "dynamicTimeout"),
+    renamed_field(Kind::Node, WATCHDOG, "descriptorRetained", "fdStorePersistent"),
+    renamed_field(Kind::Node, WATCHDOG, "seen", "observed"),
+    RenamedField {
+        conversion: Conversion::Words(&[("Ok", "Pass")]),
+        ..renamed_field(Kind::Node, CHECKS, "verdict", "status")
+    },
+    renamed_field(Kind::Node, CHECKS, "seen", "message"),
+    renamed_field(Kind::Node, CHECKS, "help", "remediation"),
+    RenamedField {
+        conversion: Conversion::Words(&[("NotWanted", "NotRequired")]),
+        ..renamed_field(Kind::Resource, AVAILABILITY, "standing", "state")
+    },
+    renamed_field(Kind::Resource, SPANS, "notWantedSeconds", "notRequiredSeconds"),
+    RenamedField { conversion: Conversion::Date, ..renamed_field(Kind::Resource, SPANS, "day", "startDate") },
     renamed_field(Kind::Operation, STATUS, "startedAt", "startTime"),
     renamed_field(Kind::Operation, STATUS, "finishedAt", "completionTime"),
 ];
@@ -177,6 +202,7 @@ impl RenamedField {
         match self.conversion {
             Conversion::None => format!("{earlier} is now {current}"),
             Conversion::Thousandths => format!("{earlier} is now {current} (in seconds)"),
+            Conversion::Date => format!("{earlier} is now {current} (a date)"),
             Conversion::Negation => format!("{earlier} is now {current}, with the opposite value"),
             Conversion::Words(words) => {
                 let words: Vec<String> =
@@ -202,6 +228,10 @@ impl RenamedField {
             (Conversion::Thousandths, Value::Number(number)) => {
                 number.as_f64().map_or(value, |number| json!(number / 1000.0))
             }
+            (Conversion::Date, Value::Number(number)) => number
+                .as_u64()
+                .and_then(|day| u32::try_from(day).ok())
+                .map_or(value, |day| json!(date_of(day))),
             (Conversion::Negation, Value::Bool(is_true)) => json!(!is_true),
             (Conversion::Words(words), Value::String(text)) => {
                 words.iter().find(|(earlier, _)| earlier == text).map_or(value, |(_, current)| json!(current))
@@ -216,6 +246,7 @@ impl RenamedField {
             (Conversion::Thousandths, Value::Number(number)) => number
                 .as_f64()
                 .map_or(value, |number| json!((number * 1000.0).round().clamp(0.0, 1e12) as u64)),
+            (Conversion::Date, Value::String(date)) => day_of(date).map_or(value, |day| json!(day)),
             (Conversion::Negation, Value::Bool(is_true)) => json!(!is_true),
             (Conversion::Words(words), Value::String(text)) => {
                 words.iter().find(|(_, current)| current == text).map_or(value, |(earlier, _)| json!(earlier))
@@ -240,6 +271,11 @@ pub fn in_schema(kind: Kind, path: &str) -> Option<&'static RenamedField> {
         let names = renamed.parent.iter().filter(|name| **name != "*").copied();
         names.chain([renamed.earlier]).eq(path.split('.'))
     })
+}
+
+/// Returns the renamed field whose current path in the object is this one; `*` is every element of a list.
+pub(crate) fn with_current_path(kind: Kind, path: &[String]) -> Option<&'static RenamedField> {
+    of(kind).find(|renamed| renamed.parent.iter().chain([&renamed.current]).eq(path))
 }
 
 /// Converts an object, or a merge patch for one, from a request or a file to the current names. Returns the renamed
@@ -339,6 +375,22 @@ pub fn from_stored(kind: Kind, value: &mut Value) {
     }
 }
 
+/// Serializes the part of an object at a path, given in its form in etcd, with the current names.
+///
+/// # Errors
+/// Fails if the serializer fails.
+pub fn serialize_part<T: Serialize, S: Serializer>(
+    kind: Kind,
+    path: &[&str],
+    part: &T,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let part = serde_json::to_value(part).map_err(S::Error::custom)?;
+    let mut object = path.iter().rev().fold(part, |part, name| json!({ *name: part }));
+    from_stored(kind, &mut object);
+    path.iter().fold(&object, |part, name| &part[name]).serialize(serializer)
+}
+
 /// Converts an object without a status to its form in etcd. Call this for every object that is written to a spec key.
 pub fn to_stored(kind: Kind, value: &mut Value) {
     for renamed in of(kind) {
@@ -392,6 +444,8 @@ fn rename(map: &mut Map<String, Value>, from: &str, to: &str, convert: impl Fn(V
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::availability::Availability;
+    use crate::node::NodeStatus;
 
     /// Returns an object with a value of each renamed field in the spec, under the earlier or the current names.
     fn object(kind: Kind, is_current: bool) -> Value {
@@ -409,6 +463,7 @@ mod tests {
             let (earlier, current) = match renamed.conversion {
                 Conversion::None => (json!("x"), json!("x")),
                 Conversion::Thousandths => (json!(250), json!(0.25)),
+                Conversion::Date => (json!(20_000), json!("2024-10-04")),
                 Conversion::Negation => (json!(false), json!(true)),
                 Conversion::Words(words) => (json!(words[0].0), json!(words[0].1)),
             };
@@ -476,6 +531,42 @@ mod tests {
                 {"op": "remove", "path": "/spec/afterwards"},
             ])
         );
+    }
+
+    #[test]
+    fn statuses_are_read_under_both_names() {
+        let watchdog = json!({"sliding": true, "descriptorRetained": true, "seen": {"nowayout": true}});
+        let checks = json!([{"name": "a", "verdict": "Ok", "seen": "b"}, {"name": "c", "verdict": "Fail", "seen": "d", "help": "e"}]);
+        let stored = json!({"epoch": 3, "fence": "Open", "watchdog": watchdog, "checks": checks});
+        let mut node = json!({"status": stored});
+        from_stored(Kind::Node, &mut node);
+        let status = &node["status"];
+        assert_eq!(status[INTERNAL], json!({"epoch": 3, "fence": "Open"}));
+        assert_eq!(
+            status["watchdog"],
+            json!({"dynamicTimeout": true, "fdStorePersistent": true, "observed": {"nowayout": true}})
+        );
+        assert_eq!(
+            status["checks"],
+            json!([{"name": "a", "status": "Pass", "message": "b"},
+                {"name": "c", "status": "Fail", "message": "d", "remediation": "e"}])
+        );
+        let read = |value: &Value| serde_json::from_value::<NodeStatus>(value.clone()).expect("a status");
+        let (of_stored, of_current) = (read(&stored), read(status));
+        assert_eq!((&of_stored.watchdog, &of_stored.checks), (&of_current.watchdog, &of_current.checks));
+        assert_eq!(of_stored.checks[1].help, "e");
+
+        let stored =
+            json!({"standing": "NotWanted", "spans": [{"day": 20_000, "days": 1, "notWantedSeconds": 5}]});
+        let mut resource = json!({"status": {"availability": stored}});
+        from_stored(Kind::Resource, &mut resource);
+        let current = &resource["status"]["availability"];
+        let spans = json!([{"startDate": "2024-10-04", "days": 1, "notRequiredSeconds": 5}]);
+        assert_eq!(*current, json!({"state": "NotRequired", "spans": spans}));
+        let read = |value: &Value| serde_json::from_value::<Availability>(value.clone()).expect("a record");
+        assert_eq!(read(&stored), read(current));
+        assert_eq!((read(current).spans[0].day, read(current).spans[0].not_desired_seconds), (20_000, 5));
+        assert!(serde_json::from_value::<Availability>(json!({"spans": [{"startDate": "x"}]})).is_err());
     }
 
     #[test]

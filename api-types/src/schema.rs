@@ -12,7 +12,7 @@ use crate::kind::Kind;
 use crate::node::{Node, NodeGroup};
 use crate::operation::Operation;
 use crate::placement::{AffinityRule, Group};
-use crate::renamed;
+use crate::renamed::{self, Conversion};
 use crate::resource::Resource;
 use crate::view::{Explanation, Overview, Plan, ReservationReport, UsageOverview};
 use schemars::SchemaGenerator;
@@ -134,6 +134,12 @@ fn move_internal(kind: Kind, schema: &mut Value) {
 /// ([`crate::renamed`]).
 fn rename_defaults(kind: Kind, schema: &mut Value, path: &mut Vec<String>) {
     if let Some(default) = schema.get_mut("default") {
+        // The Rust types serialize the words and days in etcd.
+        if let Some(renamed) = renamed::with_current_path(kind, path)
+            && matches!(renamed.conversion, Conversion::Words(_) | Conversion::Date)
+        {
+            *default = renamed.to_current(default.take());
+        }
         let mut object = path.iter().rev().fold(default.take(), |value, name| {
             if name == "*" { json!([value]) } else { json!({ name: value }) }
         });
@@ -224,7 +230,6 @@ fn disallow_unknown_fields(schema: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::renamed::Conversion;
 
     #[test]
     fn every_kind_has_a_schema_without_references() {

@@ -1,15 +1,17 @@
 //! The cluster overview: `GET /apis/hactl.io/v1/status`.
 
-use crate::check::Check;
+use crate::check::{self, Check};
 use crate::cluster::RecentFence;
 use crate::id::{ControllerId, Epoch, NodeName, Revision, Term};
+use crate::kind::Kind;
 use crate::node::{NodeState, WatchdogStatus};
 use crate::reason::Reason;
 use crate::record::BackupRecord;
+use crate::renamed;
 use crate::resource::ServiceState;
 use crate::time::{DecimalSeconds, Timestamp};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// Overview of the cluster, as seen by the controller that answers. Unknown parts are absent.
@@ -40,6 +42,7 @@ pub struct Overview {
     /// Problems, worst first.
     pub problems: Vec<Problem>,
     /// Results of the checks of the whole cluster, as shown by `hactl doctor`.
+    #[serde(serialize_with = "check::serialize_for_api")]
     pub checks: Vec<Check>,
     /// Recent fencing operations and their confirmations, newest last.
     pub recent_fences: Vec<RecentFence>,
@@ -151,15 +154,15 @@ pub struct NodeOverview {
     /// Whether the node has a lease under its current registration: etcd contains its heartbeat key.
     pub lease: bool,
     /// Watchdog of the node.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "serialize_watchdog")]
     pub watchdog: Option<WatchdogStatus>,
     /// Time since the answering controller last observed a heartbeat of the node, in seconds. Absent if none was
     /// observed since the start of the answering controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silent_seconds: Option<DecimalSeconds>,
     /// Time of the last heartbeat, with a precision of about a minute.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_seen: Option<Timestamp>,
+    #[serde(alias = "lastSeen", skip_serializing_if = "Option::is_none")]
+    pub last_heartbeat_time: Option<Timestamp>,
     /// Number of services assigned to the node.
     pub services: u32,
     /// CamelCase reason of the node's state.
@@ -167,6 +170,14 @@ pub struct NodeOverview {
     /// Explanation of the node's state, as a sentence. May be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
+}
+
+#[expect(clippy::ref_option, reason = "serde passes the field")]
+fn serialize_watchdog<S: Serializer>(
+    watchdog: &Option<WatchdogStatus>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    renamed::serialize_part(Kind::Node, &["status", "watchdog"], watchdog, serializer)
 }
 
 /// Severity of a problem.

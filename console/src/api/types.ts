@@ -351,8 +351,8 @@ export interface Node {
       timeoutSeconds?: number;
       armed?: boolean;
       failed?: boolean;
-      sliding?: boolean;
-      descriptorRetained?: boolean;
+      dynamicTimeout?: boolean;
+      fdStorePersistent?: boolean;
       tested?: boolean;
       lastTest?: {
         operation?: string;
@@ -362,7 +362,7 @@ export interface Node {
         timeoutSeconds?: number;
         lastedSeconds?: number;
       } | null;
-      seen?: {
+      observed?: {
         nowayout?: boolean;
         minTimeoutSeconds?: number;
         maxTimeoutSeconds?: number;
@@ -419,9 +419,9 @@ export interface Node {
     services?: number;
     checks?: Array<{
       name?: string;
-      verdict?: "Ok" | "Warn" | "Fail";
-      seen?: string;
-      help?: string;
+      status?: "Pass" | "Warn" | "Fail";
+      message?: string;
+      remediation?: string;
     }>;
     lastTermination?: {
       bootId?: string;
@@ -900,13 +900,13 @@ export interface Resource {
     operation?: string | null;
     availability?: {
       recordedSince?: string;
-      standing?: "NotWanted" | "Up" | "Down";
+      state?: "NotRequired" | "Up" | "Down";
       since?: string;
       spans?: Array<{
-        day?: number;
+        startDate?: string;
         days?: number;
         downSeconds?: number;
-        notWantedSeconds?: number;
+        notRequiredSeconds?: number;
       }>;
     } | null;
     runningSince?: string | null;
@@ -1027,8 +1027,8 @@ export interface Overview {
       timeoutSeconds: number;
       armed: boolean;
       failed?: boolean;
-      sliding: boolean;
-      descriptorRetained: boolean;
+      dynamicTimeout: boolean;
+      fdStorePersistent: boolean;
       tested?: boolean;
       lastTest?: {
         operation: string;
@@ -1038,7 +1038,7 @@ export interface Overview {
         timeoutSeconds: number;
         lastedSeconds: number;
       } | null;
-      seen?: {
+      observed?: {
         nowayout: boolean;
         minTimeoutSeconds: number;
         maxTimeoutSeconds: number;
@@ -1050,7 +1050,7 @@ export interface Overview {
       } | null;
     } | null;
     silentSeconds?: number | null;
-    lastSeen?: string | null;
+    lastHeartbeatTime?: string | null;
     services: number;
     reason: "Pending" | "NotProbed" | "IdentityTaken" | "CopyRemains" | "DefinitionDiffers" | "Starting" | "Running" | "Stopping" | "Stopped" | "Disabled" | "Unmanaged" | "Adopted" | "Scheduled" | "NodeFailed" | "Fencing" | "Recovering" | "Recovered" | "Preempting" | "Preempted" | "WaitingForDependency" | "StoppingForDependency" | "Unschedulable" | "Failback" | "Preferred" | "MovingForAntiAffinity" | "Rebalanced" | "PlacementChanged" | "Draining" | "ReturningFromMaintenance" | "UserRequested" | "Migrating" | "Relocating" | "Moved" | "MoveFailed" | "ReplacingSecondary" | "SecondaryReplaced" | "ReplaceFailed" | "Frozen" | "Deleted" | "Waiting" | "StartFailed" | "StopFailed" | "Crashed" | "Restarted" | "PoliciesExhausted" | "MultipleActive" | "TimedOut" | "Interrupted" | "NotInstalled" | "BadConfiguration" | "DriverMissing" | "JournalFailed" | "LeaseLost" | "StoppedExternally" | "StartedExternally" | "PermitRefused" | "EtcdRestored" | "Allowed" | "NodeNotOnline" | "NodeInMaintenance" | "NodeUnschedulable" | "NotInGroup" | "NodeAffinity" | "NodePolicy" | "NegativePartner" | "PositivePartner" | "NotEnoughMemory" | "NotEnoughDisk" | "NotEnoughCpu" | "StorageUnreachable" | "PreviousFailure" | "WatchdogMissing" | "NodeUnverified" | "LowerPriorityTier" | "CurrentNode" | "ExclusionTag" | "NodeGroupUnallocable" | "OtherNodeGroup" | "NodeReady" | "HeartbeatMissed" | "Registering" | "ShutdownComplete" | "ShuttingDown" | "AgentDown" | "DeclaredDead" | "Fenced" | "LostWhileIdle" | "FencingUnavailable" | "FencingRateLimited" | "FailureDetectionReset" | "JoinedLater" | "DuplicateNode" | "Unreadable" | "WatchdogArmed" | "WatchdogIdle" | "WatchdogSimulated" | "WatchdogFailed" | "SleepUnprotected" | "WatchdogUntested" | "TimingRefused" | "FenceDeviceConfirmed" | "FenceDeviceFailed" | "FenceDeviceRefuted" | "FenceDeviceStarted" | "FencedOff" | "ConfirmedByOperator" | "UncleanShutdown" | "NodeAlive" | "Outdated" | "HealthCheckFailed" | "Maintenance" | "EtcdTooOld" | "Accepted" | "Invalid" | "RuleConflict" | "NotFound" | "Disarmed" | "InProgress" | "Completed" | "Refused" | "BecameLeader" | "LostLeadership" | "YieldedLeadership" | "DuplicateController" | "ControllerDeleted" | "InsufficientFailoverCapacity" | "FailoverCapacityAvailable" | "NotificationFailed" | "FailoverCapacityUnknown" | "Unknown";
     message?: string;
@@ -1067,9 +1067,9 @@ export interface Overview {
   }>;
   checks: Array<{
     name: string;
-    verdict: "Ok" | "Warn" | "Fail";
-    seen: string;
-    help?: string;
+    status: "Pass" | "Warn" | "Fail";
+    message: string;
+    remediation?: string;
   }>;
   recentFences: Array<{
     node: string;

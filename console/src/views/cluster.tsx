@@ -100,11 +100,11 @@ export function ClusterView() {
             {
               title: 'Check',
               cell: (check) => (
-                <State tone={check.verdict === 'Ok' ? 'ok' : check.verdict === 'Warn' ? 'warn' : 'bad'}>{check.name}</State>
+                <State tone={check.status === 'Pass' ? 'ok' : check.status === 'Warn' ? 'warn' : 'bad'}>{check.name}</State>
               ),
             },
-            { title: 'Finding', cell: (check) => check.seen },
-            { title: 'Suggested action', cell: (check) => (check.verdict === 'Ok' ? '' : (check.help ?? '')) },
+            { title: 'Finding', cell: (check) => check.message },
+            { title: 'Suggested action', cell: (check) => (check.status === 'Pass' ? '' : (check.remediation ?? '')) },
           ]}
         />
       </Card>

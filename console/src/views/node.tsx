@@ -91,7 +91,7 @@ function Contact({ live, node }: { live: NodeOverview | undefined; node: Node })
           ['Registration', `${live?.fence ?? 'unknown'} (number ${live?.epoch ?? 0})`],
           ['Fencing delay', seconds(node.status?.fencingDelaySeconds)],
           ['Agent', `${live?.agent ?? ''} ${live?.version ?? ''}`],
-          ['Last seen', <Ago time={live?.lastSeen} />],
+          ['Last seen', <Ago time={live?.lastHeartbeatTime} />],
         ]}
       />
     </Card>
@@ -107,8 +107,8 @@ function WatchdogCard({ live, node }: { live: NodeOverview | undefined; node: No
           ['Driver', watchdog?.identity ?? 'none'],
           ['Device', watchdog?.device ?? '–'],
           ['Timeout', seconds(watchdog?.timeoutSeconds)],
-          ['Smallest margin', seconds(watchdog?.seen?.minMarginSeconds)],
-          ['Largest delay', seconds(watchdog?.seen?.maxDelaySeconds)],
+          ['Smallest margin', seconds(watchdog?.observed?.minMarginSeconds)],
+          ['Largest delay', seconds(watchdog?.observed?.maxDelaySeconds)],
           [
             'Last test',
             watchdog?.lastTest == null ? (
@@ -223,11 +223,11 @@ function Checks({ node }: { node: Node }) {
           {
             title: 'Check',
             cell: (check) => (
-              <State tone={check.verdict === 'Ok' ? 'ok' : check.verdict === 'Warn' ? 'warn' : 'bad'}>{check.name}</State>
+              <State tone={check.status === 'Pass' ? 'ok' : check.status === 'Warn' ? 'warn' : 'bad'}>{check.name}</State>
             ),
           },
-          { title: 'Finding', cell: (check) => check.seen ?? '' },
-          { title: 'Suggested action', cell: (check) => (check.verdict === 'Ok' ? '' : (check.help ?? '')) },
+          { title: 'Finding', cell: (check) => check.message ?? '' },
+          { title: 'Suggested action', cell: (check) => (check.status === 'Pass' ? '' : (check.remediation ?? '')) },
         ]}
       />
     </Card>

@@ -24,7 +24,7 @@ function cluster(changes: Partial<Overview> = {}): Overview {
     lease: true,
     services,
     reason: 'NodeReady' as const,
-    watchdog: { kind: 'Kernel', identity: '', device: '', timeoutSeconds: 5, armed, sliding: true, descriptorRetained: true },
+    watchdog: { kind: 'Kernel', identity: '', device: '', timeoutSeconds: 5, armed, dynamicTimeout: true, fdStorePersistent: true },
   });
   return {
     cluster: 'c',

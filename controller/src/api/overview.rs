@@ -138,7 +138,7 @@ fn nodes<S>(state: &ApiState<S>, cluster_view: &ClusterView) -> Vec<NodeOverview
                     .observer()
                     .unchanged_ms(&cluster_view.keys.alive(name))
                     .map(DecimalSeconds),
-                last_seen: status.last_heartbeat_time,
+                last_heartbeat_time: status.last_heartbeat_time,
                 services: status.services,
                 reason,
                 message,

@@ -190,7 +190,8 @@ fn rename_candidates(text: &str, renamed_field: &RenamedFieldUse) -> Vec<String>
             let length = value.find(|character: char| !is_name_character(character)).unwrap_or(value.len());
             let (value, rest) = value.split_at(length);
             let current_value = match conversion {
-                Conversion::None => value.to_owned(),
+                // No field of a spec is a date.
+                Conversion::None | Conversion::Date => value.to_owned(),
                 Conversion::Thousandths => format!("{:?}", value.parse::<f64>().ok()? / 1000.0),
                 Conversion::Negation => (!value.parse::<bool>().ok()?).to_string(),
                 Conversion::Words(words) => words.iter().find(|(earlier, _)| *earlier == value)?.1.to_owned(),

@@ -7,7 +7,7 @@ use crate::render::table::{Cell, Table};
 use crate::session::Session;
 use crate::terminal::{Style, Terminal};
 use clap::Args;
-use ha_api_types::check::{Check, Verdict};
+use ha_api_types::check::{self, Check, Verdict};
 use ha_api_types::node::{Node, NodeState};
 use serde::Serialize;
 
@@ -26,6 +26,7 @@ pub(crate) struct Doctor {
 /// The results of the checks: of the cluster, and of nodes by name.
 #[derive(Debug, Serialize)]
 struct Findings {
+    #[serde(serialize_with = "check::serialize_for_api")]
     cluster: Vec<Check>,
     nodes: Vec<NodeFindings>,
 }
@@ -33,6 +34,7 @@ struct Findings {
 #[derive(Debug, Serialize)]
 struct NodeFindings {
     node: String,
+    #[serde(serialize_with = "check::serialize_for_api")]
     checks: Vec<Check>,
 }
 

@@ -162,7 +162,7 @@ fn nodes_section(terminal: &Terminal, nodes: &[NodeOverview], wide: bool, disarm
             Cell::styled(&node.agent, state_style(&node.agent)),
             lease,
             Cell::styled(watchdog, watchdog_style),
-            Cell::plain(&last_seen_text(node.silent_seconds, node.last_seen.as_ref())),
+            Cell::plain(&last_seen_text(node.silent_seconds, node.last_heartbeat_time.as_ref())),
             Cell::plain(&node.services.to_string()),
         ];
         if disarmed {

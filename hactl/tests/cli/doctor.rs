@@ -8,19 +8,19 @@ fn node(name: &str, checks: &Value) -> Value {
     json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": name}, "spec": {}, "status": {
         "state": "Online", "checks": checks,
         "watchdog": {"kind": "Kernel", "identity": "Software Watchdog", "device": "/dev/watchdog", "timeoutSeconds": 5,
-            "armed": true, "sliding": true, "descriptorRetained": true, "seen": {"nowayout": false,
+            "armed": true, "dynamicTimeout": true, "fdStorePersistent": true, "observed": {"nowayout": false,
             "minTimeoutSeconds": 1, "maxTimeoutSeconds": 65535, "minMarginSeconds": 4.712,
             "maxDelaySeconds": 0.003, "realTime": true, "memoryLocked": true}}}})
 }
 
 fn softdog_checks() -> Value {
-    json!([{"name": "watchdog", "verdict": "Warn", "seen": "softdog is the weaker kind", "help": "name another driver"},
-        {"name": "sleep", "verdict": "Ok", "seen": "this machine cannot sleep"}])
+    json!([{"name": "watchdog", "status": "Warn", "message": "softdog is the weaker kind", "remediation": "name another driver"},
+        {"name": "sleep", "status": "Pass", "message": "this machine cannot sleep"}])
 }
 
 fn occupied_watchdog_checks() -> Value {
-    json!([{"name": "watchdog-owner", "verdict": "Fail", "seen": "process 9 (sbd) holds the watchdog device",
-        "help": "run systemctl disable --now sbd"}])
+    json!([{"name": "watchdog-owner", "status": "Fail", "message": "process 9 (sbd) holds the watchdog device",
+        "remediation": "run systemctl disable --now sbd"}])
 }
 
 /// Starts a server whose overview contains these checks of the cluster.
@@ -56,7 +56,8 @@ fn doctor_shows_every_node_check_with_remedy() {
 
 #[test]
 fn doctor_shows_cluster_checks_and_node_problems() {
-    let healthy_server = server(r#"[{"name": "nodes", "verdict": "Ok", "seen": "the cluster has 3 nodes"}]"#);
+    let healthy_server =
+        server(r#"[{"name": "nodes", "status": "Pass", "message": "the cluster has 3 nodes"}]"#);
     healthy_server.put("nodes", node("node1", &softdog_checks()));
     let shown = hactl(&healthy_server, &["doctor"])
         .expect_stdout_parts(0, &["Cluster\n", "the cluster has 3 nodes", "Node node1\n  warn  watchdog"]);
@@ -64,7 +65,7 @@ fn doctor_shows_cluster_checks_and_node_problems() {
     healthy_server.put("nodes", node("node2", &occupied_watchdog_checks()));
     hactl(&healthy_server, &["doctor"]).expect_stdout_parts(1, &["FAIL  watchdog-owner"]);
     let two = server(
-        r#"[{"name": "etcd-members", "verdict": "Fail", "seen": "2 of the 3", "help": "add members"}]"#,
+        r#"[{"name": "etcd-members", "status": "Fail", "message": "2 of the 3", "remediation": "add members"}]"#,
     );
     hactl(&two, &["doctor"]).expect_stdout_parts(1, &["FAIL  etcd-members", "→ add members"]);
 }

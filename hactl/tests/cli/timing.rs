@@ -8,7 +8,7 @@ use snapbox::str;
 fn node(name: &str, sliding: bool, heartbeat_valid_ms: u64) -> Value {
     json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": name}, "spec": {}, "status": {
         "watchdog": {"kind": "Kernel", "identity": "Software Watchdog", "device": "/dev/watchdog", "timeoutSeconds": 5,
-            "armed": true, "sliding": sliding, "descriptorRetained": true},
+            "armed": true, "dynamicTimeout": sliding, "fdStorePersistent": true},
         "timing": {"heartbeatIntervalSeconds": 1, "heartbeatLifetimeSeconds": heartbeat_valid_ms as f64 / 1000.0,
             "selfFenceMarginSeconds": 2.5, "watchdogTimeoutSeconds": 5, "watchdogClockSkewPercent": 2,
             "watchdogMaxDelaySeconds": 1, "clockRateErrorPercent": 0.1, "ioDrainSeconds": 0,
