@@ -57,19 +57,49 @@ impl Arguments {
     pub(crate) fn read() -> Result<Arguments, clap::Error> {
         let mut command = crate::help::command();
         let mut matches =
-            command.try_get_matches_from_mut(std::env::args_os()).map_err(explain_namespace_flag)?;
+            command.try_get_matches_from_mut(std::env::args_os()).map_err(explain_kubectl_flag)?;
         Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
     }
 }
 
-/// Explains the error about a namespace flag of kubectl: hactl's objects have no namespace.
-fn explain_namespace_flag(mut error: clap::Error) -> clap::Error {
+/// Explains the error about a flag that kubectl has and hactl does not need.
+fn explain_kubectl_flag(mut error: clap::Error) -> clap::Error {
     let unknown = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
-    if ["-A", "--all-namespaces", "-n", "--namespace"].contains(&unknown.as_str()) {
-        let tip = format!("objects of hactl have no namespace: omit {unknown}");
+    let command = std::env::args().find(|word| ["cordon", "uncordon", "drain"].contains(&word.as_str()));
+    if let Some(tip) = namespace_tip(&unknown).or_else(|| drain_tip(&command?, &unknown)) {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error
+}
+
+/// Returns the tip for a namespace flag of kubectl: hactl's objects have no namespace.
+fn namespace_tip(flag: &str) -> Option<String> {
+    let is_namespace_flag = ["-A", "--all-namespaces", "-n", "--namespace"].contains(&flag);
+    is_namespace_flag.then(|| format!("objects of hactl have no namespace: omit {flag}"))
+}
+
+/// Returns the tip for a flag of kubectl's `cordon`, `uncordon` and `drain`.
+fn drain_tip(command: &str, flag: &str) -> Option<String> {
+    match (command, flag) {
+        (_, "-l" | "--selector") => {
+            Some(format!("name the nodes: hactl {command} $(hactl get nodes -l SELECTOR -o name)"))
+        }
+        (
+            "drain",
+            "--force"
+            | "--ignore-daemonsets"
+            | "--delete-emptydir-data"
+            | "--delete-local-data"
+            | "--disable-eviction",
+        ) => Some(format!("drain moves services and deletes none: omit {flag}")),
+        ("drain", "--grace-period") => Some(
+            "each resource has its own limit: hactl set RESOURCE timeouts.stopSeconds=SECONDS".to_owned(),
+        ),
+        ("drain", "--pod-selector") => {
+            Some("drain moves all services; to move a single service: hactl migrate RESOURCE NODE".to_owned())
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]

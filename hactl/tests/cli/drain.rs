@@ -58,6 +58,31 @@ node/node2 cordoned
 }
 
 #[test]
+fn flags_of_kubectl_are_explained() {
+    let server = Server::start();
+    let check = |arguments: &[&str], tip: &str| {
+        hactl(&server, arguments).expect_stderr(2, &format!("tip: {tip}\n"));
+    };
+    for flag in ["--force", "--ignore-daemonsets", "--delete-emptydir-data"] {
+        check(&["drain", "node1", flag], &format!("drain moves services and deletes none: omit {flag}"));
+    }
+    for (command, selector) in [("drain", "-l"), ("cordon", "-l"), ("uncordon", "--selector")] {
+        let tip = format!("name the nodes: hactl {command} $(hactl get nodes -l SELECTOR -o name)");
+        check(&[command, selector, "rack=1"], &tip);
+    }
+    check(
+        &["drain", "node1", "--grace-period=5"],
+        "each resource has its own limit: hactl set RESOURCE timeouts.stopSeconds=SECONDS",
+    );
+    check(
+        &["drain", "node1", "--pod-selector=a=b"],
+        "drain moves all services; to move a single service: hactl migrate RESOURCE NODE",
+    );
+    check(&["drain", "node1", "-n", "a"], "objects of hactl have no namespace: omit -n");
+    assert!(server.writes().is_empty());
+}
+
+#[test]
 fn cordon_keeps_fields_of_newer_server() {
     let server = Server::start();
     let spec_with = |unschedulable: bool| json!({"novel": {"a": 1}, "fencing": {"devices": [{"name": "f", "kind": "Orbital"}]}, "unschedulable": unschedulable});

@@ -50,7 +50,7 @@ impl Balance {
 }
 
 fn text(session: &Session, loaded: &LoadedCluster, balanced: &BalancedGroups) -> String {
-    let mut table = Table::new(&["GROUP", "LOAD BEFORE", "AFTER", ""]);
+    let mut table = Table::new(&["GROUP", "LOAD BEFORE", "LOAD AFTER", ""]);
     for group in &balanced.groups {
         table.add_row(vec![
             Cell::plain(loaded.group(group.group)),
