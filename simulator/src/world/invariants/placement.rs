@@ -4,7 +4,7 @@ use super::super::World;
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::placement::AffinityRule;
-use ha_api_types::record::{Action, Assignment, Phase, ServiceReport};
+use ha_api_types::record::{Action, Assignment, Fence, FenceState, Phase, ServiceReport};
 use ha_api_types::resource::{Resource, ResourceStatus, ServiceState};
 use ha_api_types::time::Millis;
 
@@ -90,6 +90,15 @@ impl World {
         })
     }
 
+    /// Returns `true` if a node has a later registration than the one under which the service was frozen: the service runs
+    /// nowhere, and the leader schedules it with the other services that wait.
+    fn has_returned(&self, node: &NodeName, status: &ResourceStatus) -> bool {
+        let fence: Option<Fence> = self.read_record(&self.keys.fence(node));
+        fence.is_some_and(|fence| {
+            fence.state == FenceState::Open && status.epoch.is_some_and(|epoch| epoch < fence.epoch)
+        })
+    }
+
     /// Returns `true` if a service counts on a node: the node is its node or target, and the service is not at rest.
     fn counts_on_node(&self, name: &ResourceName, node: &NodeName) -> bool {
         let Some(status) = self.status_of::<ResourceStatus>(Kind::Resource, name) else { return false };
@@ -97,6 +106,7 @@ impl World {
         is_on_node
             && match status.state {
                 ServiceState::Starting => !self.has_ended(node, name, &status, &[Phase::Failed]),
+                ServiceState::Freeze if self.has_returned(node, &status) => false,
                 // A service that was stopped before the cluster was disarmed uses no capacity while it is frozen.
                 ServiceState::RequestStop
                 | ServiceState::Stopping

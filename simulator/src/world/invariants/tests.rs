@@ -7,7 +7,7 @@ use super::super::machine::{Activity, ServiceCopy};
 use super::super::process::Client;
 use crate::scenario::Scenario;
 use crate::scenario::action::{PetBehavior, ProcessVerb};
-use ha_api_types::id::{NodeName, Term};
+use ha_api_types::id::{Epoch, NodeName, Term};
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{Action, Assignment, Fence, FenceState, Phase, Proof, ServiceReport};
 use ha_api_types::resource::{ResourceStatus, ServiceState};
@@ -233,6 +233,31 @@ fn capacity_of_stopped_service_is_free() {
 }
 
 #[test]
+fn a_frozen_service_counts_until_its_node_returns() {
+    for (service_epoch, state, is_exceeded) in [
+        (Epoch(2), FenceState::Open, true),
+        (Epoch(1), FenceState::Open, false),
+        (Epoch(1), FenceState::Fenced, true),
+    ] {
+        let mut world = healthy_world();
+        let key = world.keys.status(Kind::Resource, "b");
+        let status: ResourceStatus = stored_record(&world, &key);
+        let frozen = ResourceStatus { state: ServiceState::Freeze, epoch: Some(service_epoch), ..status };
+        overwrite(&mut world, &key, &frozen);
+        let key = world.keys.fence(&"node2".into());
+        let fence: Fence = stored_record(&world, &key);
+        overwrite(&mut world, &key, &Fence { epoch: Epoch(2), state, ..fence });
+        let key = world.keys.assignment(&"a".into());
+        let assignment: Assignment = stored_record(&world, &key);
+        let start_on_node2 = Assignment { action: Action::Start, node: "node2".into(), ..assignment };
+        overwrite(&mut world, &key, &start_on_node2);
+        let exceeded =
+            world.violations().iter().any(|violation| violation.invariant == "capacity is never exceeded");
+        assert_eq!(exceeded, is_exceeded, "{service_epoch:?} {state:?}: {:?}", world.violations());
+    }
+}
+
+#[test]
 fn needless_reset_is_a_violation() {
     let mut world = healthy_world();
     world.reset(&"node3".into());
@@ -265,4 +290,26 @@ fn missing_progress_is_a_violation() {
     while world.advance(now + 60_000) {}
     world.check_progress();
     assert_violated(&world, "progress");
+}
+
+#[test]
+fn a_run_does_not_end_without_a_leader() {
+    let run = |requires_progress: bool| {
+        let scenario = json!({
+            "duration": "3m", "settle": "20s", "nodes": [{"name": "node1", "controller": true}],
+            "steps": [{"at": "30s", "do": "controller node1 kill"}],
+            "expect": {"progress": requires_progress},
+        });
+        let scenario = Scenario::parse("a test", &scenario.to_string(), Path::new(".")).expect("a scenario");
+        let mut world = World::new(scenario).expect("a world");
+        world.run();
+        (world.simulated_ms(), world.violations().len())
+    };
+    let (without_progress_ms, _) = run(false);
+    assert!(without_progress_ms < 120_000, "{without_progress_ms}");
+    let (simulated_ms, violations) = run(true);
+    assert!(
+        simulated_ms >= 180_000 && violations > 0,
+        "the controller may be replaced until the end: {simulated_ms}"
+    );
 }
