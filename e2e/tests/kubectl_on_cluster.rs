@@ -1,6 +1,7 @@
 //! Tests of an unmodified kubectl against the API: get, watch, apply, diff, describe, explain, wait and delete.
 
-use std::process::Output;
+use std::io::{BufRead, BufReader};
+use std::process::{Output, Stdio};
 
 use anyhow::{Context, Result};
 use ha_e2e::cluster::Cluster;
@@ -61,24 +62,30 @@ fn kubectl_works_against_the_api() -> Result<()> {
     );
 
     // A watch shows the change and ends at the request's timeout.
-    let watch = std::thread::spawn({
-        let arguments = ["get", "resources", "-w", "--request-timeout=8s"].map(str::to_owned);
-        let directory = cluster.directory().to_owned();
-        move || -> Result<String> {
-            let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            let output = Cluster::open(&directory)?.kubectl(&words)?;
-            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-        }
-    });
     scenario.wait_until_started("web")?;
+    let mut watch = cluster
+        .kubectl_command(&["get", "resources", "-w", "--request-timeout=15s"])?
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut watch_lines = BufReader::new(watch.stdout.take().context("no standard output")?).lines();
+    let mut watch_output = Vec::new();
+    // The change comes after the first list, which shows that the watch has begun.
+    for line in watch_lines.by_ref() {
+        watch_output.push(line?);
+        if watch_output.last().is_some_and(|line| line.contains("web")) {
+            break;
+        }
+    }
     kubectl(
         cluster,
         &["patch", "resource", "web", "--type=merge", "-p", r#"{"spec":{"state":"Stopped"}}"#],
         0,
     )?;
     scenario.wait_until_stopped("web")?;
-    let watch_output = watch.join().map_err(|_| anyhow::anyhow!("the watch panicked"))??;
-    assert!(watch_output.lines().filter(|line| line.contains("web")).count() >= 2, "{watch_output}");
+    watch_output.extend(watch_lines.collect::<std::io::Result<Vec<String>>>()?);
+    watch.wait()?;
+    assert!(watch_output.iter().filter(|line| line.contains("web")).count() >= 2, "{watch_output:?}");
 
     kubectl(cluster, &["delete", "resource", "web", "--timeout=60s"], 0)?;
     wait_until("web to be deleted", STEP_TIMEOUT, || scenario.object("resources", "web").is_none())?;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -183,12 +183,26 @@ impl Cluster {
     /// # Errors
     /// Fails if kubectl cannot be started. A failure of kubectl is visible only in the output.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<Output> {
+        let command_arguments = self.kubectl_arguments(arguments);
+        let command_arguments: Vec<&str> = command_arguments.iter().map(String::as_str).collect();
+        run_with_timeout(CLIENT_TIMEOUT, &binaries::kubectl()?.to_string_lossy(), &command_arguments)
+    }
+
+    /// Returns the command of an unmodified kubectl with these arguments, as the administrator of this cluster.
+    ///
+    /// # Errors
+    /// Fails if no kubectl is found.
+    pub fn kubectl_command(&self, arguments: &[&str]) -> Result<Command> {
+        let mut command = Command::new(binaries::kubectl()?);
+        command.args(self.kubectl_arguments(arguments));
+        Ok(command)
+    }
+
+    fn kubectl_arguments(&self, arguments: &[&str]) -> Vec<String> {
         let configuration = format!("--kubeconfig={}", self.directory().join("kubeconfig").display());
         // kubectl's discovery cache must not be that of another cluster with the same address.
         let cache = format!("--cache-dir={}", self.directory().join("kubectl-cache").display());
-        let command_arguments: Vec<&str> =
-            [configuration.as_str(), cache.as_str()].into_iter().chain(arguments.iter().copied()).collect();
-        run_with_timeout(CLIENT_TIMEOUT, &binaries::kubectl()?.to_string_lossy(), &command_arguments)
+        [configuration, cache].into_iter().chain(arguments.iter().map(|text| (*text).to_owned())).collect()
     }
 
     /// Writes the clients' files into the cluster's directory: a command `hactl` and a `kubeconfig`.
