@@ -35,6 +35,12 @@ fn fence_part(directory: &Path, state: &str, extra_attributes: &[(&str, &str)]) 
     FencePart { agent: "fence_file".to_owned(), attributes, attributes_file: None }
 }
 
+fn fencer_run(parts: Vec<FencePart>, action: FencerAction, timeout_seconds: u32, retries: u32) -> FencerRun {
+    let device =
+        FenceDevice { name: "d".to_owned(), parts, timeout_seconds, retries, ..FenceDevice::default() };
+    FencerRun { id: RunId(1), node: "node1".into(), device, action, limit_ms: 100_000 }
+}
+
 async fn run_fencer(
     directory: &Path,
     parts: Vec<FencePart>,
@@ -42,9 +48,7 @@ async fn run_fencer(
     timeout_seconds: u32,
 ) -> FencerOutcome {
     install(directory, "fence_file", AGENT);
-    let device =
-        FenceDevice { name: "d".to_owned(), parts, timeout_seconds, retries: 1, ..FenceDevice::default() };
-    let run = FencerRun { id: RunId(1), node: "node1".into(), device, action, limit_ms: 20_000 };
+    let run = FencerRun { limit_ms: 20_000, ..fencer_run(parts, action, timeout_seconds, 1) };
     Fencer::new(Some(directory.to_owned()), Limits::default()).run(&run).await
 }
 
@@ -64,20 +68,7 @@ async fn attributes_come_from_the_secrets_directory() {
     let mut part = fence_part(directory.path(), "plug", &[]);
     let reference = serde_json::json!({"valueFrom": {"file": "plug-path"}});
     part.attributes.insert("state".to_owned(), serde_json::from_value(reference).expect("a reference"));
-    let device = FenceDevice {
-        name: "d".to_owned(),
-        parts: vec![part],
-        timeout_seconds: 10,
-        retries: 0,
-        ..FenceDevice::default()
-    };
-    let run = FencerRun {
-        id: RunId(1),
-        node: "node1".into(),
-        device,
-        action: FencerAction::Off,
-        limit_ms: 100_000,
-    };
+    let run = fencer_run(vec![part], FencerAction::Off, 10, 0);
     let fencer = Fencer::new(Some(directory.path().to_owned()), limits);
     let message = failure_message(fencer.run(&run).await);
     assert!(message.contains("attribute state: file plug-path: cannot read"), "{message}");
@@ -137,20 +128,7 @@ async fn hanging_fence_agent_is_killed_with_children() {
     let mut pid = String::new();
     // On a loaded machine, a short timeout may expire before the agent has started its child.
     for timeout_seconds in [1, 4, 16, 64] {
-        let device = FenceDevice {
-            name: "d".to_owned(),
-            parts: vec![hangs.clone()],
-            timeout_seconds,
-            retries: 0,
-            ..FenceDevice::default()
-        };
-        let run = FencerRun {
-            id: RunId(1),
-            node: "node1".into(),
-            device,
-            action: FencerAction::Off,
-            limit_ms: 100_000,
-        };
+        let run = fencer_run(vec![hangs.clone()], FencerAction::Off, timeout_seconds, 0);
         let message = failure_message(
             Fencer::new(Some(directory.path().to_owned()), Limits::default()).run(&run).await,
         );

@@ -8,6 +8,7 @@ mod statistics;
 mod units;
 
 use super::balance::hbal;
+use super::balance::nodes;
 use super::balance::options::{Options, save_text};
 use super::balance::planned::Source;
 use crate::arguments::GlobalFlags;
@@ -18,6 +19,7 @@ use crate::terminal::{ColorChoice, Terminal};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Command, FromArgMatches};
 use ha_scheduler::balance::model::{Cluster, Node, Role};
+use ha_scheduler::balance::problem::{Problem, Settings};
 use ha_scheduler::balance::text;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -376,13 +378,42 @@ pub(crate) fn with_reported_memory(cluster: &Cluster, reported: &Cluster) -> Clu
     cluster
 }
 
-/// Saves a cluster in the text format.
-pub(crate) fn save_cluster(
+/// A table of nodes as the programs print it with `--print-nodes`.
+struct NodeTable<'a> {
+    fields: &'a str,
+    /// Settings of scores and limits.
+    settings: &'a Settings,
+    /// The cluster as it was read, with the reported memory of the nodes.
+    reported: &'a Cluster,
+    /// Suffix that names are shown without.
+    suffix: &'a str,
+}
+
+impl NodeTable<'_> {
+    /// Prints the nodes of a cluster, of all groups, to standard error.
+    fn print(&self, terminal: &Terminal, when: &str, cluster: &Cluster) {
+        let groups: Vec<usize> = (0..cluster.groups.len()).collect();
+        let problem = Problem::of_groups(cluster, &groups, self.settings);
+        let mut shown = with_reported_memory(cluster, self.reported);
+        for node in &mut shown.nodes {
+            node.name = node.name.strip_suffix(self.suffix).unwrap_or(&node.name).to_owned();
+        }
+        let table = nodes::table(&shown, &problem, &problem.start_placements, self.fields);
+        terminal.error_line(&format!("\n{when} status:\n{table}"));
+    }
+}
+
+/// Saves a cluster in the text format, in the file of the option with an extension.
+fn save_cluster(
     terminal: &Terminal,
     path: &Path,
+    extension: &str,
     when: &str,
     cluster: &Cluster,
 ) -> Result<(), Abort> {
+    let mut path = path.as_os_str().to_owned();
+    path.push(format!(".{extension}"));
+    let path = Path::new(&path);
     save_text(path, &text::write(cluster))?;
     terminal.error_line(&format!("The cluster state {when} has been written to file '{}'", path.display()));
     Ok(())

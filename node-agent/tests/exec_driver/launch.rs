@@ -1,6 +1,7 @@
 //! The environment of a program at its start, and the reasons why it may not start.
 
 use crate::node::{Node, script, wait_until};
+use crate::secrets::write_secret;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::FailureClass;
 use ha_api_types::resource::ServiceDefinition;
@@ -8,7 +9,6 @@ use ha_node_agent::driver::Driver;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use serde_json::{Value, json};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 async fn check_refused(node: &Node, exec: &Value, class: FailureClass, reason: Reason, expected_text: &str) {
     let service = node.service(exec);
@@ -124,10 +124,7 @@ async fn program_sees_only_its_own_environment() {
 #[tokio::test]
 async fn a_value_from_the_node_reaches_only_the_program() {
     let node = Node::new(true);
-    let secrets = node.path("secrets");
-    fs::create_dir(&secrets).unwrap();
-    fs::write(secrets.join("db"), "hunter2\n").unwrap();
-    fs::set_permissions(secrets.join("db"), fs::Permissions::from_mode(0o600)).unwrap();
+    let secret = write_secret(&node.path("secrets"), "db", "hunter2\n");
     let reference = json!({"valueFrom": {"file": "db"}});
     let supervised = node.service(&json!({
         "command": ["/bin/sh", "-c", "echo $PASSWORD > seen.new; mv seen.new seen; exec sleep 1000000"],
@@ -154,7 +151,7 @@ async fn a_value_from_the_node_reaches_only_the_program() {
     node.driver.start(&db).await.unwrap();
     assert_eq!(node.read("started"), "hunter2\n");
 
-    fs::remove_file(secrets.join("db")).unwrap();
+    fs::remove_file(&secret).unwrap();
     node.driver.stop(&supervised, 5000).await.unwrap();
     node.driver.stop(&db, 5000).await.unwrap();
     assert_eq!(node.read("stopped"), "stopped\n");

@@ -7,5 +7,7 @@ mod launch;
 mod node;
 mod scripts;
 mod secondary_replacement;
+#[path = "../common/secrets.rs"]
+mod secrets;
 mod supervision;
 mod usage;

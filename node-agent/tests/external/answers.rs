@@ -1,6 +1,7 @@
 //! Drivers whose answers are empty, invalid or late; migration, measurement, and processes that drivers leave behind.
 
 use crate::node::{Node, service, wait_until};
+use crate::secrets::write_secret;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_api_types::time::MonotonicTime;
@@ -8,7 +9,6 @@ use ha_node_agent::core::Meter;
 use ha_node_agent::driver::Driver;
 use serde_json::json;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 /// A driver script that keeps a file while the service runs. A test can prepend other cases.
 const TEST_SCRIPT: &str = r#"
@@ -212,10 +212,7 @@ async fn settings_come_from_the_node_and_a_missing_one_prevents_only_the_start()
     let service = service("test", &json!({"password": {"valueFrom": {"file": "db"}}}));
     let failure = node.driver.start(&service).await.unwrap_err();
     assert!(failure.message.contains("password: file db: cannot read"), "{}", failure.message);
-    let secret = node.path("secrets").join("db");
-    fs::create_dir_all(secret.parent().unwrap()).unwrap();
-    fs::write(&secret, "planted\n").unwrap();
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let secret = write_secret(&node.path("secrets"), "db", "planted\n");
     node.driver.start(&service).await.unwrap();
     let started = node.read("asked").lines().any(|request| {
         request.contains(r#""action":"start""#) && request.contains(r#""settings":{"password":"planted"}"#)

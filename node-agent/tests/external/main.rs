@@ -5,3 +5,5 @@
 mod answers;
 mod example;
 mod node;
+#[path = "../common/secrets.rs"]
+mod secrets;

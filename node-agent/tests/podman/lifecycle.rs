@@ -2,6 +2,7 @@
 
 use crate::containers::kill_during_a_stop;
 use crate::node::{IMAGE, Node, RUN_SCRIPT, is_alive, service, wait_until};
+use crate::secrets::write_secret;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_api_types::time::MonotonicTime;
@@ -9,7 +10,6 @@ use ha_node_agent::core::Meter;
 use ha_node_agent::driver::Driver;
 use serde_json::json;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 const CONTAINER_NAME: &str = "hactl-web";
@@ -148,10 +148,7 @@ async fn variables_come_from_the_node_and_a_missing_one_prevents_the_start() {
     assert!(failure.message.contains("PASSWORD: file db: cannot read"), "{}", failure.message);
     assert_eq!((failure.class, failure.reason), (FailureClass::RetryHere, Reason::StartFailed));
     assert_eq!(node.podman.run(&["ps", "--all", "--quiet"]), "");
-    let secret = node.podman.path("secrets").join("db");
-    fs::create_dir_all(secret.parent().unwrap()).unwrap();
-    fs::write(&secret, "planted\n").unwrap();
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let secret = write_secret(&node.podman.path("secrets"), "db", "planted\n");
     node.driver.start(&service).await.unwrap();
     wait_until("the container wrote its environment", || data.join("done").exists()).await;
     let environment = fs::read_to_string(data.join("env")).unwrap();

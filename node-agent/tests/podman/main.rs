@@ -10,3 +10,5 @@ mod failures;
 mod health;
 mod lifecycle;
 mod node;
+#[path = "../common/secrets.rs"]
+mod secrets;

@@ -228,6 +228,11 @@ impl Problem {
         placement.nodes().any(|problem_node| self.nodes[problem_node].is_down)
     }
 
+    /// Returns the position in the problem of a node of the cluster; `None` if the problem does not contain it.
+    pub fn position(&self, cluster_node: usize) -> Option<usize> {
+        self.nodes.iter().position(|node| node.cluster_node == cluster_node)
+    }
+
     /// Builds the problem of one group of a cluster.
     pub fn new(cluster: &Cluster, group: usize, settings: &Settings) -> Problem {
         Problem::of_groups(cluster, &[group], settings)

@@ -5,8 +5,7 @@ mod request;
 mod shown;
 
 use super::units::parse_integer;
-use super::{Abort, simulation};
-use crate::command::balance::nodes;
+use super::{Abort, NodeTable, simulation};
 use crate::failure::Exit;
 use crate::terminal::{ColorChoice, Terminal};
 use answer::Answer;
@@ -17,7 +16,7 @@ use ha_scheduler::balance::htools::evacuation::{
 };
 use ha_scheduler::balance::htools::group_choice::{Refusal, Wanted, choose, choose_each, node_names};
 use ha_scheduler::balance::model::Cluster;
-use ha_scheduler::balance::problem::{Problem, Settings};
+use ha_scheduler::balance::problem::Settings;
 use request::{Question, Received};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -276,15 +275,9 @@ fn print_nodes(
     (cluster, reported): (&Cluster, &Cluster),
 ) {
     let Some(fields) = &arguments.print_nodes else { return };
-    let groups: Vec<usize> = (0..cluster.groups.len()).collect();
-    let problem = Problem::of_groups(cluster, &groups, &rules.settings);
     let suffix = super::common_suffix(cluster);
-    let mut shown = super::with_reported_memory(cluster, reported);
-    for node in &mut shown.nodes {
-        node.name = node.name.strip_suffix(&suffix).unwrap_or(&node.name).to_owned();
-    }
-    let table = nodes::table(&shown, &problem, &problem.start_placements, fields);
-    terminal.error_line(&format!("\n{when} status:\n{table}"));
+    let table = NodeTable { fields, settings: &rules.settings, reported, suffix: &suffix };
+    table.print(terminal, when, cluster);
 }
 
 fn save(
@@ -295,7 +288,5 @@ fn save(
     cluster: &Cluster,
 ) -> Result<(), Abort> {
     let Some(path) = &arguments.save else { return Ok(()) };
-    let mut name = path.clone().into_os_string();
-    name.push(format!(".{extension}"));
-    super::save_cluster(terminal, Path::new(&name), when, cluster)
+    super::save_cluster(terminal, path, extension, when, cluster)
 }

@@ -2,9 +2,8 @@
 
 use super::statistics::Statistics;
 use super::units::{parse_integer, parse_size};
-use super::{Abort, simulation};
+use super::{Abort, NodeTable, simulation};
 use crate::command::balance::hbal::coefficients;
-use crate::command::balance::nodes;
 use crate::failure::Exit;
 use crate::terminal::{ColorChoice, Terminal};
 use clap::{ArgAction, CommandFactory, Parser};
@@ -330,11 +329,6 @@ impl<'a> Space<'a> {
         space
     }
 
-    /// Returns a name without the common suffix.
-    fn short(&self, name: &str) -> String {
-        name.strip_suffix(self.suffix.as_str()).unwrap_or(name).to_owned()
-    }
-
     fn node_count(&self) -> usize {
         if self.template == Template::Drbd { 2 } else { 1 }
     }
@@ -391,13 +385,13 @@ impl<'a> Space<'a> {
 
     fn print_nodes(&self, when: &str, cluster: &Cluster) {
         let Some(fields) = &self.arguments.print_nodes else { return };
-        let problem = self.problem(cluster);
-        let mut shown = super::with_reported_memory(cluster, &self.cluster);
-        for node in &mut shown.nodes {
-            node.name = self.short(&node.name);
-        }
-        let table = nodes::table(&shown, &problem, &problem.start_placements, fields);
-        self.terminal.error_line(&format!("\n{when} status:\n{table}"));
+        let table = NodeTable {
+            fields,
+            settings: &self.values.settings,
+            reported: &self.cluster,
+            suffix: &self.suffix,
+        };
+        table.print(self.terminal, when, cluster);
     }
 
     fn print_cluster(&self) {
@@ -596,15 +590,9 @@ impl<'a> Space<'a> {
         }
         self.print_nodes(name, &filled.cluster);
         if let Some(path) = &self.arguments.save {
-            let mut path = path.clone().into_os_string();
-            path.push(format!(".{extension}"));
             let saved = super::with_reported_memory(&filled.cluster, &self.cluster);
-            super::save_cluster(
-                self.terminal,
-                path.as_ref(),
-                &format!("after {}", name.to_lowercase()),
-                &saved,
-            )?;
+            let when = format!("after {}", name.to_lowercase());
+            super::save_cluster(self.terminal, path, extension, &when, &saved)?;
         }
         Ok(())
     }

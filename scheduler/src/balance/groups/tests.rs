@@ -105,9 +105,7 @@ fn add_within_limits(
     let group = cluster.nodes[placement.0].group;
     let problem = Problem::new(&after, group, &Settings::default());
     let usages = usages(&problem, &problem.start_placements);
-    let problem_node = |cluster_node: usize| {
-        problem.nodes.iter().position(|node| node.cluster_node == cluster_node).unwrap()
-    };
+    let problem_node = |cluster_node: usize| problem.position(cluster_node).unwrap();
     let new = problem.services.last().unwrap();
     let tags = |service: usize| {
         problem.start_placements[service].primary == problem_node(placement.0)

@@ -1,7 +1,7 @@
 //! The choice of nodes for a new instance, by the rules of Ganeti's hspace and hail: of all nodes or pairs of nodes that accept the
 //! instance, those with the lowest resulting score after which every node can still be evacuated.
 
-use super::global_failover::{DiskSizes, Running, can_evacuate};
+use super::global_failover::{DiskSizes, Running, try_evacuation};
 use crate::balance::model::{Allocation, Cluster, Instance, Reach, Role, Specification, Template};
 use crate::balance::problem::{Placement, Problem, Settings};
 use crate::balance::state::State;
@@ -19,6 +19,13 @@ pub struct Request {
 }
 
 impl Request {
+    /// Returns an existing instance as a request.
+    pub(super) fn of_existing(cluster: &Cluster, index: usize, sizes: &DiskSizes) -> Request {
+        let instance = cluster.instances[index].clone();
+        let disks = sizes.get(&index).cloned().unwrap_or_else(|| vec![instance.disk]);
+        Request { instance, disks }
+    }
+
     /// Returns the number of nodes that the instance needs.
     pub fn node_count(&self) -> usize {
         if self.instance.template.reach() == Reach::Replicated { 2 } else { 1 }
@@ -212,6 +219,11 @@ fn problem(cluster: &Cluster, request: &Request, rules: &Rules, groups: &[usize]
 /// Nodes of an instance, by position in the cluster: its node, and the second node of a replicated instance.
 pub type InstanceNodes = (usize, Option<usize>);
 
+/// Returns the nodes of an instance.
+pub(super) fn nodes_of((primary, secondary): InstanceNodes) -> impl Iterator<Item = usize> {
+    [Some(primary), secondary].into_iter().flatten()
+}
+
 /// Adds an instance to a cluster, whose free amounts then are without it.
 pub fn add(cluster: &mut Cluster, instance: &Instance, nodes: InstanceNodes) {
     take_amounts(cluster, instance, nodes, 1);
@@ -227,17 +239,12 @@ pub fn relocate(cluster: &mut Cluster, index: usize, nodes: InstanceNodes) {
 }
 
 /// Takes the amounts of an instance from the free ones of its nodes (`sign` 1), or gives them back (−1).
-pub(super) fn take_amounts(
-    cluster: &mut Cluster,
-    instance: &Instance,
-    (primary, secondary): InstanceNodes,
-    sign: i64,
-) {
-    let node = &mut cluster.nodes[primary];
+pub(super) fn take_amounts(cluster: &mut Cluster, instance: &Instance, nodes: InstanceNodes, sign: i64) {
+    let node = &mut cluster.nodes[nodes.0];
     if instance.status.is_running() && !instance.forthcoming {
         node.memory_free -= instance.memory * sign;
     }
-    for node in [Some(primary), secondary].into_iter().flatten() {
+    for node in nodes_of(nodes) {
         let node = &mut cluster.nodes[node];
         if instance.template.uses_node_disk() {
             node.disk_free -= instance.disk * sign;
@@ -294,7 +301,7 @@ impl<'a> Trial<'a> {
         scored.reverse();
         scored.sort_by(|one, other| one.0.total_cmp(&other.0));
         for (score, placement, candidate) in scored {
-            if !self.stays_evacuable(candidate) {
+            if !self.try_evacuations(candidate) {
                 *attempt.failures.entry(FailMode::NPlusOne).or_default() += 1;
                 attempt.successes -= 1;
                 continue;
@@ -325,8 +332,9 @@ impl<'a> Trial<'a> {
         Ok((placement, score))
     }
 
-    /// Returns `true` if every node can be evacuated with the instance on these nodes.
-    fn stays_evacuable(&mut self, candidate: InstanceNodes) -> bool {
+    /// Tries to evacuate each node with the instance on these nodes, and returns `true` if that is possible for all. The
+    /// states are as before afterward.
+    fn try_evacuations(&mut self, candidate: InstanceNodes) -> bool {
         let (accepts_existing, replaced) = (self.rules.accepts_existing, self.replaced);
         self.groups.iter_mut().all(|(_, part)| {
             let placement = part.placement(candidate);
@@ -336,7 +344,7 @@ impl<'a> Trial<'a> {
             let problem = part.state.problem();
             let is_evacuable = (0..problem.nodes.len()).all(|node| {
                 (accepts_existing && problem.nodes[node].is_offline)
-                    || can_evacuate(&mut part.state, node, &part.running)
+                    || try_evacuation(&mut part.state, node, &part.running)
             });
             if placement.is_some() {
                 part.remove_last();
@@ -382,7 +390,7 @@ impl Filled {
     /// Returns the rules with the nodes that the added instances changed.
     fn rules(&self, rules: &Rules) -> Rules {
         let nodes =
-            self.added_instances().iter().flat_map(|added| [Some(added.primary), added.secondary]).flatten();
+            self.added_instances().iter().flat_map(|added| nodes_of((added.primary, added.secondary)));
         Rules { changed_nodes: nodes.collect(), ..rules.clone() }
     }
 

@@ -1,7 +1,7 @@
 //! The choice of nodes with exclusive storage for a new instance, by the rules of Ganeti's hail: those on which the fewest
 //! instances of the sizes in the policy no longer fit.
 
-use super::allocation::{InstanceNodes, Request, Rules, Trial, TrialProblems, add};
+use super::allocation::{InstanceNodes, Request, Rules, Trial, TrialProblems, add, nodes_of};
 use super::group_choice::{Metric, Tried};
 use crate::balance::model::{Cluster, DEFAULT_LOAD, Instance, Specification, Status, Template};
 use crate::balance::problem::{Placement, Problem};
@@ -28,7 +28,7 @@ pub(super) fn attempt(
         tried.add(trial.try_nodes(request, nodes).map(|_| {
             let mut filled = cluster.clone();
             add(&mut filled, &request.instance, nodes);
-            let used: Vec<usize> = [Some(nodes.0), nodes.1].into_iter().flatten().collect();
+            let used: Vec<usize> = nodes_of(nodes).collect();
             let mut changed = rules.clone();
             changed.changed_nodes.extend(&used);
             let lost = sizes.iter().map(|size| {
@@ -73,8 +73,7 @@ fn fitting(cluster: &Cluster, size: &Instance, group: usize, nodes: &[usize], ru
     let service = problem.services.len() - 1;
     let mut count = 0;
     for node in nodes {
-        let primary = problem.nodes.iter().position(|each| each.cluster_node == *node);
-        let Some(primary) = primary else { continue };
+        let Some(primary) = problem.position(*node) else { continue };
         let placement = Placement { primary, secondary: None };
         while state.add_checked(service, placement, Checks::default()).is_ok() {
             count += 1;

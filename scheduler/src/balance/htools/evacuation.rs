@@ -2,7 +2,7 @@
 //! to the nodes with the lowest resulting score of the group. A failed move leaves the instance where it is.
 
 use super::allocation::{
-    Candidate, InstanceNodes, Request, Rules, Trial, TrialProblems, relocate, take_amounts,
+    Candidate, InstanceNodes, Request, Rules, Trial, TrialProblems, nodes_of, relocate, take_amounts,
 };
 use super::group_choice::{Tried, Wanted, choose_among};
 use crate::balance::model::{Cluster, Instance, Reach, Role, Template};
@@ -76,8 +76,8 @@ impl Evacuation {
         match result {
             Ok(moved) => {
                 let before = &self.cluster.instances[instance];
-                let nodes = [Some(before.primary), before.secondary, Some(moved.nodes.0), moved.nodes.1];
-                self.changed_nodes.extend(nodes.into_iter().flatten());
+                self.changed_nodes.extend(nodes_of((before.primary, before.secondary)));
+                self.changed_nodes.extend(nodes_of(moved.nodes));
                 relocate(&mut self.cluster, instance, moved.nodes);
                 self.moved.push(moved);
             }
@@ -145,7 +145,7 @@ fn offline_nodes(cluster: &Cluster) -> BTreeSet<usize> {
 
 /// Returns the group to which an instance should move.
 fn best_group(cluster: &Cluster, index: usize, targets: &[usize], rules: &Rules) -> Result<usize, String> {
-    let request = existing(cluster, index, rules);
+    let request = Request::of_existing(cluster, index, &rules.disk_sizes);
     let wanted = Wanted {
         node_count: if request.node_count() == 2 { 2 } else { 1 },
         networks: rules.networks.get(&index).cloned().unwrap_or_default(),
@@ -153,13 +153,6 @@ fn best_group(cluster: &Cluster, index: usize, targets: &[usize], rules: &Rules)
         request,
     };
     choose_among(cluster, &wanted, Some(targets), rules, false).map(|choice| choice.group)
-}
-
-/// Returns an existing instance as a request.
-fn existing(cluster: &Cluster, index: usize, rules: &Rules) -> Request {
-    let instance = cluster.instances[index].clone();
-    let disks = rules.disk_sizes.get(&index).cloned().unwrap_or_else(|| vec![instance.disk]);
-    Request { instance, disks }
 }
 
 /// An instance on its way to other nodes.
@@ -289,8 +282,8 @@ impl Move<'_> {
 
     /// Returns the score of the group with the instance on these nodes.
     fn score(&mut self, placement: Placement) -> f64 {
-        let nodes = &self.group.problem().nodes;
-        let position = |node: usize| nodes.iter().position(|each| each.cluster_node == node);
+        let problem = self.group.problem();
+        let position = |node: usize| problem.position(node);
         let Some(primary) = position(placement.primary) else { return f64::INFINITY };
         let inside = Placement { primary, secondary: placement.secondary.and_then(position) };
         self.group.add_unchecked(self.group_service, inside);
@@ -421,7 +414,7 @@ pub fn allocate_secondary(
     index: usize,
     rules: &Rules,
 ) -> Result<(Tried, Cluster), String> {
-    let Request { instance, disks } = existing(cluster, index, rules);
+    let Request { instance, disks } = Request::of_existing(cluster, index, &rules.disk_sizes);
     if instance.secondary.is_some() {
         return Err("Instance already has a secondary".to_owned());
     }

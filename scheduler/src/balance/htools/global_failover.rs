@@ -25,11 +25,8 @@ pub(super) struct Running {
 impl Running {
     pub(super) fn new(cluster: &Cluster, problem: &Problem, sizes: &DiskSizes) -> Running {
         let is_forbidden = |(service, placement): (usize, &Placement)| {
-            let index = problem.services[service].instance;
+            let request = Request::of_existing(cluster, problem.services[service].instance, sizes);
             let node = &cluster.nodes[problem.nodes[placement.primary].cluster_node];
-            let instance = cluster.instances[index].clone();
-            let disks = sizes.get(&index).cloned().unwrap_or_else(|| vec![instance.disk]);
-            let request = Request { instance, disks };
             request.instance.template.reach() == Reach::Local
                 && policy_refusal(cluster, node.group, &request, node.exclusive_storage).is_some()
         };
@@ -59,13 +56,13 @@ impl Running {
 pub fn fatal_nodes(cluster: &Cluster, problem: &Problem) -> Vec<usize> {
     let mut state = State::new(problem, &problem.start_placements);
     let running = Running::new(cluster, problem, &DiskSizes::new());
-    (0..problem.nodes.len()).filter(|&node| !can_evacuate(&mut state, node, &running)).collect()
+    (0..problem.nodes.len()).filter(|&node| !try_evacuation(&mut state, node, &running)).collect()
 }
 
-/// Returns `true` if all instances of a node can run on other nodes.
-pub(super) fn can_evacuate(state: &mut State<'_>, node: usize, running: &Running) -> bool {
+/// Tries to move all instances of a node to other nodes, moves them back, and returns `true` if all could move.
+pub(super) fn try_evacuation(state: &mut State<'_>, node: usize, running: &Running) -> bool {
     let mut moved = Vec::new();
-    let can_evacuate = evacuate(state, node, running, &mut moved).is_some();
+    let is_possible = evacuate(state, node, running, &mut moved).is_some();
     for (service, from, to) in moved.into_iter().rev() {
         if let Some(to) = to {
             state.remove_added(service, to);
@@ -74,7 +71,7 @@ pub(super) fn can_evacuate(state: &mut State<'_>, node: usize, running: &Running
             state.add_unchecked(service, from);
         }
     }
-    can_evacuate
+    is_possible
 }
 
 /// A changed instance: the instance, its placement before, and its placement now.

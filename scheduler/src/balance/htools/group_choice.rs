@@ -1,7 +1,9 @@
 //! The choice of a group and of nodes for a new instance, by the rules of Ganeti's hail: a preferred group before those of last
 //! resort, then the group with the lowest resulting score.
 
-use super::allocation::{Attempt, InstanceNodes, Request, Rules, Trial, TrialProblems, add, candidates};
+use super::allocation::{
+    Attempt, InstanceNodes, Request, Rules, Trial, TrialProblems, add, candidates, nodes_of,
+};
 use super::dedicated::{self, Loss};
 use crate::balance::groups::partition::populated_groups;
 use crate::balance::model::{Allocation, Cluster};
@@ -116,9 +118,8 @@ impl Tried {
 }
 
 /// Returns the names of the nodes of an instance.
-pub fn node_names(cluster: &Cluster, (primary, secondary): InstanceNodes) -> Vec<String> {
-    let nodes = [Some(primary), secondary].into_iter().flatten();
-    nodes.map(|node| cluster.nodes[node].name.clone()).collect()
+pub fn node_names(cluster: &Cluster, nodes: InstanceNodes) -> Vec<String> {
+    nodes_of(nodes).map(|node| cluster.nodes[node].name.clone()).collect()
 }
 
 /// Returns `true` if all nodes for new instances have exclusive storage, so that hail compares lost allocations instead of
@@ -364,7 +365,7 @@ pub fn choose_each(
                 only_group = is_dedicated.then_some(choice.group);
                 rules.disk_sizes.insert(filled.instances.len(), each.request.disks.clone());
                 add(&mut filled, &each.request.instance, choice.nodes);
-                rules.changed_nodes.extend([Some(choice.nodes.0), choice.nodes.1].into_iter().flatten());
+                rules.changed_nodes.extend(nodes_of(choice.nodes));
                 allocated.push(Ok(choice.nodes));
             }
             // As in hail, the reasons are without the group for dedicated nodes.
