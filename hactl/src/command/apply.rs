@@ -1,6 +1,6 @@
 //! `hactl apply`: creates and updates objects from files.
 
-mod inventory;
+pub(super) mod inventory;
 
 use super::dry_run::{DryRun, DryRunFlag};
 use super::in_place::InPlaceFlags;

@@ -1,15 +1,16 @@
 //! `hactl diff`: shows the changes that an apply would make, and their effects on services.
 
-use super::apply::patch;
-use crate::client::{Client, WriteMode};
+pub(super) mod changes;
+
+use super::apply::inventory;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::manifest::{self, Completeness, Entry, FileFlags};
-use crate::merge;
-use crate::render;
+use crate::manifest::{self, Completeness, FileFlags};
+use crate::render::{self, Format};
 use crate::session::Session;
 use crate::terminal::{Style, Terminal};
+use changes::{ChangeKind, ObjectChange, comparable, object_after_apply};
 use clap::Args;
-use ha_api_types::view::{Plan, PlanRequest};
+use ha_api_types::view::{Deletion, Plan, PlanRequest};
 use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
 
@@ -18,11 +19,18 @@ use similar::{ChangeTag, TextDiff};
 #[command(
     override_usage = "hactl diff [OPTIONS] -f <FILE|DIR|->...",
     after_help = "Exit status: 0 no differences; 1 differences; greater than 1: error.\n\n\
-        Examples:\n  hactl diff -f web.yaml\n  hactl diff -R -f cluster/ --no-effect"
+        Examples:\n  hactl diff -f web.yaml\n  hactl diff -R -f cluster/ --no-effect\n  \
+        hactl diff -R -f cluster/ --inventory site1 --prune -o json"
 )]
 pub(crate) struct Diff {
     #[command(flatten)]
     files: FileFlags,
+    /// Compare with an apply that has the same --inventory
+    #[arg(long, value_name = "NAME")]
+    inventory: Option<String>,
+    /// Show objects of the inventory that an apply with --prune would delete
+    #[arg(long, requires = "inventory")]
+    prune: bool,
     /// Skip the simulation of effects on services
     #[arg(long)]
     no_effect: bool,
@@ -42,79 +50,120 @@ impl Diff {
     }
 
     async fn differences(&self, session: &Session) -> Outcome {
-        session.format(&[])?;
-        let entries = manifest::load(&self.files, Completeness::Whole)?;
+        let format = session.format(&[Format::Yaml, Format::Json])?;
+        let mut entries = manifest::load(&self.files, Completeness::Whole)?;
         manifest::warn_renamed(session.terminal(), &entries);
         let client = session.client()?;
-        let mut changed = Vec::new();
+        let mut live_objects = Vec::with_capacity(entries.len());
         for entry in &entries {
-            let live = client.get(entry.kind, &entry.name).await?;
+            live_objects.push(client.get(entry.kind, &entry.name).await?);
+        }
+        if let Some(name) = &self.inventory {
+            inventory::add_to_inventory(name, &mut entries, &live_objects)?;
+        }
+        let mut request = PlanRequest::default();
+        let mut changes = Vec::new();
+        for (entry, live) in entries.iter().zip(&live_objects) {
             let object_after = object_after_apply(client, entry, live.as_ref()).await.map_err(|failure| {
                 failure.with_context(&format!("{}: {}", entry.location, entry.display_name()))
             })?;
-            let text_before = live.as_ref().map(comparable_text).transpose()?.unwrap_or_default();
-            let text = comparable_text(&object_after)?;
-            if text_before != text {
-                let header = if live.is_some() {
-                    entry.display_name()
-                } else {
-                    format!("{} (new)", entry.display_name())
-                };
-                session.terminal().print(&unified_diff_text(
-                    session.terminal(),
-                    &header,
-                    &text_before,
-                    &text,
-                ));
-                changed.push(object_after);
+            let change = ObjectChange::between(entry.kind, &entry.name, live.as_ref(), &object_after);
+            let Some(change) = change else { continue };
+            if format.is_none() {
+                let suffix = if live.is_some() { "" } else { " (new)" };
+                print_difference(
+                    session,
+                    &format!("{}{suffix}", entry.display_name()),
+                    live.as_ref(),
+                    Some(&object_after),
+                )?;
+            }
+            changes.push(change);
+            request.objects.push(object_after);
+        }
+        if let Some(name) = self.inventory.as_ref().filter(|_| self.prune) {
+            for candidate in inventory::prune_candidates(client, name, &entries, session.terminal()).await? {
+                let (kind, name) = (candidate.kind, candidate.name);
+                if format.is_none()
+                    && let Some(live) = client.get(kind, &name).await?
+                {
+                    print_difference(
+                        session,
+                        &format!("{}/{name} (pruned)", kind.singular()),
+                        Some(&live),
+                        None,
+                    )?;
+                }
+                request.deletions.push(Deletion { kind, name: name.clone() });
+                changes.push(ObjectChange { kind, name, change: ChangeKind::Delete, fields: Vec::new() });
             }
         }
         session.terminal().retain_warnings(|warning| !manifest::creates_missing_object(&entries, warning));
-        if changed.is_empty() {
+        let exit = if changes.is_empty() { Exit::Done } else { Exit::Failed };
+        let is_simulated = !changes.is_empty() && !self.no_effect;
+        if format.is_some() {
+            let plan = if is_simulated { simulate(session, &request).await? } else { None };
+            session.print_value(format, &report(&changes, plan.as_ref()))?;
+        } else if is_simulated {
             // Without a difference, the command has no output, as `diff` and `kubectl diff`. Scripts test for an empty
             // output.
-            return Ok(Exit::Done);
+            show_effects(session, &request).await?;
         }
-        if !self.no_effect {
-            show_effects(session, changed).await?;
-        }
-        Ok(Exit::Failed)
+        Ok(exit)
     }
 }
 
 /// Shows the effects of changed objects on services, and the held warnings that the effects do not repeat.
-pub(super) async fn show_effects(session: &Session, changed: Vec<Value>) -> Result<(), Failure> {
-    let terminal = session.terminal();
-    match session.client()?.plan(&PlanRequest { objects: changed, deletions: Vec::new() }).await {
-        Ok(plan) => {
-            terminal.release_warnings(|warning| !is_in_plan(&plan, warning));
-            terminal.print(&effects_text(terminal, &plan));
-        }
-        // The differences remain valid without the effects.
-        Err(failure) => terminal.warn(&format!("cannot simulate the effects: {}", failure.message)),
+pub(super) async fn show_effects(session: &Session, request: &PlanRequest) -> Result<(), Failure> {
+    if let Some(plan) = simulate(session, request).await? {
+        session.terminal().print(&effects_text(session.terminal(), &plan));
     }
     Ok(())
 }
 
-/// Returns the object after the apply, as changed by the server's admission.
-async fn object_after_apply(client: &Client, entry: &Entry, live: Option<&Value>) -> Result<Value, Failure> {
-    let desired = merge::with_last_applied(&entry.object);
-    let Some(live) = live else {
-        return Ok(client.create(entry.kind, &desired, WriteMode::DryRun).await?);
-    };
-    let patch = patch(&desired, live);
-    if patch == json!({}) {
-        return Ok(live.clone());
+/// Returns the effects of changed objects on services, and shows the held warnings that the effects do not repeat.
+/// Returns `None`, with a warning, if the effects cannot be simulated: the differences remain valid without them.
+async fn simulate(session: &Session, request: &PlanRequest) -> Result<Option<Plan>, Failure> {
+    let terminal = session.terminal();
+    match session.client()?.plan(request).await {
+        Ok(plan) => {
+            terminal.release_warnings(|warning| !is_in_plan(&plan, warning));
+            Ok(Some(plan))
+        }
+        Err(failure) => {
+            terminal.warn(&format!("cannot simulate the effects: {}", failure.message));
+            Ok(None)
+        }
     }
-    Ok(client.patch(entry.kind, &entry.name, &patch, WriteMode::DryRun).await?)
 }
 
-/// Returns the fields of an object that users write, as text.
-fn comparable_text(object: &Value) -> Result<String, Failure> {
-    let mut object = render::readable(object);
-    manifest::remove_server_fields(&mut object);
-    // The order of fields and the list of their writers do not count as a difference.
-    render::yaml(&merge::sorted(&object))
+/// Returns the differences for programs. Without a simulation, the effects are absent.
+fn report(changes: &[ObjectChange], plan: Option<&Plan>) -> Value {
+    let mut report = json!({ "changes": changes });
+    if let Some(plan) = plan {
+        let mut effects = json!(plan.effects);
+        for (effect, planned) in effects.as_array_mut().into_iter().flatten().zip(&plan.effects) {
+            effect["message"] = json!(planned.sentence());
+        }
+        report["effects"] = effects;
+        report["waitingFor"] = json!(plan.waiting_for);
+        report["warnings"] = json!(plan.warnings);
+    }
+    report
+}
+
+fn print_difference(
+    session: &Session,
+    header: &str,
+    before: Option<&Value>,
+    after: Option<&Value>,
+) -> Result<(), Failure> {
+    let text = |object: Option<&Value>| {
+        object.map(|object| render::yaml(&comparable(object))).transpose().map(Option::unwrap_or_default)
+    };
+    let terminal = session.terminal();
+    terminal.print(&unified_diff_text(terminal, header, &text(before)?, &text(after)?));
+    Ok(())
 }
 
 fn unified_diff_text(terminal: &Terminal, header: &str, text_before: &str, text_after: &str) -> String {

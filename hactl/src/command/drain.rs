@@ -10,6 +10,7 @@ use crate::session::Session;
 use clap::Args;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeSpec;
+use ha_api_types::view::PlanRequest;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -128,7 +129,8 @@ async fn enable_all(
 
 /// Shows where the services of nodes would move.
 async fn show_drain_effects(session: &Session, nodes: &[TypedObject<NodeSpec>]) -> Result<(), Failure> {
-    show_effects(session, enable_all(session, nodes, DryRun::Server).await?).await
+    let objects = enable_all(session, nodes, DryRun::Server).await?;
+    show_effects(session, &PlanRequest { objects, deletions: Vec::new() }).await
 }
 
 impl NodeArguments {

@@ -200,6 +200,51 @@ fn diff_exit_status_reports_differences_and_effects() {
 }
 
 #[test]
+fn diff_lists_changes_for_programs() {
+    let server = Server::start_with(
+        |request| {
+            (request.path == "/apis/hactl.io/v1/plan").then(|| {
+                assert_eq!(request.body["deletions"], json!([{"kind": "Resource", "name": "old"}]));
+                let effect = json!({"resource": "web", "effect": "Migrate", "from": "node1", "to": "node2"});
+                super::server::ScriptedResponse::Answer(200, json!({"effects": [effect]}))
+            })
+        },
+        |_, _| false,
+    );
+    let apply = ["apply", "-f", "-", "--inventory", "git"];
+    let diff = |input: &str, options: &[&str]| {
+        let arguments = [&["diff", "-f", "-", "--inventory", "git", "-o", "json"], options].concat();
+        hactl_with_input(&server, &arguments, input)
+    };
+    let both = format!("{}---\n{}", resource("web"), resource("old"));
+    hactl_with_input(&server, &apply, &both);
+    diff(&both, &["--prune"]).expect_stdout(0, "{\n  \"changes\": []\n}\n");
+    let changed = format!("{}  maxRestart: 3\n---\n{}", resource("web"), resource("new"));
+    let result = diff(&changed, &["--prune"]).expect_stdout_parts(1, &[]);
+    let report: serde_json::Value = serde_json::from_str(&result.stdout).expect("JSON");
+    let changes: Vec<_> = report["changes"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|change| (change["change"].as_str(), change["name"].as_str()))
+        .collect();
+    assert_eq!(
+        changes,
+        [(Some("Update"), Some("web")), (Some("Create"), Some("new")), (Some("Delete"), Some("old"))]
+    );
+    assert_eq!(report["changes"][0]["fields"], json!([{"path": "spec.maxRestart", "after": 3}]));
+    assert_eq!(report["effects"][0]["message"], "web would live-migrate node1 → node2");
+    let result = diff(&changed, &["--prune", "--no-effect"]).expect_stdout_parts(1, &["maxRestart"]);
+    assert!(!result.stdout.contains("effects"), "{}", result.stdout);
+    let text = hactl_with_input(
+        &server,
+        &["diff", "-f", "-", "--inventory", "git", "--prune", "--no-effect"],
+        &changed,
+    );
+    text.expect_stdout_parts(1, &["--- live/resource/old (pruned)\n+++ files/resource/old (pruned)\n"]);
+}
+
+#[test]
 fn diff_prints_equal_warnings_once() {
     let plan = |warning: &'static str| {
         Server::start_with(

@@ -19,10 +19,10 @@ pub(crate) const INVENTORY_LABEL: &str = "hactl.io/inventory";
 const PRUNABLE_KINDS: [Kind; 4] = [Kind::Resource, Kind::AffinityRule, Kind::Group, Kind::NodeGroup];
 
 /// An object of the inventory that the files no longer contain.
-pub(super) struct PruneCandidate {
-    pub(super) kind: Kind,
-    pub(super) name: String,
-    pub(super) uid: ObjectUid,
+pub(crate) struct PruneCandidate {
+    pub(crate) kind: Kind,
+    pub(crate) name: String,
+    pub(crate) uid: ObjectUid,
 }
 
 /// Marks all objects as members of an inventory.
@@ -30,7 +30,7 @@ pub(super) struct PruneCandidate {
 /// # Errors
 /// Fails if the name is not a valid label, or if a live object belongs to another inventory, because the two sources
 /// would undo each other's changes.
-pub(super) fn add_to_inventory(
+pub(crate) fn add_to_inventory(
     name: &str,
     entries: &mut [Entry],
     live_objects: &[Option<Value>],
@@ -69,7 +69,7 @@ pub(super) fn add_to_inventory(
 }
 
 /// Returns the objects of the inventory that are not among the entries.
-pub(super) async fn prune_candidates(
+pub(crate) async fn prune_candidates(
     client: &Client,
     name: &str,
     entries: &[Entry],
