@@ -63,6 +63,8 @@ setup_tests() {
   setup
   local packages=()
   have openssl || packages+=(openssl)
+  # The health check for Argo CD.
+  have lua5.4 || packages+=(lua5.4)
   # Encryption of backups.
   have age || packages+=(age)
   # A management controller for IPMI, and its fence agent.
