@@ -14,7 +14,10 @@ use crate::operation::Operation;
 use crate::placement::{AffinityRule, Group};
 use crate::renamed::{self, Conversion};
 use crate::resource::Resource;
-use crate::view::{Explanation, Overview, Plan, ReservationReport, UsageOverview};
+use crate::view::{
+    AuditPage, BalancePlan, Explanation, Overview, PlacementHistory, Plan, ReservationReport, TimingReport,
+    UsageOverview,
+};
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
@@ -54,10 +57,14 @@ pub fn views() -> &'static [(&'static str, Value)] {
     VIEWS.get_or_init(|| {
         let generator = || SchemaSettings::default().for_serialize().into_generator();
         let views = [
+            ("AuditPage", generator().into_root_schema_for::<AuditPage>()),
+            ("BalancePlan", generator().into_root_schema_for::<BalancePlan>()),
             ("Explanation", generator().into_root_schema_for::<Explanation>()),
             ("Overview", generator().into_root_schema_for::<Overview>()),
+            ("PlacementHistory", generator().into_root_schema_for::<PlacementHistory>()),
             ("Plan", generator().into_root_schema_for::<Plan>()),
             ("ReservationReport", generator().into_root_schema_for::<ReservationReport>()),
+            ("TimingReport", generator().into_root_schema_for::<TimingReport>()),
             ("UsageOverview", generator().into_root_schema_for::<UsageOverview>()),
         ];
         views.into_iter().map(|(name, root)| (name, simplify::simplify(&root.to_value()))).collect()

@@ -16,10 +16,11 @@ mod fencing_delay;
 mod problems;
 
 pub use failover::{
-    ATTEMPT_MS, ATTEMPTS, FailoverParts, StoreTimes, UNANSWERED_REQUEST_MS, failover_bound_ms, failover_parts,
+    ATTEMPT_MS, ATTEMPTS, FailoverParts, NamedPart, StoreTimes, UNANSWERED_REQUEST_MS, failover_bound_ms,
+    failover_parts, named_parts,
 };
 pub use fencing_delay::{FencingDelayParts, fencing_delay_ms, fencing_delay_parts, watchdog_worst_ms};
-pub use problems::problems;
+pub use problems::{MAX_PPM, RATE_SETTINGS, RateOf, SETTING_BOUNDS, SettingBounds, problems};
 
 use crate::time::{DecimalSeconds, Millis};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

@@ -51,10 +51,14 @@ function read(directory, nameOf) {
 }
 
 const VIEW_NAMES = {
+  'auditpage.json': 'AuditPage',
+  'balanceplan.json': 'BalancePlan',
   'explanation.json': 'Explanation',
   'overview.json': 'Overview',
+  'placementhistory.json': 'PlacementHistory',
   'plan.json': 'Plan',
   'reservationreport.json': 'ReservationReport',
+  'timingreport.json': 'TimingReport',
   'usageoverview.json': 'UsageOverview',
 };
 

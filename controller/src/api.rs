@@ -5,6 +5,7 @@ mod answer;
 mod audit;
 mod authentication;
 mod authorization;
+mod balance;
 mod certificates;
 mod checks;
 mod commit;
@@ -18,6 +19,7 @@ mod dependency_cycle;
 mod discovery;
 mod error;
 mod facts;
+mod history;
 mod hold;
 mod identity;
 mod log;
@@ -36,6 +38,7 @@ mod reviews;
 mod selector;
 mod server_side_apply;
 mod state;
+mod timing;
 mod upgrade;
 mod warnings;
 mod watch;
@@ -64,6 +67,7 @@ use ha_api_types::view::EtcdMember;
 use ha_runtime::clock::{Clock, SystemClock};
 use ha_runtime::http::admin::ReadState;
 use ha_store::{ShortLease, Store};
+use history::History;
 pub use hold::RequestHold;
 pub use metrics::ApiMetrics;
 use metrics::WatchPermit;
@@ -80,6 +84,8 @@ const LOG_REQUESTS_MAX: usize = 8;
 /// Maximum number of requests to join that this process answers at the same time; more are refused with 429. These
 /// requests come from clients without a certificate.
 const JOIN_REQUESTS_MAX: usize = 4;
+/// Maximum number of searches for a balancing plan at the same time; more are refused with 429.
+const BALANCE_REQUESTS_MAX: usize = 1;
 
 /// Settings of the API that come from the process that serves it.
 #[derive(Clone)]
@@ -171,8 +177,10 @@ struct SharedState<S> {
     watches: Arc<Semaphore>,
     logs: Arc<Semaphore>,
     joins: Arc<Semaphore>,
+    balances: Arc<Semaphore>,
     log_lease: ShortLease,
     observer: Arc<Observer>,
+    history: History,
     agents: Option<ocf::Agents>,
 }
 
@@ -182,10 +190,24 @@ impl<S> ApiState<S> {
         let watches = Arc::new(Semaphore::new(options.watches));
         let logs = Arc::new(Semaphore::new(LOG_REQUESTS_MAX));
         let joins = Arc::new(Semaphore::new(JOIN_REQUESTS_MAX));
+        let balances = Arc::new(Semaphore::new(BALANCE_REQUESTS_MAX));
         let log_lease = ShortLease::new(LOG_LEASE_SECONDS);
         let agents = options.ocf_root.clone().map(ocf::Agents::new);
         let observer = Arc::new(Observer::new(Arc::clone(&options.clock)));
-        let shared = SharedState { store, keys, options, watches, logs, joins, log_lease, observer, agents };
+        let history = History::new(Arc::clone(&options.clock));
+        let shared = SharedState {
+            store,
+            keys,
+            options,
+            watches,
+            logs,
+            joins,
+            balances,
+            log_lease,
+            observer,
+            history,
+            agents,
+        };
         ApiState { shared: Arc::new(shared) }
     }
 
@@ -203,6 +225,10 @@ impl<S> ApiState<S> {
 
     fn observer(&self) -> &Observer {
         &self.shared.observer
+    }
+
+    fn history(&self) -> &History {
+        &self.shared.history
     }
 
     fn keys(&self) -> &Keys {
@@ -225,6 +251,11 @@ impl<S> ApiState<S> {
         Arc::clone(&self.shared.joins).try_acquire_owned().map_err(|_| ApiError::too_many_joins())
     }
 
+    /// Returns the permission for one search for a balancing plan, which ends on drop.
+    fn balance_permit(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        Arc::clone(&self.shared.balances).try_acquire_owned().map_err(|_| ApiError::too_many_plans())
+    }
+
     /// Returns the lease of the requests for logs.
     fn log_lease(&self) -> &ShortLease {
         &self.shared.log_lease
@@ -241,11 +272,17 @@ impl<S> ApiState<S> {
 }
 
 impl<S: Store> ApiState<S> {
-    /// Watches heartbeats and candidates, so that the overview can report the time since the last change of each.
+    /// Watches heartbeats and candidates, so that the overview can report the time since the last change of each, and
+    /// statuses, so that the history contains their changes.
     ///
-    /// The caller runs this future as long as the server runs. Without it, the overview omits those times.
+    /// The caller runs this future as long as the server runs. Without it, the overview omits those times, and the
+    /// history is empty.
     pub async fn observe(&self) {
-        self.shared.observer.run(Arc::clone(&self.shared.store), &self.shared.keys).await;
+        let (store, keys) = (&self.shared.store, &self.shared.keys);
+        futures::join!(
+            self.shared.observer.run(Arc::clone(store), keys),
+            self.shared.history.run(Arc::clone(store), keys),
+        );
     }
 }
 
@@ -290,6 +327,10 @@ pub fn router<S: Store>(state: ApiState<S>, process_routes: Router) -> Router {
         .route("/apis/hactl.io/v1/state", get(state::handler::<S>))
         .route("/apis/hactl.io/v1/placement", get(placement::<S>))
         .route("/apis/hactl.io/v1/plan", post(what_if::handler::<S>))
+        .route("/apis/hactl.io/v1/timing", post(timing::handler::<S>))
+        .route("/apis/hactl.io/v1/balance", get(balance::handler::<S>))
+        .route("/apis/hactl.io/v1/audit", get(audit::page::handler::<S>))
+        .route("/apis/hactl.io/v1/history", get(history::handler::<S>))
         .route("/apis/hactl.io/v1/reservation", get(reservation::handler::<S>))
         .route("/apis/hactl.io/v1/resources/{name}/explain", get(explain::<S>))
         .route("/apis/hactl.io/v1/resources/{name}/log", get(log::handler::<S>))

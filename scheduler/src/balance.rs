@@ -1,5 +1,6 @@
 //! Balancing of a whole cluster: better nodes for its instances by a score, in steps that can run one at a time.
 
+pub mod actions;
 mod anneal;
 mod columns;
 pub mod cooling;

@@ -18,6 +18,11 @@ pub struct StoreTimes {
     pub unanswered_ms: Millis,
 }
 
+impl StoreTimes {
+    /// Assumed delays of a healthy etcd.
+    pub const HEALTHY: StoreTimes = StoreTimes { commit_ms: 100, expiry_ms: 500, unanswered_ms: 0 };
+}
+
 /// Time limit of one attempt of a request to etcd, in milliseconds; after that, the client sends the request to another
 /// member too.
 pub const ATTEMPT_MS: Millis = 1_000;
@@ -59,6 +64,72 @@ impl FailoverParts {
             + self.commits_ms
             + self.unanswered_ms
     }
+}
+
+/// A part of the failover bound with its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedPart {
+    /// Name of the part.
+    pub name: &'static str,
+    /// Duration if only the node fails, in milliseconds.
+    pub node_ms: Millis,
+    /// Duration if the leader fails together with the node, in milliseconds.
+    pub leader_node_ms: Millis,
+    /// Whether the value is the sum of parts before it.
+    pub is_sum: bool,
+}
+
+/// Returns the parts of two bounds with their names, in the order in which they add up: that of a failover of the node
+/// only, and that of a failover of the leader's node.
+pub fn named_parts(
+    node: &FailoverParts,
+    leader_node: &FailoverParts,
+    watchdog: &WatchdogBounds,
+) -> Vec<NamedPart> {
+    let wait = &node.wait;
+    let late_renewal = match (watchdog.descriptor_retained, watchdog.sliding) {
+        (true, true) => "late watchdog renewal",
+        (true, false) => "late watchdog renewal, which starts another timeout",
+        (false, _) => "late watchdog renewal and closed descriptor, two more timeouts",
+    };
+    let part = |name, node_ms, leader_node_ms| NamedPart { name, node_ms, leader_node_ms, is_sum: false };
+    let equal = |name, ms| part(name, ms, ms);
+    vec![
+        equal("heartbeat lifetime", wait.heartbeat_valid_ms),
+        equal("clock error of the node", wait.heartbeat_rate_ms),
+        equal("watchdog timeout", wait.watchdog_timeout_ms),
+        equal("clock error of the watchdog", wait.watchdog_rate_ms),
+        equal("lateness of the watchdog", wait.watchdog_lateness_ms),
+        equal(late_renewal, wait.late_pet_ms),
+        equal("pending writes to storage", wait.io_drain_ms),
+        equal("clock error of the observer, rounded up", wait.observer_ms),
+        NamedPart { is_sum: true, ..equal("fencing delay", wait.total_ms()) },
+        equal("observation of the last heartbeat", node.observed_ms),
+        part(
+            "restart of failure detection by a candidate",
+            node.candidate_check_ms,
+            leader_node.candidate_check_ms,
+        ),
+        part(
+            "election of the next leader, beyond the fencing delay",
+            node.next_leader_ms,
+            leader_node.next_leader_ms,
+        ),
+        part(
+            "commits of fencing, assignment and start authorization",
+            node.commits_ms,
+            leader_node.commits_ms,
+        ),
+        part("lost requests", node.unanswered_ms, leader_node.unanswered_ms),
+        NamedPart {
+            is_sum: true,
+            ..part(
+                "total from the last heartbeat to the start elsewhere",
+                node.total_ms(),
+                leader_node.total_ms(),
+            )
+        },
+    ]
 }
 
 /// Computes the bound of a failover, part by part: from the last applied heartbeat of a node to the permission to start

@@ -3,6 +3,53 @@
 use super::Timings;
 use crate::time::Millis;
 
+/// The allowed values of a setting in seconds.
+#[derive(Clone, Copy, Debug)]
+pub struct SettingBounds {
+    /// Field of `Cluster.spec.timing`.
+    pub field: &'static str,
+    /// Function that returns the setting from resolved timings, in milliseconds.
+    pub value_ms: fn(&Timings) -> Millis,
+    /// Smallest allowed value, in milliseconds.
+    pub min_ms: Millis,
+    /// Largest allowed value, in milliseconds; `None` if only other settings limit it.
+    pub max_ms: Option<Millis>,
+    /// Reason of the smallest value, as the end of a sentence.
+    min_reason: &'static str,
+}
+
+/// Allowed values of the settings in seconds on which a failover depends.
+pub const SETTING_BOUNDS: [SettingBounds; 7] = [
+    bounds("heartbeatIntervalSeconds", |timings| timings.heartbeat_interval_ms, 100, Some(60_000)),
+    bounds("heartbeatLifetimeSeconds", |timings| timings.heartbeat_valid_ms, 0, Some(600_000)),
+    SettingBounds {
+        min_reason: ", or services cannot be killed before the deadline",
+        ..bounds("selfFenceMarginSeconds", |timings| timings.stop_margin_ms, 500, None)
+    },
+    bounds("watchdogTimeoutSeconds", |timings| timings.watchdog_timeout_ms, 1_000, Some(300_000)),
+    bounds("watchdogMaxDelaySeconds", |timings| timings.watchdog_lateness_ms, 0, Some(60_000)),
+    bounds("ioDrainSeconds", |timings| timings.io_drain_ms, 0, Some(600_000)),
+    bounds("leaderLeaseSeconds", |timings| timings.leader_lease_ms, 1_000, Some(600_000)),
+];
+
+const fn bounds(
+    field: &'static str,
+    value_ms: fn(&Timings) -> Millis,
+    min_ms: Millis,
+    max_ms: Option<Millis>,
+) -> SettingBounds {
+    SettingBounds { field, value_ms, min_ms, max_ms, min_reason: "" }
+}
+
+/// Function that returns a setting in percent from resolved timings, in parts per million.
+pub type RateOf = fn(&Timings) -> u64;
+
+/// Settings in percent, each with the function that returns it.
+pub const RATE_SETTINGS: [(&str, RateOf); 2] = [
+    ("watchdogClockSkewPercent", |timings| timings.watchdog_rate_error_ppm),
+    ("clockRateErrorPercent", |timings| timings.clock_rate_error_ppm),
+];
+
 /// Returns the problems of a set of timings: the field to change, and a text with the problem and the amount.
 ///
 /// A machine must have time to try a heartbeat twice and still kill its services before D.
@@ -33,14 +80,15 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
                 ));
             }
         };
-    seconds("heartbeatIntervalSeconds", timings.heartbeat_interval_ms, 100, 60_000, "");
-    seconds("heartbeatLifetimeSeconds", timings.heartbeat_valid_ms, 0, 600_000, "");
-    let killed = ", or services cannot be killed before the deadline";
-    seconds("selfFenceMarginSeconds", timings.stop_margin_ms, 500, Millis::MAX, killed);
-    seconds("watchdogTimeoutSeconds", timings.watchdog_timeout_ms, 1_000, 300_000, "");
-    seconds("watchdogMaxDelaySeconds", timings.watchdog_lateness_ms, 0, 60_000, "");
-    seconds("ioDrainSeconds", timings.io_drain_ms, 0, 600_000, "");
-    seconds("leaderLeaseSeconds", timings.leader_lease_ms, 1_000, 600_000, "");
+    for bounds in &SETTING_BOUNDS {
+        seconds(
+            bounds.field,
+            (bounds.value_ms)(timings),
+            bounds.min_ms,
+            bounds.max_ms.unwrap_or(Millis::MAX),
+            bounds.min_reason,
+        );
+    }
     let busy = 2 * timings.heartbeat_interval_ms + timings.stop_margin_ms;
     if timings.heartbeat_valid_ms <= busy {
         problems.push((
@@ -66,10 +114,8 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
             ),
         ));
     }
-    for (field, ppm) in [
-        ("watchdogClockSkewPercent", timings.watchdog_rate_error_ppm),
-        ("clockRateErrorPercent", timings.clock_rate_error_ppm),
-    ] {
+    for (field, ppm_of) in RATE_SETTINGS {
+        let ppm = ppm_of(timings);
         if ppm > MAX_PPM {
             let percent = |ppm: u64| ppm as f64 / 10_000.0;
             problems.push((
@@ -82,7 +128,7 @@ pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
 }
 
 /// Maximum rate error, in parts per million.
-const MAX_PPM: u64 = 200_000;
+pub const MAX_PPM: u64 = 200_000;
 
 /// Formats milliseconds as seconds, the unit of the settings.
 fn seconds_text(ms: Millis) -> String {

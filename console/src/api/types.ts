@@ -931,6 +931,62 @@ export interface Resource {
   } | null;
 }
 
+export interface AuditPage {
+  controller: string;
+  file: string;
+  items: Array<{
+    time: string;
+    user: string;
+    groups: Array<string>;
+    source: string;
+    verb: string;
+    group: string;
+    resource: string;
+    name: string;
+    subresource: string;
+    path?: string | null;
+    fieldManager: string;
+    dryRun: boolean;
+    code: number;
+    outcome: string;
+  }>;
+  continue?: string | null;
+}
+
+export interface BalancePlan {
+  groups: Array<{
+    group: string;
+    scoreBefore: number;
+    scoreAfter: number;
+    timeLimited: boolean;
+    batches: Array<Array<{
+      resource: string;
+      with: Array<string>;
+      from: Array<string>;
+      to: Array<string>;
+      score: number;
+      operations: Array<{
+        action: "Migrate" | "Relocate" | "ReplaceSecondary" | "Stop" | "Start" | "Restart" | "ClearError" | "UpdateInPlace" | "ConfirmFenced" | "Fence" | "Unfence" | "ShutdownContinue" | "FollowStore" | "TestWatchdog" | "Balance" | "TestNotifications";
+        resource: string;
+        node: string;
+      }>;
+    }>>;
+    nodes: Array<{
+      node: string;
+      before: {
+        services: number;
+        memoryMebibytes: number;
+        cpuMilli: number;
+      };
+      after: {
+        services: number;
+        memoryMebibytes: number;
+        cpuMilli: number;
+      };
+    }>;
+  }>;
+}
+
 export interface Explanation {
   resource: string;
   type: string;
@@ -1081,6 +1137,24 @@ export interface Overview {
   }>;
 }
 
+export interface PlacementHistory {
+  since?: string | null;
+  at: string;
+  changes: Array<{
+    time: string;
+    kind: "Resource" | "Group" | "AffinityRule" | "Node" | "NodeGroup" | "Cluster" | "Operation";
+    name: string;
+    before?: {
+      node?: string | null;
+      state: string;
+    } | null;
+    after?: {
+      node?: string | null;
+      state: string;
+    } | null;
+  }>;
+}
+
 export interface Plan {
   effects: Array<{
     resource: string;
@@ -1129,6 +1203,33 @@ export interface ReservationReport {
       more: number;
     }>;
   }>;
+}
+
+export interface TimingReport {
+  settings: Array<{
+    field: string;
+    value: number;
+    profileValue: number;
+    min: number;
+    max?: number | null;
+  }>;
+  problems: Array<{
+    field: string;
+    message: string;
+  }>;
+  failovers: Array<{
+    nodes: Array<string>;
+    fencingDelaySeconds: number;
+    totalSeconds: number;
+    leaderNodeTotalSeconds: number;
+    parts: Array<{
+      name: string;
+      nodeSeconds: number;
+      leaderNodeSeconds: number;
+      isSum: boolean;
+    }>;
+  }>;
+  unreportedNodes: Array<string>;
 }
 
 export interface UsageOverview {

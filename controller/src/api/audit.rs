@@ -1,5 +1,7 @@
 //! The audit log: one line of JSON for every write and every refusal, without values.
 
+pub(crate) mod page;
+
 use super::authentication::User;
 use super::authorization::Attributes;
 use axum::http::StatusCode;
@@ -113,6 +115,11 @@ impl AuditLog {
         Ok(AuditLog { file: file.map(Arc::from), failing: Arc::default() })
     }
 
+    /// Returns the file of the records; `None` if the log of the process gets them.
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        self.file.as_deref().map(Path::to_path_buf)
+    }
+
     /// Records a request that changed something or was refused: a line for each changed object, otherwise one line.
     pub(crate) fn record(
         &self,
@@ -188,9 +195,12 @@ fn open(path: &Path) -> io::Result<std::fs::File> {
 }
 
 impl Attributes {
-    /// Returns `true` for a request that can change objects. A review, a plan and an etcd-outage hold change none.
+    /// Returns `true` for a request that can change objects. A review, a plan, computed timings and an etcd-outage hold
+    /// change none.
     fn is_write(&self) -> bool {
-        let changes_objects = self.group == GROUP && self.resource != "plan" && !self.is_hold_request();
+        let changes_objects = self.group == GROUP
+            && !matches!(self.resource.as_str(), "plan" | "timing")
+            && !self.is_hold_request();
         let is_read = matches!(self.verb.as_str(), "get" | "list" | "watch");
         changes_objects && !is_read
     }

@@ -162,6 +162,24 @@ impl ApiError {
         ApiError::new(ErrorReason::TooManyRequests, message).retry_after(1)
     }
 
+    pub(crate) fn too_many_plans() -> ApiError {
+        let message = "another search for a balancing plan is in progress: try again later";
+        ApiError::new(ErrorReason::TooManyRequests, message).retry_after(3)
+    }
+
+    /// Returns the error for the audit log of a controller that has no audit file.
+    pub(crate) fn no_audit_file() -> ApiError {
+        let message = "this controller has no audit file, and writes audit records to its log: set auditLog in \
+                       controller.yaml (option --audit-log)";
+        ApiError::new(ErrorReason::NotFound, message)
+    }
+
+    /// Returns the error for a position in an audit file that another file has replaced.
+    pub(crate) fn audit_file_rotated() -> ApiError {
+        let message = "the audit file was rotated since the first page: read the first page again";
+        ApiError::new(ErrorReason::Expired, message)
+    }
+
     pub(crate) fn too_many_joins() -> ApiError {
         let message = "too many join requests are in progress: try again later";
         ApiError::new(ErrorReason::TooManyRequests, message).retry_after(1)

@@ -252,3 +252,51 @@ async fn the_audit_log_has_writes_and_refusals_without_values() {
     // The leader deletes the object once the service has stopped.
     assert!(lines[6]["resourceVersionAfter"].as_u64() > lines[6]["resourceVersionBefore"].as_u64());
 }
+
+#[tokio::test]
+async fn admins_read_the_audit_log_in_pages() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = ApiOptions::new("c1", "test");
+    options.audit_log = AuditLog::new(Some(directory.path().join("audit.jsonl"))).unwrap();
+    let api = Api::with(MemoryStore::new(), options);
+    let editor = api.of_user("ed", &["hactl:editor"]);
+    assert_eq!(editor.post("resources", &with_environment()).await.code, 201);
+    assert_eq!(editor.get("audit").await.code, 403);
+    assert_eq!(editor.post("nodes", &with_fence_device()).await.code, 403);
+    // Computed timings change nothing, so they are not recorded.
+    assert_eq!(editor.post("timing", &json!({})).await.code, 200);
+    let first = api.get("audit?limit=2").await;
+    let items = first.at("/items").as_array().unwrap();
+    assert_eq!(
+        (items.len(), &items[0]["resource"], &items[0]["outcome"]),
+        (2, &json!("nodes"), &json!("Refused"))
+    );
+    assert_eq!(items[1]["resource"], "audit");
+    let token = first.at("/continue").as_str().unwrap();
+    let second = api.get(&format!("audit?limit=2&continue={token}")).await;
+    assert_eq!((second.at("/items/0/name"), second.at("/continue")), (&json!("web"), &Value::Null));
+    assert_eq!(api.get("audit?user=nobody").await.at("/items"), &json!([]));
+    assert_eq!(api.get("audit?limit=0").await.code, 400);
+    assert_eq!(api.get("audit?continue=x").await.code, 400);
+    assert_eq!(api.get("audit?continue=1-1").await.code, 410);
+    let without_file = Api::over(MemoryStore::new()).get("audit").await;
+    assert_eq!(without_file.code, 404);
+    assert!(without_file.body["message"].as_str().unwrap().contains("auditLog"));
+}
+
+#[tokio::test]
+async fn proposed_timings_are_answered_with_bounds_and_problems() {
+    let api = Api::over(MemoryStore::new());
+    let node =
+        json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": "node1"}, "spec": {}});
+    assert_eq!(api.post("nodes", &node).await.code, 201);
+    let answer =
+        api.post("timing", &json!({"timing": {"profile": "Fast", "heartbeatLifetimeSeconds": 2}})).await;
+    assert_eq!((answer.code, answer.at("/unreportedNodes")), (200, &json!(["node1"])));
+    assert_eq!(answer.at("/problems/0/field"), "heartbeatLifetimeSeconds");
+    assert_eq!(
+        answer.at("/settings/1"),
+        &json!({"field": "heartbeatLifetimeSeconds", "value": 2.0, "profileValue": 4.0, "min": 0.0, "max": 600.0})
+    );
+    assert_eq!(api.post("timing", &json!({"timing": {"profile": "Slow"}})).await.code, 400);
+}

@@ -165,3 +165,17 @@ fn watchdog_kinds(timings: &Timings) -> Vec<FailoverSubject> {
         kind("descriptor not retained", true, false),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_delays_are_those_of_a_healthy_etcd() {
+        let ms = |text: &str| {
+            u64::try_from(crate::duration::parse(text).expect("valid").as_millis()).expect("short")
+        };
+        assert_eq!(ms(DEFAULT_COMMIT_DELAY), StoreTimes::HEALTHY.commit_ms);
+        assert_eq!(ms(DEFAULT_EXPIRY_DELAY), StoreTimes::HEALTHY.expiry_ms);
+    }
+}

@@ -9,13 +9,17 @@ use ha_api_types::kind::{GROUP, Kind};
 use ha_api_types::operation::OperationAction;
 
 /// Resources of this API that are not kinds, with the only verb of each.
-const RESOURCES_WITH_ONE_VERB: [(&str, &str); 7] = [
+const RESOURCES_WITH_ONE_VERB: [(&str, &str); 11] = [
+    ("audit", "get"),
+    ("balance", "get"),
     ("controllers", "delete"),
+    ("history", "get"),
     ("placement", "get"),
     ("plan", "create"),
     ("reservation", "get"),
     ("state", "get"),
     ("status", "get"),
+    ("timing", "create"),
     ("usage", "get"),
 ];
 

@@ -93,6 +93,8 @@ fn viewer_rules() -> Vec<Rule> {
         "nodes/certificates",
         "resources/explain",
         "resources/log",
+        "balance",
+        "history",
         "placement",
         "reservation",
         "state",
@@ -103,7 +105,7 @@ fn viewer_rules() -> Vec<Rule> {
     vec![
         Rule::of(&READ_VERBS, GROUP, Kind::ALL.map(Kind::plural)),
         Rule::of(&["get"], GROUP, statuses.into_iter().chain(other_verbs.map(str::to_owned))),
-        Rule::of(&["create"], GROUP, ["plan"]),
+        Rule::of(&["create"], GROUP, ["plan", "timing"]),
         Rule::of(&READ_VERBS, "", ["events", "namespaces"]),
         Rule::of_paths(&paths.collect::<Vec<_>>()),
     ]

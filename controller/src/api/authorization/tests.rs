@@ -67,6 +67,10 @@ fn each_role_has_its_permissions_only() {
     check("get", "resources/log", &readers);
     check("get", "status", &readers);
     check("create", "plan", &readers);
+    check("create", "timing", &readers);
+    check("get", "balance", &readers);
+    check("get", "history", &readers);
+    check("get", "audit", &[]);
     check("delete", "controllers", &[]);
     check("list", ":events", &readers);
     check("get", "/version", &readers);

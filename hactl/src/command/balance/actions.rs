@@ -2,9 +2,8 @@
 
 use super::planned::{GroupPlan, Source};
 use ha_api_types::operation::{OperationAction, OperationSpec};
-use ha_scheduler::balance::moves::Operation;
+use ha_scheduler::balance::actions::MoveAction;
 use ha_scheduler::balance::plan::Step;
-use std::collections::BTreeSet;
 
 /// An operation on a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,35 +40,8 @@ impl Action {
 
 /// Returns the operations of a step in order, without services that a rule moves along.
 pub(super) fn actions(source: &Source, group_plan: &GroupPlan, step: &Step) -> Vec<Action> {
-    let problem = &group_plan.problem;
-    let placements = step.kind.placements(step.from, step.to);
-    let mut actions = Vec::new();
-    for (operation, placement) in step.kind.operations(step.from, step.to).into_iter().zip(placements) {
-        let (target, copies_data) = match operation {
-            Operation::Failover => (placement.primary, false),
-            Operation::MoveTo(problem_node) => (problem_node, false),
-            Operation::Replace(problem_node) => (problem_node, true),
-        };
-        let mut handled_affinity_sets = BTreeSet::new();
-        for instance_index in problem.services[step.service].instances() {
-            let constraints = source.cluster.live_constraints.get(&instance_index);
-            // A rule does not move the data of other services.
-            let affinity_set =
-                constraints.and_then(|constraints| constraints.affinity_set).filter(|_| !copies_data);
-            if affinity_set.is_some_and(|affinity_set| !handled_affinity_sets.insert(affinity_set)) {
-                continue;
-            }
-            let is_live = constraints.is_some_and(|constraints| constraints.can_live_migrate);
-            actions.push(Action {
-                kind: match (copies_data, is_live) {
-                    (true, _) => OperationAction::ReplaceSecondary,
-                    (false, true) => OperationAction::Migrate,
-                    (false, false) => OperationAction::Relocate,
-                },
-                resource: source.cluster.instances[instance_index].name.clone(),
-                node: source.node_name(problem, target).to_owned(),
-            });
-        }
-    }
-    actions
+    ha_scheduler::balance::actions::actions(&source.cluster, &group_plan.problem, step)
+        .into_iter()
+        .map(|MoveAction { kind, resource, node }| Action { kind, resource, node })
+        .collect()
 }

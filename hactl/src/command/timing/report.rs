@@ -4,7 +4,7 @@ use crate::render::table::{Cell, Table};
 use crate::terminal::{Style, Terminal};
 use ha_api_types::time::Millis;
 use ha_api_types::timing::{
-    FailoverParts, Profile, StoreTimes, Timings, WatchdogBounds, failover_parts, problems,
+    FailoverParts, Profile, StoreTimes, Timings, WatchdogBounds, failover_parts, named_parts, problems,
 };
 use serde::Serialize;
 
@@ -241,54 +241,16 @@ impl Failover {
     }
 
     fn parts(&self, terminal: &Terminal) -> String {
-        let (node, leader) = (&self.node.parts, &self.leader_node.parts);
-        let wait = &node.wait;
-        let late_pet = match (self.watchdog.descriptor_retained, self.watchdog.sliding) {
-            (true, true) => "late watchdog renewal",
-            (true, false) => "late watchdog renewal, which starts another timeout",
-            (false, _) => "late watchdog renewal and closed descriptor, two more timeouts",
-        };
         let mut table = Table::new(&["PART", "NODE", "LEADER'S NODE"]);
-        let mut row = |label: &str, node: Millis, leader: Millis, style: Style| {
+        for part in named_parts(&self.node.parts, &self.leader_node.parts, &self.watchdog) {
+            let style = if part.is_sum { Style::Bold } else { Style::Plain };
             let cell = |ms: Millis| Cell::styled(&seconds(ms), style);
-            table.add_row(vec![Cell::styled(label, style), cell(node), cell(leader)]);
-        };
-        let mut equal_row = |label: &str, ms: Millis, style: Style| row(label, ms, ms, style);
-        equal_row("heartbeat lifetime", wait.heartbeat_valid_ms, Style::Plain);
-        equal_row("clock error of the node", wait.heartbeat_rate_ms, Style::Plain);
-        equal_row("watchdog timeout", wait.watchdog_timeout_ms, Style::Plain);
-        equal_row("clock error of the watchdog", wait.watchdog_rate_ms, Style::Plain);
-        equal_row("lateness of the watchdog", wait.watchdog_lateness_ms, Style::Plain);
-        equal_row(late_pet, wait.late_pet_ms, Style::Plain);
-        equal_row("pending writes to storage", wait.io_drain_ms, Style::Plain);
-        equal_row("clock error of the observer, rounded up", wait.observer_ms, Style::Plain);
-        equal_row("fencing delay", wait.total_ms(), Style::Bold);
-        equal_row("observation of the last heartbeat", node.observed_ms, Style::Plain);
-        row(
-            "restart of failure detection by a candidate",
-            node.candidate_check_ms,
-            leader.candidate_check_ms,
-            Style::Plain,
-        );
-        row(
-            "election of the next leader, beyond the fencing delay",
-            node.next_leader_ms,
-            leader.next_leader_ms,
-            Style::Plain,
-        );
-        row(
-            "commits of fencing, assignment and start authorization",
-            node.commits_ms,
-            leader.commits_ms,
-            Style::Plain,
-        );
-        row("lost requests", node.unanswered_ms, leader.unanswered_ms, Style::Plain);
-        row(
-            "total from the last heartbeat to the start elsewhere",
-            self.node.total_ms,
-            self.leader_node.total_ms,
-            Style::Bold,
-        );
+            table.add_row(vec![
+                Cell::styled(part.name, style),
+                cell(part.node_ms),
+                cell(part.leader_node_ms),
+            ]);
+        }
         table.render(terminal, 2)
     }
 }
