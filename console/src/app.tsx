@@ -13,6 +13,7 @@ import { checkSession, session, signOut, type User } from './state/session';
 import { useSignal } from './state/signal';
 import { simulation, useIsSimulation } from './state/simulation';
 import { nextTheme, setTheme, theme } from './theme';
+import { AuditView } from './views/audit';
 import { CapacityView } from './views/capacity';
 import { ClusterView } from './views/cluster';
 import { EventsView } from './views/events';
@@ -49,6 +50,8 @@ function View({ route }: { route: Route }) {
       return <EventsView route={route} />;
     case 'operations':
       return <OperationsView route={route} />;
+    case 'audit':
+      return <AuditView route={route} />;
     case 'simulation':
       return <SimulationView />;
     default:

@@ -1,5 +1,8 @@
 // The views of the navigation, with their keys.
+import { useMemo } from 'preact/hooks';
 import type { IconName } from './parts/icon';
+import { isAllowed, session } from './state/session';
+import { useSignal } from './state/signal';
 import { useIsSimulation } from './state/simulation';
 
 /** Path of the view of the interactive simulator. */
@@ -25,9 +28,16 @@ const ENTRIES: Entry[] = [
   { path: 'operations', title: 'Operations', icon: 'operations', key: 'i' },
 ];
 
-const WITH_SIMULATION: Entry[] = [...ENTRIES, { path: SIMULATION, title: 'Simulation', icon: 'simulation', key: 's' }];
+const AUDIT: Entry = { path: 'audit', title: 'Audit', icon: 'audit', key: 'a' };
+const SIMULATION_ENTRY: Entry = { path: SIMULATION, title: 'Simulation', icon: 'simulation', key: 's' };
 
-/** Returns the views, with that of the interactive simulator if it serves the page. */
+/** Returns the views: with the audit log for admins, and with the simulation if the interactive simulator serves the page. */
 export function useEntries(): Entry[] {
-  return useIsSimulation() ? WITH_SIMULATION : ENTRIES;
+  const isSimulation = useIsSimulation();
+  const state = useSignal(session);
+  const isAdmin = state.phase === 'signedIn' && isAllowed(state.user, { verb: 'get', resource: 'audit' });
+  return useMemo(
+    () => [...ENTRIES, ...(isAdmin && !isSimulation ? [AUDIT] : []), ...(isSimulation ? [SIMULATION_ENTRY] : [])],
+    [isAdmin, isSimulation],
+  );
 }

@@ -29,15 +29,6 @@ export function testNotifications(): Action {
   };
 }
 
-export function balance(): Action {
-  return {
-    label: 'Rebalance',
-    title: 'Rebalance the load',
-    command: 'hactl balance --apply',
-    ...operation({ action: 'Balance' }),
-  };
-}
-
 export function cancelOperation(name: string): Action {
   return {
     label: 'Delete',

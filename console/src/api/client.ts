@@ -70,13 +70,14 @@ export class Client {
     if (!headers.has('Accept')) headers.set('Accept', 'application/json');
     if (this.token !== '') headers.set('Authorization', `Bearer ${this.token}`);
     let response: Response;
+    // A complete address selects one controller, whose failure does not change the controller of other requests.
+    const url = new URL(path, origin);
     try {
-      const url = new URL(path, origin).href;
-      response = await fetch(url, { ...init, headers, credentials: 'include', cache: 'no-store' });
+      response = await fetch(url.href, { ...init, headers, credentials: 'include', cache: 'no-store' });
     } catch (error) {
       if (init.signal?.aborted === true && init.signal.reason !== TIMED_OUT) throw error;
-      this.controllers.moveFrom(origin);
-      throw new ApiError(0, 'Unreachable', `controller at ${origin} does not answer`);
+      if (url.origin === origin) this.controllers.moveFrom(origin);
+      throw new ApiError(0, 'Unreachable', `controller at ${url.origin} does not answer`);
     }
     if (!response.ok) throw await errorOf(response);
     return response;

@@ -10,7 +10,7 @@ import type {
   Resource as ResourceSchema,
 } from './types';
 
-export type { Explanation, Overview, Plan, ReservationReport, UsageOverview } from './types';
+export type { AuditPage, BalancePlan, Explanation, Overview, PlacementHistory, Plan, ReservationReport, TimingReport, UsageOverview } from './types';
 
 export interface StoredMetadata {
   name: string;

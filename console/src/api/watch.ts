@@ -13,7 +13,7 @@ export interface WatchSink<T> {
 }
 
 interface ListAnswer<T> {
-  metadata: { resourceVersion: string };
+  metadata: { resourceVersion: string; continue?: string };
   items: T[];
 }
 
@@ -21,6 +21,9 @@ interface WatchLine<T> {
   type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR';
   object: T & { code?: number; reason?: string; message?: string };
 }
+
+/** Number of objects in one answer of a list. */
+const PAGE_OBJECTS = 5000;
 
 const RETRY_MILLISECONDS = [250, 500, 1000, 2000];
 
@@ -79,9 +82,9 @@ class Follower<T extends StoredObject> {
   /** Lists if necessary, then follows changes until the stream ends. */
   async follow(onConnected: () => void): Promise<void> {
     if (this.version === '') {
-      const list = await this.client.get<ListAnswer<T>>(this.path);
-      this.version = list.metadata.resourceVersion;
-      this.sink.replace(list.items);
+      const { items, version } = await this.list();
+      this.version = version;
+      this.sink.replace(items);
     }
     // A stream to a controller that is no longer used must not continue, because it may deliver no data indefinitely.
     const stop = new AbortController();
@@ -94,6 +97,19 @@ class Follower<T extends StoredObject> {
       forget();
       this.signal.removeEventListener('abort', abort);
       stop.abort();
+    }
+  }
+
+  /** Lists in pages of one version, so that each answer of a large collection arrives within the time limit. */
+  private async list(): Promise<{ items: T[]; version: string }> {
+    const items: T[] = [];
+    let query = `?limit=${PAGE_OBJECTS}`;
+    for (;;) {
+      const page = await this.client.get<ListAnswer<T>>(this.path + query);
+      for (const item of page.items) items.push(item);
+      const token = page.metadata.continue ?? '';
+      if (token === '') return { items, version: page.metadata.resourceVersion };
+      query = `?limit=${PAGE_OBJECTS}&continue=${encodeURIComponent(token)}`;
     }
   }
 

@@ -59,13 +59,22 @@ export function columns(facts: PlacementFacts, dimension: Dimension): Column[] {
   const requests = new Map(usage.resources.map((resource) => [resource.name, resource]));
   const sizeOf = (name: string) => amount(requests.get(name)?.requests, dimension);
   const nodeByName = new Map(nodes.map((node) => [node.metadata.name, node]));
+  const amountsByName = new Map(usage.nodes.map((node) => [node.name, node]));
+  const headroom = headrooms(report, sizeOf);
+  const blocksByNode = new Map<string, Block[]>();
+  for (const resource of resources) {
+    const node = resource.status?.node;
+    if (node == null) continue;
+    const block = blockOf(resource, requests.get(resource.metadata.name)?.type ?? '', sizeOf);
+    const blocks = blocksByNode.get(node);
+    if (blocks === undefined) blocksByNode.set(node, [block]);
+    else blocks.push(block);
+  }
   const result = overview.nodes
     .filter((node) => node.state !== 'Gone')
     .map((node): Column => {
-      const amounts = usage.nodes.find((item) => item.name === node.name);
-      const blocks = resources
-        .filter((resource) => resource.status?.node === node.name)
-        .map((resource) => blockOf(resource, requests.get(resource.metadata.name)?.type ?? '', sizeOf));
+      const amounts = amountsByName.get(node.name);
+      const blocks = blocksByNode.get(node.name) ?? [];
       const allocated = blocks.reduce((sum, block) => sum + block.size, 0);
       return {
         node: node.name,
@@ -73,7 +82,7 @@ export function columns(facts: PlacementFacts, dimension: Dimension): Column[] {
         state: node.state,
         capacity: dimension === 'count' ? 0 : amount(amounts?.capacity, dimension),
         allocated,
-        headroom: headroomOf(node.name, report, sizeOf),
+        headroom: headroom.get(node.name) ?? 0,
         blocks,
         failed: false,
       };
@@ -97,11 +106,53 @@ export function unplaced(resources: Resource[]): Block[] {
     .map((resource) => blockOf(resource, '', () => 0));
 }
 
-function headroomOf(node: string, report: ReservationReport | undefined, sizeOf: (name: string) => number): number {
-  const amounts = (report?.items ?? []).map((item) =>
-    (item.moves ?? []).filter((move) => move.to === node).reduce((sum, move) => sum + sizeOf(move.resource), 0),
-  );
-  return Math.max(0, ...amounts);
+/** Returns the largest amount that one failure would move to each node. */
+function headrooms(report: ReservationReport | undefined, sizeOf: (name: string) => number): Map<string, number> {
+  const largest = new Map<string, number>();
+  for (const item of report?.items ?? []) {
+    const moved = new Map<string, number>();
+    for (const move of item.moves ?? []) moved.set(move.to, (moved.get(move.to) ?? 0) + sizeOf(move.resource));
+    for (const [node, amount] of moved) largest.set(node, Math.max(largest.get(node) ?? 0, amount));
+  }
+  return largest;
+}
+
+/** The nodes of a group as one. */
+export interface GroupSummary {
+  group: string;
+  columns: Column[];
+  services: number;
+  /** Number of services that are not as requested. */
+  unhealthy: number;
+  /** Number of nodes that are not online. */
+  unavailable: number;
+  capacity: number;
+  allocated: number;
+}
+
+/** Returns the groups of the columns, in their order. */
+export function summarize(all: Column[]): GroupSummary[] {
+  const groups = new Map<string, Column[]>();
+  for (const column of all) {
+    const columns = groups.get(column.group);
+    if (columns === undefined) groups.set(column.group, [column]);
+    else columns.push(column);
+  }
+  const sum = (columns: Column[], value: (column: Column) => number) => columns.reduce((total, column) => total + value(column), 0);
+  return [...groups].map(([group, columns]) => ({
+    group,
+    columns,
+    services: sum(columns, (column) => column.blocks.length),
+    unhealthy: sum(columns, unhealthy),
+    unavailable: columns.filter((column) => column.failed || column.state !== 'Online').length,
+    capacity: sum(columns, (column) => column.capacity),
+    allocated: sum(columns, (column) => column.allocated),
+  }));
+}
+
+/** Returns the number of services of a node that are not as requested, or could not run after a simulated failure. */
+export function unhealthy(column: Column): number {
+  return column.blocks.filter((block) => block.tone === 'bad' || block.tone === 'warn' || block.stranded !== undefined).length;
 }
 
 export type Failure = ReservationReport['items'][number];

@@ -4,9 +4,11 @@ import { ApiError, client } from '../api/client';
 import { KIND_NAMES, collectionPath, objectPath, type Plural, type StoredObject } from '../api/objects';
 import { difference, withContext, type DifferenceLine } from '../derive/difference';
 import { editable, toYaml } from '../derive/yaml';
+import { useSchema } from '../state/schema';
 import { refusal } from '../state/session';
 import { CommandLine } from './basics';
 import { Icon } from './icon';
+import { YamlInput } from './yaml-input';
 
 type Check =
   | { phase: 'none' }
@@ -34,6 +36,7 @@ export function Editor(props: EditorProps) {
   const [start, setStart] = useState(() => initialText(props));
   const [text, setText] = useState(start);
   const [check, setCheck] = useState<Check>({ phase: 'none' });
+  const schema = useSchema(KIND_NAMES[plural]);
   const isNew = object === undefined;
   const reason = refusal({ verb: isNew ? 'create' : 'update', resource: plural });
   const changed = isNew || text !== start;
@@ -72,15 +75,13 @@ export function Editor(props: EditorProps) {
       <label class="hidden-text" for={`editor-${plural}`}>
         YAML of the {KIND_NAMES[plural]}
       </label>
-      <textarea
+      <YamlInput
         id={`editor-${plural}`}
-        spellcheck={false}
-        autocapitalize="off"
-        rows={Math.min(30, Math.max(8, text.split('\n').length))}
         value={text}
         readOnly={reason !== undefined}
-        onInput={(event) => {
-          setText(event.currentTarget.value);
+        schema={schema}
+        change={(changedText) => {
+          setText(changedText);
           setCheck({ phase: 'none' });
         }}
       />

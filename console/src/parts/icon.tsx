@@ -10,6 +10,7 @@ const PATHS = {
   cluster: 'M12 8a4 4 0 100 8 4 4 0 000-8zM12 2v4M12 18v4M2 12h4M18 12h4M5 5l2.8 2.8M16.2 16.2L19 19M19 5l-2.8 2.8M7.8 16.2L5 19',
   events: 'M4 6h16M4 12h16M4 18h10',
   operations: 'M5 4v16l14-8z',
+  audit: 'M6 3h9l4 4v14H6zM15 3v4h4M9 12h7M9 16h7',
   simulation: 'M10 3h4M11 3v6l-6 10a1.5 1.5 0 001.3 2h11.4a1.5 1.5 0 001.3-2L13 9V3M8 15h8',
   ok: 'M5 12.5l4.5 4.5L19 7.5',
   warn: 'M12 4l9 16H3zM12 10v4M12 17h.01',

@@ -9,6 +9,7 @@ export function KeyHelp({ onClose }: { onClose: () => void }) {
     ['?', 'List the keys'],
     ['Esc', 'Close a dialog'],
     ['Enter', 'Confirm a dialog or open a link'],
+    ['Ctrl Space', 'In an editor: show possible fields and values'],
     ...entries.map((entry): [string, string] => [`g ${entry.key}`, entry.title]),
   ];
   return (

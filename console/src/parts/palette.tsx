@@ -55,7 +55,7 @@ function items(entries: Entry[], resources: Resource[], nodes: Node[]): Item[] {
     })),
     ...resources.flatMap(simpleActions).map(actionItem),
     ...nodes.flatMap(plannedActions).map(actionItem),
-    ...[cluster.disarm('Freeze'), cluster.arm(), cluster.balance(), cluster.testNotifications()].map(actionItem),
+    ...[cluster.disarm('Freeze'), cluster.arm(), cluster.testNotifications()].map(actionItem),
   ];
 }
 

@@ -13,6 +13,8 @@ interface TableProps<T> {
   columns: Column<T>[];
   rows: T[];
   keyOf: (row: T) => string;
+  /** Largest number of rows to draw, instead of `MAX_ROWS`. */
+  limit?: number;
   /** Names of the selected rows, and the function that changes them; without it, rows cannot be selected. */
   selection?: { selected: Set<string>; change: (selected: Set<string>) => void };
 }
@@ -20,8 +22,8 @@ interface TableProps<T> {
 /** Largest number of rows that a page draws; a filter reduces them. */
 export const MAX_ROWS = 200;
 
-export function Table<T>({ label, columns, rows, keyOf, selection }: TableProps<T>) {
-  const shown = rows.slice(0, MAX_ROWS);
+export function Table<T>({ label, columns, rows, keyOf, limit, selection }: TableProps<T>) {
+  const shown = rows.slice(0, limit ?? MAX_ROWS);
   return (
     <>
       <div class="table-scroll" role="region" aria-label={label} tabIndex={0}>

@@ -1,7 +1,7 @@
 // The live state of the cluster that all views read, and the hooks to read it.
 import { useEffect } from 'preact/hooks';
 import { client } from '../api/client';
-import type { Kinds, Overview, Plural, ReservationReport, UsageOverview } from '../api/objects';
+import type { Kinds, Overview, PlacementHistory, Plural, ReservationReport, UsageOverview } from '../api/objects';
 import { Collection, type CollectionState } from './collection';
 import { Polled, type PolledState } from './polled';
 import { useSignal } from './signal';
@@ -25,6 +25,9 @@ export const reservation = new Polled<ReservationReport>(
   15000,
   2000,
 );
+
+/** Changes of the last hour, while the replay is shown. */
+export const history = new Polled<PlacementHistory>(client, '/apis/hactl.io/v1/history', 10_000, 2000);
 
 for (const plural of ['resources', 'nodes'] as const) {
   collections[plural].state.subscribe(() => {

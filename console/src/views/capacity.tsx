@@ -1,12 +1,11 @@
 // Failover capacity: for each failure, whether every service could run, and where.
 import { useState } from 'preact/hooks';
-import { balance } from '../actions/cluster';
-import { ActionButton } from '../actions/run';
 import type { ReservationReport } from '../api/objects';
 import type { Tone } from '../derive/headline';
 import { Card, CommandLine, Loading, ObjectLink, PageTitle, State } from '../parts/basics';
 import { Table } from '../parts/table';
 import { reservation, usePolled } from '../state/cluster';
+import { BalanceCard } from './balance';
 
 type Failure = ReservationReport['items'][number];
 
@@ -44,13 +43,7 @@ export function CapacityView() {
           ]}
         />
       </Card>
-      <Card title="Balance" wide>
-        <p class="quiet">
-          Rebalancing moves services to reduce the load imbalance of the nodes. <code>hactl balance</code> shows the planned
-          moves first. Operations shows the progress, and deleting the operation cancels it.
-        </p>
-        <ActionButton actions={[balance()]} />
-      </Card>
+      <BalanceCard />
     </>
   );
 }

@@ -1,12 +1,12 @@
-// The cluster: leader, controllers, etcd, checks, arming, timing and settings.
-import { arm, disarm, testNotifications } from '../actions/cluster';
+// The cluster: leader, controllers, etcd, checks, arming and active timing. The settings are in settings.tsx.
+import { arm, disarm } from '../actions/cluster';
 import { ActionButton } from '../actions/run';
 import { bytes } from '../derive/quantity';
 import { seconds } from '../derive/time';
-import { Ago, Card, Empty, Facts, Loading, PageTitle, State } from '../parts/basics';
-import { Editor } from '../parts/editor';
+import { Ago, Card, Empty, Loading, PageTitle, State } from '../parts/basics';
 import { Table } from '../parts/table';
 import { overview, useObjects, usePolled } from '../state/cluster';
+import { Settings } from './settings';
 
 export function ClusterView() {
   const { value } = usePolled(overview);
@@ -28,7 +28,6 @@ export function ClusterView() {
         ) : (
           <ActionButton actions={[arm()]} primary />
         )}
-        <ActionButton actions={[testNotifications()]} />
       </div>
       <Card title="Controllers" wide>
         <Table
@@ -68,7 +67,7 @@ export function ClusterView() {
           ]}
         />
       </Card>
-      <Card title="Timing" wide>
+      <Card title="Active timing" wide>
         <p class="quiet">
           The fencing delay is the longest time from the last heartbeat of a node until its services may start elsewhere. The
           node computes it from the active settings and from its watchdog.
@@ -108,28 +107,8 @@ export function ClusterView() {
           ]}
         />
       </Card>
-      <Card title="Settings" wide>
-        {cluster === undefined ? <Empty>The cluster has no settings object, so defaults apply.</Empty> : <Settings cluster={cluster} />}
-      </Card>
-    </>
-  );
-}
-
-function Settings({ cluster }: { cluster: NonNullable<ReturnType<typeof useObjects<'clusters'>>>[number] }) {
-  const active = cluster.status?.active;
-  return (
-    <>
-      <Facts
-        facts={[
-          ['Timing profile', active?.timing?.profile],
-          ['Fencing limit', `${active?.fencing?.maxFencing ?? '–'} per ${active?.fencing?.windowSeconds ?? '–'} s`],
-          ['When etcd is lost', active?.fencing?.onEtcdLoss],
-          ['Shutdown policy', active?.shutdownPolicy],
-          ['Scheduler mode', active?.scheduler?.mode],
-          ['Failover capacity', active?.reservation?.enabled === true ? (active.reservation.enforce === true ? 'Enforced' : 'Checked') : 'Not checked'],
-        ]}
-      />
-      <Editor plural="clusters" object={cluster} />
+      <h2>Settings</h2>
+      {cluster === undefined ? <Empty>The cluster has no settings object, so defaults apply.</Empty> : <Settings cluster={cluster} />}
     </>
   );
 }

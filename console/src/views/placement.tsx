@@ -3,7 +3,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { ask } from '../actions/run';
 import { migrate } from '../actions/services';
 import { client } from '../api/client';
-import type { AffinityRule, Node, Plan } from '../api/objects';
+import type { AffinityRule, Node, PlacementHistory, Plan } from '../api/objects';
 import {
   afterFailure,
   bestDimension,
@@ -19,6 +19,7 @@ import {
   type Move,
   type Relation,
 } from '../derive/placement';
+import { rewind } from '../derive/replay';
 import { bytes, cores } from '../derive/quantity';
 import { nodeTone } from '../derive/tones';
 import { Card, Empty, Loading, ObjectLink, PageTitle, State } from '../parts/basics';
@@ -26,14 +27,19 @@ import { forbidden, useDrag, type Drag } from '../parts/drag';
 import { useFlight } from '../parts/flight';
 import { Icon } from '../parts/icon';
 import { TargetDialog } from '../parts/move';
-import { setParameters, type Route } from '../router';
-import { overview, reservation, usage, useObjects, usePolled } from '../state/cluster';
+import { Replay } from '../parts/replay';
+import { address, navigate, setParameters, type Route } from '../router';
+import { history, overview, reservation, usage, useObjects, usePolled } from '../state/cluster';
 import { refusal } from '../state/session';
+import { useSignal } from '../state/signal';
+import { Aggregated } from './placement-groups';
 
 /** Height of the largest node, in pixels. */
 const HEIGHT = 380;
-/** Number of services above which every column shows only their number. */
+/** Number of services above which the view begins with groups of nodes. */
 const MAX_BLOCKS = 3000;
+/** Number of services that a column shows as blocks. */
+const MAX_COLUMN_BLOCKS = 500;
 
 const SHOW: Record<Dimension, (value: number) => string> = {
   memory: bytes,
@@ -51,11 +57,15 @@ export function PlacementView({ route }: { route: Route }) {
   const failing = route.parameters.get('fail') ?? '';
   const failure = failing === '' ? undefined : failureOf(failing, report);
   const otherMoves = useOtherMoves(failure, nodes ?? []);
+  const [replay, setReplay] = useState<number | undefined>(undefined);
+  const recorded = useHistory(replay !== undefined);
   if (value === undefined || amounts === undefined || resources === undefined || nodes === undefined) return <Loading />;
   const chosen = route.parameters.get('size') as Dimension | null;
   const dimension = chosen ?? bestDimension(amounts);
-  const before = layoutColumns({ overview: value, usage: amounts, resources, nodes, report }, dimension);
-  const shown = failing === '' ? before : afterFailure(before, failing, failure, otherMoves);
+  const isReplay = replay !== undefined && recorded !== undefined;
+  const moment = isReplay ? rewind({ resources, overview: value }, recorded.changes, replay) : { resources, overview: value };
+  const before = layoutColumns({ ...moment, usage: amounts, nodes, report: isReplay ? undefined : report }, dimension);
+  const shown = failing === '' || replay !== undefined ? before : afterFailure(before, failing, failure, otherMoves);
   const toggle = (node: string) => setParameters(route, { fail: node === failing ? '' : node });
   return (
     <>
@@ -68,26 +78,31 @@ export function PlacementView({ route }: { route: Route }) {
             <option value="count">number of services</option>
           </select>
         </label>
-        {failing !== '' && (
+        {!isReplay && (
+          <button type="button" onClick={() => setReplay(Date.now())}>
+            Replay the last hour
+          </button>
+        )}
+        {failing !== '' && !isReplay && (
           <button type="button" class="primary" onClick={() => toggle(failing)}>
             End the simulation
           </button>
         )}
       </PageTitle>
-      {failing !== '' && report !== undefined && <FailureText node={failing} item={failure} otherMoves={otherMoves} />}
+      {isReplay && (
+        <Replay history={recorded} time={Math.min(replay, Date.parse(recorded.at))} change={setReplay} end={() => setReplay(undefined)} />
+      )}
+      {failing !== '' && !isReplay && report !== undefined && <FailureText node={failing} item={failure} otherMoves={otherMoves} />}
       {before.length === 0 ? (
         <Empty>No nodes.</Empty>
       ) : (
-        <Board
-          shown={shown}
-          dimension={dimension}
-          rules={rules ?? []}
-          simulated={failing !== ''}
-          toggle={toggle}
-          isAggregated={resources.length > MAX_BLOCKS}
-        />
+        <Aggregated shown={shown} route={route} dimension={dimension} isAggregated={resources.length > MAX_BLOCKS}>
+          {(columns) => (
+            <Board shown={columns} dimension={dimension} rules={rules ?? []} simulated={failing !== '' || isReplay} isReplay={isReplay} toggle={toggle} />
+          )}
+        </Aggregated>
       )}
-      <Unplaced blocks={unplaced(resources)} />
+      <Unplaced blocks={unplaced(moment.resources)} />
       <p class="quiet legend">
         <span>
           <i class="swatch headroom" /> Capacity that a failure of another node would use
@@ -98,6 +113,13 @@ export function PlacementView({ route }: { route: Route }) {
       </p>
     </>
   );
+}
+
+/** Returns the changes of the last hour, and reads them while the replay is shown. */
+function useHistory(isShown: boolean): PlacementHistory | undefined {
+  const state = useSignal(history.state);
+  useEffect(() => (isShown ? history.open() : undefined), [isShown]);
+  return state.value;
 }
 
 /**
@@ -175,11 +197,11 @@ interface BoardProps {
   dimension: Dimension;
   rules: AffinityRule[];
   simulated: boolean;
-  isAggregated: boolean;
+  isReplay: boolean;
   toggle: (node: string) => void;
 }
 
-function Board({ shown, dimension, rules, simulated, isAggregated, toggle }: BoardProps) {
+function Board({ shown, dimension, rules, simulated, isReplay, toggle }: BoardProps) {
   const board = useRef<HTMLDivElement>(null);
   const [target, setTarget] = useState<string | undefined>(undefined);
   const [pointed, setPointed] = useState<string | undefined>(undefined);
@@ -211,12 +233,12 @@ function Board({ shown, dimension, rules, simulated, isAggregated, toggle }: Boa
                     dimension={dimension}
                     drag={drag}
                     related={related}
-                    isAggregated={isAggregated}
-                    toggle={() => toggle(column.node)}
+                    toggle={() => !isReplay && toggle(column.node)}
                     point={setPointed}
                     press={canDrag ? press : undefined}
                     open={(name) => {
-                      if (!wasDragged()) setTarget(name);
+                      if (isReplay) navigate(address(['resources', name]));
+                      else if (!wasDragged()) setTarget(name);
                     }}
                   />
                 ))}
@@ -229,7 +251,9 @@ function Board({ shown, dimension, rules, simulated, isAggregated, toggle }: Boa
           ? sentences.join('. ')
           : refused !== undefined
             ? `Services cannot be dragged: ${refused}.`
-            : 'Drag a service to another node, or select it with Enter. Select the name of a node to simulate its failure.'}
+            : isReplay
+              ? 'The replay shows the past. End the replay to move services.'
+              : 'Drag a service to another node, or select it with Enter. Select the name of a node to simulate its failure.'}
       </p>
       {drag !== undefined && <Ghost drag={drag} />}
       {target !== undefined && <TargetDialog names={[target]} kind="Migrate" onClose={() => setTarget(undefined)} />}
@@ -261,7 +285,6 @@ interface ColumnProps {
   dimension: Dimension;
   drag: Drag | undefined;
   related: Relation[];
-  isAggregated: boolean;
   toggle: () => void;
   point: (name: string | undefined) => void;
   press: ((name: string, event: PointerEvent) => void) | undefined;
@@ -308,13 +331,14 @@ function ColumnBox(props: ColumnProps) {
 }
 
 function Blocks(props: ColumnProps) {
-  const { column, isAggregated } = props;
-  if (isAggregated) return <div class="block idle">{column.blocks.length} services</div>;
+  const { blocks } = props.column;
+  const rest = blocks.length - MAX_COLUMN_BLOCKS;
   return (
     <>
-      {column.blocks.map((block) => (
+      {blocks.slice(0, MAX_COLUMN_BLOCKS).map((block) => (
         <BlockBox key={block.name} block={block} {...props} />
       ))}
+      {rest > 0 && <div class="block idle">{rest} more services</div>}
     </>
   );
 }

@@ -1,6 +1,6 @@
 // Actions from the button to the effect on the cluster.
 import type { Page } from '@playwright/test';
-import { confirm, expect, signIn, test } from './console';
+import { confirm, expect, expectAccessible, signIn, test } from './console';
 import { hactl } from './sandbox';
 
 /** Returns the node of a service. */
@@ -117,4 +117,45 @@ test('an edited definition is checked on the server, then applied', async ({ pag
   await page.getByRole('button', { name: 'Apply', exact: true }).click();
   await expect(page.locator('.editor').getByRole('status')).toContainText('Applied');
   expect(hactl('get', 'resource', 'queue', '-o', 'jsonpath={.spec.priority}').trim()).toBe('5');
+});
+
+test('the replay shows a service on its earlier node', async ({ page }) => {
+  const from = nodeOf('queue');
+  const target = other(from);
+  hactl('migrate', 'queue', target);
+  await signIn(page, 'operator', 'placement');
+  await expect(page.locator(`[data-node=${target}] [data-name=queue]`)).toBeVisible();
+  await page.getByRole('button', { name: 'Replay the last hour' }).click();
+  const replay = page.getByRole('region', { name: 'Replay' });
+  await expect(replay.getByRole('list')).toContainText(`${from} → ${target}`);
+  const slider = replay.getByRole('slider', { name: 'Time of the replay' });
+  await expect(async () => {
+    await replay.getByRole('button', { name: 'Previous change' }).click();
+    await expect(page.locator(`[data-node=${from}] [data-name=queue]`)).toBeVisible({ timeout: 500 });
+  }).toPass();
+  await expectAccessible(page);
+  await slider.press('End');
+  await expect(page.locator(`[data-node=${target}] [data-name=queue]`)).toBeVisible();
+  await replay.getByRole('button', { name: 'End the replay' }).click();
+  await expect(replay).toHaveCount(0);
+});
+
+test('the editor completes fields and values', async ({ page }) => {
+  await signIn(page, 'editor', 'resources/queue');
+  const editor = page.getByLabel('YAML of the Resource');
+  await editor.press('Control+End');
+  await editor.pressSequentially('  failb');
+  const suggestions = page.getByRole('listbox', { name: 'Suggestions' });
+  await expect(suggestions.getByRole('option', { selected: true })).toContainText('failback');
+  await expectAccessible(page);
+  await page.keyboard.press('Enter');
+  await expect(suggestions.getByRole('option', { selected: true })).toContainText('true');
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('Tab');
+  await expect(editor).toHaveValue(/\n {2}failback: false$/);
+  await page.getByRole('button', { name: 'Check', exact: true }).click();
+  await expect(page.locator('.difference .added')).toContainText('failback: false');
+  await editor.press('Control+z');
+  await expect(editor).not.toHaveValue(/failback: false$/);
+  await page.getByRole('button', { name: 'Discard' }).click();
 });

@@ -16,7 +16,12 @@ export class LargeCluster {
   private readonly nodeOf: string[];
   private version = 1;
 
-  constructor(nodes: number, services: number) {
+  /** A cluster with this number of node groups; 0 for nodes without a group. */
+  constructor(
+    nodes: number,
+    services: number,
+    private readonly groups = 0,
+  ) {
     this.nodes = Array.from({ length: nodes }, (_, index) => `node${index + 1}`);
     this.nodeOf = Array.from({ length: services }, (_, index) => this.nodes[index % nodes] ?? '');
     this.server = createServer((request, response) => this.answer(request.url ?? '/', response));
@@ -57,7 +62,12 @@ export class LargeCluster {
   private list(plural: string): unknown[] {
     if (plural === 'resources') return this.nodeOf.map((_, index) => this.resource(index));
     if (plural === 'nodes') {
-      return this.nodes.map((name) => ({ kind: 'Node', metadata: this.metadata(name), spec: {}, status: { state: 'Online' } }));
+      return this.nodes.map((name, index) => ({
+        kind: 'Node',
+        metadata: this.metadata(name),
+        spec: this.groups === 0 ? {} : { nodeGroup: `rack${(index % this.groups) + 1}` },
+        status: { state: 'Online' },
+      }));
     }
     return [];
   }
@@ -110,6 +120,12 @@ export class LargeCluster {
     else if (last === 'status') json(this.overview());
     else if (last === 'usage') json(this.usage());
     else if (last === 'reservation') json({ verdict: 'Survives', failureTolerance: 1, items: [] });
-    else json({ metadata: { resourceVersion: `${this.version}` }, items: this.list(last) });
+    else {
+      const all = this.list(last);
+      const first = Number(searchParams.get('continue') ?? 0);
+      const end = first + Number(searchParams.get('limit') ?? all.length);
+      const metadata = { resourceVersion: `${this.version}`, ...(end < all.length ? { continue: `${end}` } : {}) };
+      json({ metadata, items: all.slice(first, end) });
+    }
   }
 }

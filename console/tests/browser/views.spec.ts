@@ -14,7 +14,8 @@ const VIEWS: { view: string; name: string; text: string | RegExp }[] = [
   { view: 'rules/group/disks', name: 'group', text: 'Definition' },
   { view: 'capacity', name: 'capacity', text: 'Some services cannot run' },
   { view: 'fencing', name: 'fencing', text: 'Fencing delay' },
-  { view: 'cluster', name: 'cluster', text: 'Heartbeat lifetime' },
+  { view: 'cluster', name: 'cluster', text: 'Longest failover with these settings' },
+  { view: 'audit', name: 'audit', text: 'records of controller' },
   { view: 'events', name: 'events', text: 'Service running' },
   { view: 'operations', name: 'operations', text: /operations|Succeeded/ },
 ];
@@ -22,6 +23,7 @@ const VIEWS: { view: string; name: string; text: string | RegExp }[] = [
 // Pictures of the docs are written only on request, because their content differs with each run.
 const pictures = process.env['HACTL_PICTURES'] === undefined ? undefined : fileURLToPath(new URL('../../../docs/pictures', import.meta.url));
 const PICTURED = ['overview-light', 'failure-light', 'resource-dark'];
+const SETTINGS_PICTURE = 'cluster-light';
 
 for (const theme of ['light', 'dark'] as const) {
   test(`every view shows live data in the ${theme} theme without accessibility violations`, async ({ page }, info) => {
@@ -37,6 +39,13 @@ for (const theme of ['light', 'dark'] as const) {
         if (pictures !== undefined && PICTURED.includes(`${name}-${theme}`)) {
           await page.screenshot({ path: `${pictures}/console-${name}-${theme}.png` });
         }
+        if (pictures !== undefined && `${name}-${theme}` === SETTINGS_PICTURE) {
+          // The bars of the page must not cover the card.
+          const size = page.viewportSize();
+          await page.setViewportSize({ width: 1360, height: 3200 });
+          await page.locator('section.card', { has: page.getByRole('heading', { name: 'Timing', exact: true }) }).screenshot({ path: `${pictures}/console-settings-${theme}.png` });
+          if (size !== null) await page.setViewportSize(size);
+        }
       });
     }
   });
@@ -44,7 +53,7 @@ for (const theme of ['light', 'dark'] as const) {
 
 test('every view fits a width of 360 pixels', async ({ page }, info) => {
   await page.setViewportSize({ width: 360, height: 740 });
-  await signIn(page, 'viewer');
+  await signIn(page, 'admin');
   for (const { view, name, text } of VIEWS) {
     await open(page, view);
     await expect(page.locator('main')).toContainText(text);

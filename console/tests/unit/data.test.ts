@@ -50,7 +50,8 @@ it('selects the next controller after a failure, and returns to the first one', 
 it('resumes a watch from its last version, and lists again after 410', async () => {
   const requests: string[] = [];
   const answers = [
-    () => Response.json({ metadata: { resourceVersion: '5' }, items: [{ metadata: { name: 'a', resourceVersion: '4' } }] }),
+    () => Response.json({ metadata: { resourceVersion: '5', continue: 'next' }, items: [{ metadata: { name: 'a', resourceVersion: '4' } }] }),
+    () => Response.json({ metadata: { resourceVersion: '5' }, items: [{ metadata: { name: 'b', resourceVersion: '3' } }] }),
     () => new Response(stream('{"type":"MODIFIED","object":{"metadata":{"name":"a","resourceVersion":"7"}}}\n')),
     () => new Response(stream('{"type":"ERROR","object":{"code":410,"reason":"Expired","message":"compacted"}}\n')),
     () => Response.json({ metadata: { resourceVersion: '9' }, items: [] }),
@@ -77,8 +78,9 @@ it('resumes a watch from its last version, and lists again after 410', async () 
   vi.stubGlobal('fetch', undefined);
   const base = '/apis/hactl.io/v1/nodes';
   const from = (version: string) => `${base}?watch=true&allowWatchBookmarks=true&resourceVersion=${version}`;
-  expect(requests.slice(0, 5)).toEqual([base, from('5'), from('7'), base, from('9')]);
-  expect(calls.slice(0, 6)).toEqual(['replace 1', 'connected', 'put 7', 'connected', 'failed 410', 'replace 0']);
+  const list = `${base}?limit=5000`;
+  expect(requests.slice(0, 6)).toEqual([list, `${list}&continue=next`, from('5'), from('7'), list, from('9')]);
+  expect(calls.slice(0, 6)).toEqual(['replace 2', 'connected', 'put 7', 'connected', 'failed 410', 'replace 0']);
 });
 
 it('lists again only if the version is gone', () => {

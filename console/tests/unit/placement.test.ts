@@ -1,7 +1,7 @@
 // The layout of the placement view.
 import { expect, it } from 'vitest';
 import type { AffinityRule } from '../../src/api/objects';
-import { afterFailure, failureOf, movesOf, relations, type Column } from '../../src/derive/placement';
+import { afterFailure, failureOf, movesOf, relations, summarize, type Column } from '../../src/derive/placement';
 import { targetsOf } from '../../src/parts/move';
 
 const block = (name: string) => ({ name, type: 'exec', state: 'Started', tone: 'ok' as const, size: 1 });
@@ -66,5 +66,18 @@ it('offers only nodes that are eligible for every service', () => {
   expect(targets).toEqual([
     { node: 'node1', reasons: [] },
     { node: 'node2', reasons: ['node2 refused'] },
+  ]);
+});
+
+it('summarizes the nodes of each group', () => {
+  const failing = { ...block('bad'), tone: 'bad' as const };
+  const all = [
+    { ...column('node1', ['web', 'mail']), group: 'a' },
+    { ...column('node2', []), group: 'a', blocks: [failing], state: 'Unknown' },
+    column('node3', ['queue']),
+  ];
+  expect(summarize(all).map(({ columns, ...summary }) => ({ ...summary, nodes: columns.length }))).toEqual([
+    { group: 'a', nodes: 2, services: 3, unhealthy: 1, unavailable: 1, capacity: 20, allocated: 2 },
+    { group: '', nodes: 1, services: 1, unhealthy: 0, unavailable: 0, capacity: 10, allocated: 1 },
   ]);
 });
