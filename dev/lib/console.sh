@@ -49,5 +49,5 @@ find_chromium() {
 # run_console_checks: checks the types, and runs the unit tests.
 run_console_checks() { (cd "$ROOT/console" && npm run --silent check && npm run --silent unit); }
 
-# run_console_in_browser: runs the tests in Chromium, on a cluster of their own.
-run_console_in_browser() { (cd "$ROOT/console" && FORCE_COLOR=0 npm run --silent browser); }
+# run_console_in_browser [FILTER]: runs the tests in Chromium, or those whose file matches, on a cluster of their own.
+run_console_in_browser() { (cd "$ROOT/console" && FORCE_COLOR=0 npm run --silent browser -- "$@"); }

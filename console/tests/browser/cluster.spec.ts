@@ -69,7 +69,7 @@ function nodesOf(): Record<string, string> {
 
 test('a balancing plan shows the nodes before and after, and is applied with progress', async ({ page }) => {
   for (const name of ['mail', 'queue', 'database', 'web1']) {
-    if (nodesOf()[name] !== 'node1') hactl(name === 'database' ? 'migrate' : 'migrate', name, 'node1', '--wait');
+    if (nodesOf()[name] !== 'node1') hactl('migrate', name, 'node1', '--wait');
   }
   await signIn(page, 'operator', 'capacity');
   await page.getByRole('button', { name: 'Plan moves' }).click();
