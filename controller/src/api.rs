@@ -73,11 +73,13 @@ pub use metrics::ApiMetrics;
 use metrics::WatchPermit;
 use observer::Observer;
 pub(crate) use read::spec_of;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::normalize_path::NormalizePath;
+use watch::ObjectFeed;
 
 /// Maximum number of log requests that this process answers at the same time; more are refused with 429.
 const LOG_REQUESTS_MAX: usize = 8;
@@ -181,6 +183,7 @@ struct SharedState<S> {
     log_lease: ShortLease,
     observer: Arc<Observer>,
     history: History,
+    feeds: BTreeMap<Kind, ObjectFeed>,
     agents: Option<ocf::Agents>,
 }
 
@@ -195,6 +198,7 @@ impl<S> ApiState<S> {
         let agents = options.ocf_root.clone().map(ocf::Agents::new);
         let observer = Arc::new(Observer::new(Arc::clone(&options.clock)));
         let history = History::new(Arc::clone(&options.clock));
+        let feeds = Kind::ALL.into_iter().map(|kind| (kind, ObjectFeed::new(kind))).collect();
         let shared = SharedState {
             store,
             keys,
@@ -206,6 +210,7 @@ impl<S> ApiState<S> {
             log_lease,
             observer,
             history,
+            feeds,
             agents,
         };
         ApiState { shared: Arc::new(shared) }
@@ -233,6 +238,10 @@ impl<S> ApiState<S> {
 
     fn keys(&self) -> &Keys {
         &self.shared.keys
+    }
+
+    fn feed(&self, kind: Kind) -> &ObjectFeed {
+        &self.shared.feeds[&kind]
     }
 
     fn watch_permit(&self) -> Result<WatchPermit, ApiError> {
@@ -272,16 +281,19 @@ impl<S> ApiState<S> {
 }
 
 impl<S: Store> ApiState<S> {
-    /// Watches heartbeats and candidates, so that the overview can report the time since the last change of each, and
-    /// statuses, so that the history contains their changes.
+    /// Watches the store for all requests: heartbeats and candidates, so that the overview can report the time since
+    /// the last change of each; statuses, so that the history contains their changes; and the objects, so that watches
+    /// of clients share their changes.
     ///
-    /// The caller runs this future as long as the server runs. Without it, the overview omits those times, and the
-    /// history is empty.
+    /// The caller runs this future as long as the server runs. Without it, the overview omits those times, the history
+    /// is empty, and each watch of a client watches the store.
     pub async fn observe(&self) {
         let (store, keys) = (&self.shared.store, &self.shared.keys);
+        let feeds = self.shared.feeds.values().map(|feed| feed.run(Arc::clone(store), keys));
         futures::join!(
             self.shared.observer.run(Arc::clone(store), keys),
             self.shared.history.run(Arc::clone(store), keys),
+            futures::future::join_all(feeds),
         );
     }
 }

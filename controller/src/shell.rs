@@ -34,6 +34,8 @@ use ha_runtime::program::invalid_settings;
 use ha_runtime::reconcile::drive;
 use ha_runtime::shutdown::Shutdown;
 use ha_store::FollowedData;
+use ha_store::cache::cache;
+use ha_store::cached_store::CachedStore;
 use ha_store::etcd::EtcdStore;
 use ha_store::event_writer::EventWriter;
 use hold_requests::HoldRequests;
@@ -158,8 +160,10 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let hold_requests = HoldRequests::default();
     api_options.read_state = Some(Arc::clone(&read_state));
     api_options.request_hold = Some(hold_requests.request_function(inputs.clone()));
-    let api = ApiState::new(Arc::new(store.clone()), keys.clone(), api_options);
-    // The observer watches until the process exits.
+    let (reader, writer) = cache(vec![keys.heartbeats(), keys.refreshes()]);
+    let cached_store = CachedStore::new(store.clone(), reader, keys.root(), keys.incarnation());
+    let api = ApiState::new(Arc::new(cached_store), keys.clone(), api_options);
+    // These watches end when the process exits.
     tokio::spawn({
         let api = api.clone();
         async move { api.observe().await }
@@ -169,7 +173,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         servers.into_iter().map(|server| tokio::spawn(server.serve(router.clone(), shutdown.clone())));
     let servers_end = futures::future::try_join_all(server_tasks.collect::<Vec<_>>());
 
-    let watched = watching::WatchTarget { store: store.clone(), followed, keys: keys.clone() };
+    let watched = watching::WatchTarget { store: store.clone(), followed, keys: keys.clone(), cache: writer };
     let refresher = watching::spawn(watched, inputs.clone(), ready, controller_metrics.clone());
     let writer = EventWriter::spawn(store.clone(), keys.clone(), format!("controller-{}", config.id));
     let (ended, mut wait_for_end) = tokio::sync::watch::channel(false);

@@ -1,4 +1,5 @@
-//! Tests of the HTTP API over a real etcd: the suite for every store, and properties that only a server has.
+//! Tests of the HTTP API over a real etcd with the watch cache: the suite for every store, and properties that only a
+//! server has.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,13 +13,26 @@ mod http;
 mod suite;
 
 use etcd::{Cluster, Flags};
+use futures::StreamExt as _;
+use ha_api_types::keys::Keys;
+use ha_store::cache::cache;
+use ha_store::cached_store::CachedStore;
+use ha_store::reflector::{Options, reflector};
 use ha_store::{Config, EtcdStore};
 
-/// Starts an etcd with one member; it ends when the cluster is dropped.
-async fn store() -> (Cluster, EtcdStore) {
+/// Starts an etcd with one member, and a watch cache as in a controller. The etcd ends when the cluster is dropped.
+async fn store() -> (Cluster, CachedStore<EtcdStore>) {
     let cluster = Cluster::start(1, &Flags::default());
     let store = EtcdStore::connect(Config::new(cluster.endpoints())).await.unwrap();
-    (cluster, store)
+    let keys = Keys::new("test");
+    let (reader, writer) = cache(vec![keys.heartbeats(), keys.refreshes()]);
+    let (_, mut items) = reflector(store.clone(), vec![keys.root().to_owned()], Options::default());
+    tokio::spawn(async move {
+        while let Some(item) = items.next().await {
+            writer.apply(&item);
+        }
+    });
+    (cluster, CachedStore::new(store, reader, keys.root(), keys.incarnation()))
 }
 
 #[tokio::test]

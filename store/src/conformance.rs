@@ -31,6 +31,11 @@ pub trait Subject: Clone + Send + Sync + 'static {
 
     /// Compacts the store's history up to a revision.
     fn compact(&self, revision: Revision) -> BoxFuture<'static, Result<(), String>>;
+
+    /// Returns `true` if watches may begin before a compaction, because a cache has kept the changes.
+    fn keeps_compacted_changes(&self) -> bool {
+        false
+    }
 }
 
 /// Runs every case under its own prefix, and returns the failures.

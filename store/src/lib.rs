@@ -7,13 +7,15 @@
 //!   [`conformance::run`] checks that both behave the same.
 //! - [`Transaction`] is the only way to write; [`Guard`] is its condition on a key, and [`Outcome`] its result.
 //! - [`memory_state::MemoryState`] is the in-memory store without clock and tasks, for simulations and tests.
-//! - [`reflector::reflector`] and [`cache::spawn_cache`] keep a view current.
+//! - [`reflector::reflector`] keeps a view current. [`CachedStore`] answers reads and watches from a [`cache::cache`] that
+//!   a reflector feeds.
 //! - [`election::Election`] is the pure state machine by which controllers elect a leader.
 //!
 //! Rule: no write is unguarded, and an unanswered commit is [`Outcome::Unknown`], after which only another read is
 //! allowed. etcd's client is named only in `etcd` and its submodules.
 
 pub mod cache;
+pub mod cached_store;
 pub mod conformance;
 pub mod election;
 #[cfg(feature = "etcd")]
@@ -29,6 +31,7 @@ pub mod short_lease;
 pub mod store;
 pub mod transaction;
 
+pub use cached_store::CachedStore;
 #[cfg(feature = "etcd")]
 pub use etcd::{Config, EtcdStore, MemberStatus};
 #[cfg(feature = "etcd")]

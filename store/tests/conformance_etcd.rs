@@ -1,5 +1,7 @@
-//! The conformance suite on real etcd, with one member and with three.
+//! The conformance suite on real etcd: with one member and with three, and with the watch cache.
 
+#[path = "support/cached.rs"]
+mod cached;
 #[path = "support/etcd.rs"]
 #[allow(dead_code, reason = "each test file uses a part of it")]
 mod etcd;
@@ -29,10 +31,21 @@ impl Subject for Real {
     }
 }
 
+async fn connect(cluster: &Cluster) -> Real {
+    let store = EtcdStore::connect(Config::new(cluster.endpoints())).await.expect("good settings");
+    Real { store, endpoint: cluster.endpoints()[0].clone() }
+}
+
 async fn check(size: u32) {
     let cluster = Cluster::start(size, &Flags::default());
-    let store = EtcdStore::connect(Config::new(cluster.endpoints())).await.expect("good settings");
-    let failures = run(&Real { store, endpoint: cluster.endpoints()[0].clone() }).await;
+    let failures = run(&connect(&cluster).await).await;
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
+#[tokio::test]
+async fn one_member_with_the_watch_cache_conforms() {
+    let cluster = Cluster::start(1, &Flags::default());
+    let failures = run(&cached::Cached::over(connect(&cluster).await)).await;
     assert!(failures.is_empty(), "{failures:#?}");
 }
 

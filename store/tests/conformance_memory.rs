@@ -1,4 +1,7 @@
-//! The conformance suite on the in-memory store.
+//! The conformance suite on the in-memory store, without and with the watch cache.
+
+#[path = "support/cached.rs"]
+mod cached;
 
 use futures::future::BoxFuture;
 use ha_api_types::id::Revision;
@@ -24,6 +27,12 @@ impl Subject for Memory {
 #[tokio::test(start_paused = true)]
 async fn the_memory_store_conforms() {
     let failures = run(&Memory(MemoryStore::new())).await;
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cached_memory_store_conforms() {
+    let failures = run(&cached::Cached::over(Memory(MemoryStore::new()))).await;
     assert!(failures.is_empty(), "{failures:#?}");
 }
 

@@ -1,13 +1,14 @@
 //! Watches: changes of objects as newline-delimited JSON, resumed from a revision, with bookmarks.
 
-mod changes;
+mod feed;
+mod source;
+mod table;
 
 use super::ApiState;
 use super::answer::Shape;
 use super::authentication::User;
 use super::error::ApiError;
 use super::metrics::WatchPermit;
-use super::read;
 use super::request::{Parameters, VersionMatch};
 use super::selector::Selector;
 use axum::body::Body;
@@ -15,17 +16,19 @@ use axum::http::header;
 use axum::http::request::Parts;
 use axum::response::Response;
 use bytes::Bytes;
-use changes::{Event, EventType, WatchedObjects};
+pub(crate) use feed::ObjectFeed;
 use futures::{Stream, StreamExt};
 use ha_api_types::id::Revision;
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::table::Rows;
 use ha_runtime::http::until_shutdown;
 use ha_runtime::shutdown::Shutdown;
-use ha_store::{Store, WatchItem};
+use ha_store::Store;
 use serde_json::{Value, json};
+use source::{Begin, Next, Source};
 use std::convert::Infallible;
 use std::time::Duration;
+use table::{ClientView, Event, EventType};
 use tokio::time::Instant;
 
 /// Interval at which a client that requests bookmarks gets one while nothing changes.
@@ -45,21 +48,18 @@ pub(crate) async fn objects<S: Store>(
     let permit = state.watch_permit()?;
     let from = start_revision(parameters)?;
     check_initial_events(parameters)?;
-    let (objects, revision) = read::list(state.store(), state.keys(), kind).await?;
-    check_start(from, revision)?;
-    let secret_values = User::of_request(parts).secret_values(kind);
-    let keys = state.keys().clone();
-    let view = WatchedObjects::new(kind, keys, objects, selector, secret_values, from.is_some());
+    let view = ClientView { kind, selector, secret_values: User::of_request(parts).secret_values(kind) };
+    let begin = Source::begin(state, kind, from).await?;
     let shutdown = parts.extensions.get::<Shutdown>().cloned();
     let watcher = Watcher {
         state: state.clone(),
         shape,
         parameters: parameters.clone(),
         bookmark: json!({"kind": kind.name(), "apiVersion": API_VERSION}),
-        selectors: read::selectors(state.keys(), kind),
+        view,
         permit,
     };
-    Ok(respond(watcher.run(view, from, revision), shutdown))
+    Ok(respond(watcher.run(begin), shutdown))
 }
 
 /// Returns the revision after which the client requests changes; `None` means all existing objects first, then changes.
@@ -141,36 +141,31 @@ struct Watcher<S> {
     shape: Shape,
     parameters: Parameters,
     bookmark: Value,
-    selectors: [String; 2],
+    view: ClientView,
     permit: WatchPermit,
 }
 
 impl<S: Store> Watcher<S> {
     /// Returns the lines of the watch: first the existing objects (unless resumed), then changes.
-    fn run(
-        self,
-        mut view: WatchedObjects,
-        from: Option<Revision>,
-        revision: Revision,
-    ) -> impl Stream<Item = Bytes> + Send {
+    fn run(self, begin: Begin) -> impl Stream<Item = Bytes> + Send {
         async_stream::stream! {
             let _permit = &self.permit;
             let end_time = Instant::now() + watch_duration(&self.parameters);
-            if from.is_none() {
-                for event in view.take_initial_events() {
+            let Begin { objects, revision, mut source } = begin;
+            if let Some(objects) = objects {
+                for event in objects.iter().filter_map(|stored| self.view.initial_event(stored)) {
                     yield self.event(event);
                 }
                 if self.parameters.allow_bookmarks && self.parameters.send_initial_events {
                     yield self.bookmark(revision, true);
                 }
             }
-            let mut complete_up_to = from.unwrap_or(revision);
+            let mut complete_up_to = revision;
             let mut bookmarked = complete_up_to;
-            let mut items = self.state.store().watch_all(&self.selectors, complete_up_to + 1);
             let mut next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
             loop {
-                let item = tokio::select! {
-                    item = items.next() => item,
+                let next = tokio::select! {
+                    next = source.next() => next,
                     () = tokio::time::sleep_until(next_bookmark), if self.parameters.allow_bookmarks => {
                         next_bookmark += BOOKMARK_INTERVAL;
                         if complete_up_to > bookmarked {
@@ -181,19 +176,18 @@ impl<S: Store> Watcher<S> {
                     }
                     () = tokio::time::sleep_until(end_time) => break,
                 };
-                match item {
-                    Some(Ok(WatchItem::Changes { changes, revision })) => {
-                        for event in view.apply_changes(&changes) {
+                match next {
+                    Next::Changes { changes, revision } => {
+                        let later = changes.iter().filter(|change| change.revision > complete_up_to);
+                        for event in later.filter_map(|change| self.view.event(change)) {
                             yield self.event(event);
                         }
                         complete_up_to = complete_up_to.max(revision);
                     }
-                    Some(Ok(WatchItem::Progress(revision))) => complete_up_to = complete_up_to.max(revision),
-                    Some(Err(error)) => {
+                    Next::Failed(error) => {
                         yield watch_line("ERROR", &ApiError::from(error).status());
                         break;
                     }
-                    None => break,
                 }
             }
         }

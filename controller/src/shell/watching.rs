@@ -7,9 +7,10 @@ use crate::core::{Config, FullReadId, Input};
 use futures::StreamExt;
 use ha_api_types::keys::Keys;
 use ha_runtime::http::admin::Checks;
+use ha_store::cache::Writer;
 use ha_store::etcd::EtcdStore;
 use ha_store::reflector::{Item, Options, Refresher, WatchLog, reflector};
-use ha_store::{Entry, FollowedData, Verdict};
+use ha_store::{Entry, FollowedData, StoreError, Verdict};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -68,6 +69,8 @@ pub(super) struct WatchTarget {
     pub(super) store: EtcdStore,
     pub(super) followed: FollowedData,
     pub(super) keys: Keys,
+    /// The cache from which the API reads. It gets the same items as the core.
+    pub(super) cache: Writer,
 }
 
 impl WatchTarget {
@@ -96,10 +99,18 @@ pub(super) fn spawn(
     let answers = requests.clone();
     tokio::spawn(async move {
         let mut log = WatchLog::default();
+        let mut followed = Ok(());
         while let Some(item) = items.next().await {
             log.log_transition(&item);
+            if let Item::Synced(reading) = &item {
+                followed = watched.follow(&reading.entries);
+            }
+            match &followed {
+                Ok(()) => watched.cache.apply(&item),
+                Err(cause) => watched.cache.apply(&Item::Unavailable(StoreError::Refused(cause.clone()))),
+            }
             let sent = match item {
-                Item::Synced(reading) => match watched.follow(&reading.entries) {
+                Item::Synced(reading) => match &followed {
                     Ok(()) => {
                         ready.set("store", Ok(()));
                         metrics.set_watch_working(reading.revision);
@@ -111,7 +122,7 @@ pub(super) fn spawn(
                     }
                     Err(cause) => {
                         tracing::error!(why = cause, "rejected the data in etcd");
-                        ready.set("store", Err(cause));
+                        ready.set("store", Err(cause.clone()));
                         Ok(())
                     }
                 },

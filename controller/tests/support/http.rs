@@ -65,7 +65,10 @@ impl<S: Store> Api<S> {
     /// Creates the API of a controller over a store that other controllers also use.
     pub(crate) fn sharing(store: Arc<S>, options: ApiOptions) -> Api<S> {
         let keys = Keys::new("test");
-        let router = router(ApiState::new(Arc::clone(&store), keys.clone(), options), Router::new());
+        let state = ApiState::new(Arc::clone(&store), keys.clone(), options);
+        let observed = state.clone();
+        tokio::spawn(async move { observed.observe().await });
+        let router = router(state, Router::new());
         Api { store, keys, router, identity: ClientIdentity::Loopback }
     }
 

@@ -1,8 +1,7 @@
 //! Tests of the watch events that changes of stored keys cause.
 
-use super::{Event, EventType, WatchedObjects};
+use super::{ClientView, Event, EventType, ObjectTable};
 use crate::api::authentication::SecretValues;
-use crate::api::read::{KeyContent, Stored};
 use crate::api::selector::Selector;
 use ha_api_types::id::Revision;
 use ha_api_types::keys::Keys;
@@ -10,7 +9,6 @@ use ha_api_types::kind::Kind;
 use ha_api_types::table::Rows;
 use ha_store::{Change, Entry};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 
 fn put(key: String, value: &Value, create: i64, revision: i64) -> Change {
     Change::Put(Entry {
@@ -37,16 +35,33 @@ fn deleted(name: &str, revision: i64) -> [Change; 2] {
         .map(|key| Change::Delete { key, revision: Revision(revision) })
 }
 
-fn stored(name: &str, tier: &str, revision: i64) -> (String, Stored) {
-    let value = json!({"metadata": {"name": name, "labels": {"tier": tier}}, "spec": {}});
-    let spec = KeyContent { value, create_revision: Revision(revision), mod_revision: Revision(revision) };
-    (name.to_owned(), Stored { spec, status: None })
+fn stored(name: &str, tier: &str, revision: i64) -> Entry {
+    match spec(name, tier, revision, revision) {
+        Change::Put(entry) => entry,
+        Change::Delete { .. } => panic!("no entry"),
+    }
 }
 
-fn view(objects: Vec<(String, Stored)>, labels: &str, fields: &str, resumed: bool) -> WatchedObjects {
+/// A watch: the objects, and what its client sees of them.
+struct Watch {
+    table: ObjectTable,
+    view: ClientView,
+}
+
+fn view(entries: &[Entry], labels: &str, fields: &str, resumed: bool) -> Watch {
     let selector = Selector::parse(Rows::Of(Kind::Resource), labels, fields).unwrap();
-    let objects = BTreeMap::from_iter(objects);
-    WatchedObjects::new(Kind::Resource, Keys::new("c"), objects, selector, SecretValues::Shown, resumed)
+    let table = ObjectTable::new(Kind::Resource, Keys::new("c"), entries, resumed);
+    Watch { table, view: ClientView { kind: Kind::Resource, selector, secret_values: SecretValues::Shown } }
+}
+
+impl Watch {
+    fn take_initial_events(&mut self) -> Vec<Event> {
+        self.table.objects().filter_map(|stored| self.view.initial_event(stored)).collect()
+    }
+
+    fn apply_changes(&mut self, changes: &[Change]) -> Vec<Event> {
+        self.table.apply(changes).iter().filter_map(|change| self.view.event(change)).collect()
+    }
 }
 
 fn check(events: &[Event], expected: &[(EventType, &str, &str, &str)]) {
@@ -78,7 +93,7 @@ use EventType::{Added, Deleted, Modified};
 
 #[test]
 fn watch_combines_spec_and_status() {
-    let mut view = view(vec![stored("a", "x", 3)], "", "", false);
+    let mut view = view(&[stored("a", "x", 3)], "", "", false);
     check(&view.take_initial_events(), &[(Added, "a", "3", "")]);
     let mut changes = vec![
         status("a", "Starting", 5),
@@ -100,7 +115,7 @@ fn watch_combines_spec_and_status() {
 
 #[test]
 fn watch_skips_changes_contained_in_list() {
-    let mut view = view(vec![stored("a", "x", 5)], "", "", false);
+    let mut view = view(&[stored("a", "x", 5)], "", "", false);
     view.take_initial_events();
     check(
         &view.apply_changes(&[spec("a", "x", 5, 5), status("a", "Queued", 6)]),
@@ -111,7 +126,7 @@ fn watch_skips_changes_contained_in_list() {
 #[test]
 fn resumed_watch_replays_missed_changes() {
     // Only b exists now. Since the client's last read, a was created, changed and deleted.
-    let mut view = view(vec![stored("b", "x", 4)], "", "", true);
+    let mut view = view(&[stored("b", "x", 4)], "", "", true);
     let mut changes = vec![spec("a", "x", 6, 6), spec("a", "y", 6, 7), status("b", "Started", 8)];
     changes.extend(deleted("a", 9));
     changes.extend(deleted("old", 10));
@@ -129,7 +144,7 @@ fn resumed_watch_replays_missed_changes() {
 
 #[test]
 fn selectors_turn_changes_into_additions_and_deletions() {
-    let mut view = view(vec![stored("a", "front", 3), stored("b", "back", 3)], "tier=front", "", false);
+    let mut view = view(&[stored("a", "front", 3), stored("b", "back", 3)], "tier=front", "", false);
     check(&view.take_initial_events(), &[(Added, "a", "3", "")]);
     check(
         &view.apply_changes(&[
@@ -144,7 +159,7 @@ fn selectors_turn_changes_into_additions_and_deletions() {
 
 #[test]
 fn watch_omits_other_names_and_kinds() {
-    let mut view = view(vec![stored("a", "x", 3), stored("b", "x", 3)], "", "metadata.name=a", false);
+    let mut view = view(&[stored("a", "x", 3), stored("b", "x", 3)], "", "metadata.name=a", false);
     check(&view.take_initial_events(), &[(Added, "a", "3", "")]);
     let other = put(Keys::new("c").spec(Kind::Node, "a"), &json!({}), 6, 6);
     check(
