@@ -39,6 +39,7 @@ mod selector;
 mod server_side_apply;
 mod state;
 mod timing;
+mod turns;
 mod upgrade;
 mod warnings;
 mod watch;
@@ -309,6 +310,7 @@ pub fn router<S: Store>(state: ApiState<S>, process_routes: Router) -> Router {
     let checks = checks::RequestChecks {
         authenticator: Authenticator::new(options.authorization, options.tokens.clone()),
         audit_log: options.audit_log.clone(),
+        turns: Arc::default(),
     };
     let observer = Arc::clone(&state.shared.observer);
     let router = Router::new()

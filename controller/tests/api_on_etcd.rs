@@ -15,10 +15,15 @@ mod suite;
 use etcd::{Cluster, Flags};
 use futures::StreamExt as _;
 use ha_api_types::keys::Keys;
+use ha_controller::api::ApiOptions;
 use ha_store::cache::cache;
 use ha_store::cached_store::CachedStore;
 use ha_store::reflector::{Options, reflector};
 use ha_store::{Config, EtcdStore};
+use http::{Api, group};
+use serde_json::json;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 
 /// Starts an etcd with one member, and a watch cache as in a controller. The etcd ends when the cluster is dropped.
 async fn store() -> (Cluster, CachedStore<EtcdStore>) {
@@ -75,4 +80,38 @@ async fn requests_that_wait_for_an_agent_are_limited() {
 async fn concurrent_patches_are_all_applied() {
     let (_cluster, store) = store().await;
     suite::concurrent_patches_are_all_applied(store).await;
+}
+
+/// Returns the number of watchers in etcd, from its metrics.
+fn watchers(cluster: &Cluster) -> u64 {
+    let address = cluster.endpoints()[0].trim_start_matches("http://").to_owned();
+    let mut connection = TcpStream::connect(&address).unwrap();
+    write!(connection, "GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    let line = answer.lines().find_map(|line| line.strip_prefix("etcd_debugging_mvcc_watcher_total "));
+    line.expect("etcd reports its watchers").parse().unwrap()
+}
+
+#[tokio::test]
+async fn watches_of_clients_need_no_watches_of_etcd() {
+    let (cluster, store) = store().await;
+    let mut options = ApiOptions::new("c1", "test");
+    options.watches = 50;
+    let api = Api::with(store, options);
+    let mut watches = Vec::new();
+    let mut open = async |count: usize| {
+        while watches.len() < count {
+            watches.push(api.watch("groups?watch=1").await);
+        }
+        for watch in &mut watches {
+            watch.next().await.expect("the watch is open");
+        }
+        watchers(&cluster)
+    };
+    api.post("groups", &group("a")).await;
+    let few = open(2).await;
+    api.merge("groups/a", &json!({"metadata": {"labels": {"changed": "true"}}})).await;
+    let many = open(50).await;
+    assert!(many <= few, "{few} watchers with 2 watches, {many} with 50");
 }

@@ -19,8 +19,8 @@ const CACHE_LAG_LIMIT: Duration = Duration::from_millis(50);
 /// A store with a watch cache of the keys under one prefix.
 ///
 /// Guarantees: those of [`Store`]. A read is linearizable: a read of one key, which began after the call, confirms the
-/// revision from which the cache answers. One such read confirms all calls that wait for it. Whatever the cache cannot
-/// answer comes from the store: other keys, reads while the cache lags behind, and changes that it does not keep.
+/// revision from which the cache answers. One such read confirms all calls that wait for it. The store
+/// answers what the cache cannot: other keys, reads while the cache lags behind, and changes that it does not keep.
 ///
 /// A watch fails when the watch of the cache fails. Assumptions: one task applies the items of one reflector to the
 /// cache. Without it, all calls go to the store.

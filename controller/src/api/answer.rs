@@ -78,9 +78,15 @@ pub(super) fn warning(text: &str) -> HeaderValue {
 }
 
 /// One page of a list.
-pub(crate) struct Page {
-    items: Vec<Value>,
+pub(crate) struct Page<T> {
+    items: Vec<T>,
     metadata: Value,
+}
+
+impl<T> Page<T> {
+    pub(crate) fn map<U>(self, convert: impl FnMut(T) -> U) -> Page<U> {
+        Page { items: self.items.into_iter().map(convert).collect(), metadata: self.metadata }
+    }
 }
 
 /// Position at which the next page begins.
@@ -172,26 +178,31 @@ impl ListRequest {
     }
 
     /// Returns the requested page of a list that was read at a revision, sorted by key.
-    pub(crate) fn select_page(
+    pub(crate) fn select_page<T>(
         self,
-        items: Vec<(String, Value)>,
+        items: impl IntoIterator<Item = (String, T)>,
         revision: Revision,
-    ) -> Result<Page, ApiError> {
-        let mut remaining_items: Vec<(String, Value)> = items
-            .into_iter()
-            .filter(|(key, _)| self.after.as_ref().is_none_or(|after| key > after))
-            .collect();
+    ) -> Result<Page<T>, ApiError> {
+        let remaining_items =
+            items.into_iter().filter(|(key, _)| self.after.as_ref().is_none_or(|after| key > after));
         let limit = self.limit.unwrap_or(usize::MAX);
         let mut metadata = json!({"resourceVersion": revision.to_string()});
-        if remaining_items.len() > limit {
-            let remaining = remaining_items.len() - limit;
-            remaining_items.truncate(limit);
-            if let Some((after, _)) = remaining_items.last() {
-                metadata["continue"] = json!(Token { revision, after: after.clone() }.encode()?);
-                metadata["remainingItemCount"] = json!(remaining);
+        let mut selected: Vec<(String, T)> = Vec::new();
+        let mut remaining = 0;
+        for item in remaining_items {
+            if selected.len() < limit {
+                selected.push(item);
+            } else {
+                remaining += 1;
             }
         }
-        Ok(Page { items: remaining_items.into_iter().map(|(_, object)| object).collect(), metadata })
+        if remaining > 0
+            && let Some((after, _)) = selected.last()
+        {
+            metadata["continue"] = json!(Token { revision, after: after.clone() }.encode()?);
+            metadata["remainingItemCount"] = json!(remaining);
+        }
+        Ok(Page { items: selected.into_iter().map(|(_, object)| object).collect(), metadata })
     }
 }
 
@@ -200,7 +211,7 @@ pub(crate) fn list_response<S>(
     shape: Shape,
     kind: &str,
     api_version: &str,
-    page: Page,
+    page: Page<Value>,
 ) -> Response {
     let Page { items, metadata } = page;
     let body = match shape.form {

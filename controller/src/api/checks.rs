@@ -8,6 +8,7 @@ use super::authorization::{Attributes, permits_some, refusal};
 use super::cross_origin;
 use super::error::ApiError;
 use super::request::{UnreadBody, media_type};
+use super::turns::Turns;
 use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::header;
@@ -17,12 +18,14 @@ use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use ha_runtime::http::{ConnectionHandle, Peer};
 use ha_runtime::tls::ClientIdentity;
+use std::sync::Arc;
 
-/// Authenticator and audit log of the checks. Cheap to clone.
+/// State of the checks. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct RequestChecks {
     pub(crate) authenticator: Authenticator,
     pub(crate) audit_log: AuditLog,
+    pub(crate) turns: Arc<Turns>,
 }
 
 /// Checks a request, passes it on with its user, and records writes and refusals. If the handler does not read the body,
@@ -42,8 +45,15 @@ async fn respond(checks: &RequestChecks, request: Request, next: Next) -> Respon
     let changes = Changes::default();
     let (user, response) = match identify(&checks.authenticator, &parts) {
         Ok(Authenticated { user, token }) => {
-            let response = match check_permission(&user, attributes.as_ref(), &parts, &body) {
-                Ok(()) => {
+            let permission = check_permission(&user, attributes.as_ref(), &parts, &body);
+            let turn = match permission {
+                Ok(()) if attributes.as_ref().is_some_and(Attributes::waits_for_others) => Ok(None),
+                Ok(()) => checks.turns.wait(&user.name).await.map(Some),
+                Err(error) => Err(error),
+            };
+            let response = match turn {
+                // The turn ends with the response. A watch is then still open.
+                Ok(_turn) => {
                     parts.extensions.insert(user.clone());
                     parts.extensions.insert(changes.clone());
                     end_with_token(next.run(Request::from_parts(parts, body)).await, token)

@@ -96,7 +96,7 @@ async fn events<S: Store>(state: &ApiState<S>, parts: &Parts, shown: bool) -> Re
     }
     let request = ListRequest::of(&parameters)?;
     let (events, revision) = read_events(state, request.version).await?;
-    let items = events.into_iter().filter(|(_, event)| shown && matches_event(&selector, event)).collect();
+    let items = events.into_iter().filter(|(_, event)| shown && matches_event(&selector, event));
     Ok(answer::list_response(state, shape, "EventList", "v1", request.select_page(items, revision)?))
 }
 

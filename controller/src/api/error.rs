@@ -152,6 +152,11 @@ impl ApiError {
         ApiError::new(ErrorReason::TooManyRequests, "too many open watches: try again later").retry_after(5)
     }
 
+    pub(crate) fn too_many_requests(user: &str) -> ApiError {
+        let message = format!("too many requests of user {user:?} are in progress: try again later");
+        ApiError::new(ErrorReason::TooManyRequests, message).retry_after(1)
+    }
+
     pub(crate) fn too_many_connections(exceeded_limit: &TooManyConnections) -> ApiError {
         let message = format!("too many connections: {exceeded_limit}. Close some, or try again later");
         ApiError::new(ErrorReason::TooManyRequests, message).retry_after(5)

@@ -7,7 +7,7 @@ mod write;
 use super::answer::{self, ListRequest, Shape};
 use super::authentication::User;
 use super::error::ApiError;
-use super::read;
+use super::read::{self, StoredKeys};
 use super::request::{Parameters, media_type, read_body};
 use super::selector::Selector;
 use super::{ApiState, watch};
@@ -119,14 +119,18 @@ async fn list_objects<S: Store>(
     let shape = Shape::of(&parts.headers, parameters, Rows::Of(kind))?;
     let selector = Selector::parse(Rows::Of(kind), &parameters.label_selector, &parameters.field_selector)?;
     let request = ListRequest::of(parameters)?;
-    let (objects, revision) = read::list_version(state.store(), state.keys(), kind, request.version).await?;
+    let reading =
+        read::read_version(state.store(), &read::selectors(state.keys(), kind), request.version).await?;
+    let stored = read::join_keys(state.keys(), &reading.entries);
     // Selectors see the objects as the user may read them, so that they reveal no secret value.
     let secret_values = User::of_request(parts).secret_values(kind);
-    let items = objects
-        .iter()
-        .map(|(name, stored)| (name.clone(), secret_values.in_object(stored.object(kind))))
-        .filter(|(_, object)| selector.matches(object));
-    let page = request.select_page(items.collect(), revision)?;
+    let object = |stored: StoredKeys| secret_values.in_object(stored.parse(kind).object(kind));
+    let page = if selector == Selector::default() {
+        request.select_page(stored, reading.revision)?.map(object)
+    } else {
+        let objects = stored.into_iter().map(|(name, stored)| (name, object(stored)));
+        request.select_page(objects.filter(|(_, object)| selector.matches(object)), reading.revision)?
+    };
     Ok(answer::list_response(state, shape, &format!("{kind}List"), ha_api_types::kind::API_VERSION, page))
 }
 

@@ -117,7 +117,7 @@ pub(crate) async fn get<S: Store>(
         return Ok(None);
     }
     let reading = store.list_all(&[keys.spec(kind, name), keys.status(kind, name)]).await?;
-    Ok(join(keys, &reading.entries).remove(name))
+    Ok(join(keys, kind, &reading.entries).remove(name))
 }
 
 /// Returns the object with a name as users write it: `100`, or `vm:100` for resources.
@@ -155,18 +155,8 @@ pub(crate) async fn list<S: Store>(
     keys: &Keys,
     kind: Kind,
 ) -> Result<(BTreeMap<String, Stored>, Revision), ApiError> {
-    list_version(store, keys, kind, ListVersion::Newest).await
-}
-
-/// Returns all objects of a kind by name, at the requested version.
-pub(crate) async fn list_version<S: Store>(
-    store: &S,
-    keys: &Keys,
-    kind: Kind,
-    version: ListVersion,
-) -> Result<(BTreeMap<String, Stored>, Revision), ApiError> {
-    let reading = read_version(store, &selectors(keys, kind), version).await?;
-    Ok((join(keys, &reading.entries), reading.revision))
+    let reading = read_version(store, &selectors(keys, kind), ListVersion::Newest).await?;
+    Ok((join(keys, kind, &reading.entries), reading.revision))
 }
 
 /// Reads the keys under the selectors at the requested version.
@@ -195,20 +185,39 @@ pub(crate) fn selectors(keys: &Keys, kind: Kind) -> [String; 2] {
     [keys.specs_of(kind), keys.statuses_of(kind)]
 }
 
-/// Joins the keys of one kind to objects. A status without a spec is ignored.
-fn join(keys: &Keys, entries: &[Entry]) -> BTreeMap<String, Stored> {
+/// Keys of an object as read, unparsed. They share their values with the watch cache.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct StoredKeys {
+    pub(crate) spec: Entry,
+    pub(crate) status: Option<Entry>,
+}
+
+impl StoredKeys {
+    pub(crate) fn parse(&self, kind: Kind) -> Stored {
+        let status = self.status.as_ref().map(KeyContent::of);
+        Stored { spec: KeyContent::of_spec(kind, &self.spec), status }
+    }
+}
+
+/// Joins the keys of one kind to objects by name. A status without a spec is ignored.
+pub(crate) fn join_keys(keys: &Keys, entries: &[Entry]) -> BTreeMap<String, StoredKeys> {
     let mut objects = BTreeMap::new();
     for entry in entries {
-        if let Some(Key::Spec(kind, name)) = keys.parse(&entry.key) {
-            objects.insert(name.to_owned(), Stored { spec: KeyContent::of_spec(kind, entry), status: None });
+        if let Some(Key::Spec(_, name)) = keys.parse(&entry.key) {
+            objects.insert(name.to_owned(), StoredKeys { spec: entry.clone(), status: None });
         }
     }
     for entry in entries {
         if let Some(Key::Status(_, name)) = keys.parse(&entry.key)
             && let Some(stored) = objects.get_mut(name)
         {
-            stored.status = Some(KeyContent::of(entry));
+            stored.status = Some(entry.clone());
         }
     }
     objects
+}
+
+/// Joins and parses the keys of one kind.
+fn join(keys: &Keys, kind: Kind, entries: &[Entry]) -> BTreeMap<String, Stored> {
+    join_keys(keys, entries).into_iter().map(|(name, stored)| (name, stored.parse(kind))).collect()
 }

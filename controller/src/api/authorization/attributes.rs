@@ -148,6 +148,12 @@ impl Attributes {
         self.is_of_node("certificate")
     }
 
+    /// Returns `true` if the response waits for an agent or for the core. Such requests have limits of their own.
+    pub(crate) fn waits_for_others(&self) -> bool {
+        let is_log = self.resource == Kind::Resource.plural() && self.subresource == "log";
+        is_log || self.is_hold_request()
+    }
+
     fn is_of_node(&self, subresource: &str) -> bool {
         self.group == GROUP && self.resource == Kind::Node.plural() && self.subresource == subresource
     }

@@ -1,7 +1,7 @@
 //! The changes of the objects of one kind, which all watches of the kind share.
 
-use super::table::{ObjectChange, ObjectTable, StoredKeys};
-use crate::api::read;
+use super::table::{ObjectChange, ObjectTable};
+use crate::api::read::{self, StoredKeys};
 use futures::StreamExt;
 use ha_api_types::id::Revision;
 use ha_api_types::keys::Keys;

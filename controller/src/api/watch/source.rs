@@ -2,9 +2,10 @@
 
 use super::check_start;
 use super::feed::{FeedUpdate, FeedUpdates};
-use super::table::{ObjectChange, ObjectTable, StoredKeys};
+use super::table::{ObjectChange, ObjectTable};
+use crate::api::ApiState;
 use crate::api::error::ApiError;
-use crate::api::{ApiState, read};
+use crate::api::read::{self, StoredKeys};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use ha_api_types::id::Revision;

@@ -1,7 +1,7 @@
 //! Conversion of changes of spec and status keys to changes of objects: pure.
 
 use crate::api::authentication::SecretValues;
-use crate::api::read::{KeyContent, Stored};
+use crate::api::read::{StoredKeys, join_keys};
 use crate::api::selector::Selector;
 use ha_api_types::id::Revision;
 use ha_api_types::keys::{Key, Keys};
@@ -10,20 +10,6 @@ use ha_store::{Change, Entry};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// Keys of an object as read, unparsed. All watches share the values with the watch cache.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct StoredKeys {
-    pub(super) spec: Entry,
-    pub(super) status: Option<Entry>,
-}
-
-impl StoredKeys {
-    fn parse(&self, kind: Kind) -> Stored {
-        let status = self.status.as_ref().map(KeyContent::of);
-        Stored { spec: KeyContent::of_spec(kind, &self.spec), status }
-    }
-}
 
 /// Change of an object in one revision.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,19 +53,7 @@ pub(super) struct ObjectTable {
 impl ObjectTable {
     /// Creates a table from the keys of a kind. `is_resumed`: the changes begin before the keys were read.
     pub(super) fn new(kind: Kind, keys: Keys, entries: &[Entry], is_resumed: bool) -> ObjectTable {
-        let mut objects = BTreeMap::new();
-        for entry in entries {
-            if let Some(Key::Spec(_, name)) = keys.parse(&entry.key) {
-                objects.insert(name.to_owned(), StoredKeys { spec: entry.clone(), status: None });
-            }
-        }
-        for entry in entries {
-            if let Some(Key::Status(_, name)) = keys.parse(&entry.key)
-                && let Some(stored) = objects.get_mut(name)
-            {
-                stored.status = Some(entry.clone());
-            }
-        }
+        let objects = join_keys(&keys, entries);
         let objects = objects.into_iter().map(|(name, stored)| (name, Arc::new(stored))).collect();
         ObjectTable { kind, keys, objects, changed_names: is_resumed.then(BTreeSet::new) }
     }
@@ -229,7 +203,7 @@ pub(super) struct Event {
     pub(super) object: Value,
 }
 
-/// What one client may and wants to see of the objects of a kind.
+/// The part of the objects of a kind that one client may see and has selected.
 pub(super) struct ClientView {
     pub(super) kind: Kind,
     pub(super) selector: Selector,
