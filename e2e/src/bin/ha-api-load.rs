@@ -74,7 +74,10 @@ fn resident_mib(pid: u32) -> Result<u64> {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
+    // The client needs a provider even without TLS. No other code of this program installs one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let directory = scratch::directory("api-load")?;
+    fs::create_dir_all(&directory)?;
     let [client_port, peer_port, api_port] = free_ports()?;
     let etcd_url = format!("http://127.0.0.1:{client_port}");
     let peer_url = format!("http://127.0.0.1:{peer_port}");
@@ -89,7 +92,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     )?;
     let controller = start(
         Command::new(binaries::workspace_program("ha-controller")?)
-            .args(["--etcd", &etcd_url, "--insecure-loopback"])
+            .args(["--etcd-endpoints", &etcd_url, "--insecure-loopback"])
             .args(["--listen", &format!("127.0.0.1:{api_port}")])
             .arg("--socket")
             .arg(directory.join("api.sock"))
@@ -179,7 +182,7 @@ impl Load {
             let request = client.post(format!("{}/resources", self.api)).json(&resource(number, 0));
             request.send().await?.error_for_status().map(drop)
         });
-        let results: Vec<Result<(), reqwest::Error>> = created.buffer_unordered(16).collect().await;
+        let results: Vec<Result<(), reqwest::Error>> = created.buffer_unordered(4).collect().await;
         results.into_iter().collect::<Result<(), _>>().context("cannot create a resource")
     }
 
