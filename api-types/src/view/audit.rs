@@ -33,7 +33,7 @@ pub struct AuditRecord {
     pub source: String,
     /// Verb of the request, such as `patch`.
     pub verb: String,
-    /// API group. Empty for the core group.
+    /// API group of the resource. Empty for the core group.
     pub group: String,
     /// Plural name of the kind.
     pub resource: String,
@@ -50,6 +50,6 @@ pub struct AuditRecord {
     pub dry_run: bool,
     /// HTTP status of the response.
     pub code: u16,
-    /// Result. One of `Done`, `Refused`, `Failed`.
+    /// Result of the request. One of `Done`, `Refused`, `Failed`.
     pub outcome: String,
 }

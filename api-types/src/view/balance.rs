@@ -57,7 +57,7 @@ pub struct BalanceOperation {
     pub action: OperationAction,
     /// Name of the service.
     pub resource: ResourceName,
-    /// Target node.
+    /// Node to which the service moves.
     pub node: NodeName,
 }
 
@@ -67,7 +67,7 @@ pub struct BalanceOperation {
 pub struct NodeBalance {
     /// Name of the node.
     pub node: NodeName,
-    /// Load now.
+    /// Load before the plan.
     pub before: NodeLoad,
     /// Load after the moves.
     pub after: NodeLoad,

@@ -61,7 +61,7 @@ pub struct TimingProblem {
 pub struct FailoverTimes {
     /// Names of the nodes.
     pub nodes: Vec<NodeName>,
-    /// Fencing delay.
+    /// Fencing delay of this failover, in seconds.
     pub fencing_delay_seconds: DecimalSeconds,
     /// Longest time from the last heartbeat until services start elsewhere, if only the node fails.
     pub total_seconds: DecimalSeconds,
