@@ -67,7 +67,10 @@ impl<S: Store> Api<S> {
         let keys = Keys::new("test");
         let state = ApiState::new(Arc::clone(&store), keys.clone(), options);
         let observed = state.clone();
-        tokio::spawn(async move { observed.observe().await });
+        // Some tests only create the API, without a runtime.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { observed.observe().await });
+        }
         let router = router(state, Router::new());
         Api { store, keys, router, identity: ClientIdentity::Loopback }
     }
