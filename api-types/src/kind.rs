@@ -28,11 +28,13 @@ pub enum Kind {
     Cluster,
     /// A recorded command.
     Operation,
+    /// A Git repository from which objects are applied.
+    GitSync,
 }
 
 impl Kind {
     /// All kinds, in the order in which a stream of documents should be applied.
-    pub const ALL: [Kind; 7] = [
+    pub const ALL: [Kind; 8] = [
         Kind::Cluster,
         Kind::NodeGroup,
         Kind::Node,
@@ -40,6 +42,7 @@ impl Kind {
         Kind::AffinityRule,
         Kind::Resource,
         Kind::Operation,
+        Kind::GitSync,
     ];
 
     /// Returns the kind as written in `kind:`.
@@ -52,6 +55,7 @@ impl Kind {
             Kind::NodeGroup => "NodeGroup",
             Kind::Cluster => "Cluster",
             Kind::Operation => "Operation",
+            Kind::GitSync => "GitSync",
         }
     }
 
@@ -65,6 +69,7 @@ impl Kind {
             Kind::NodeGroup => "nodegroup",
             Kind::Cluster => "cluster",
             Kind::Operation => "operation",
+            Kind::GitSync => "gitsync",
         }
     }
 
@@ -78,6 +83,7 @@ impl Kind {
             Kind::NodeGroup => "nodegroups",
             Kind::Cluster => "clusters",
             Kind::Operation => "operations",
+            Kind::GitSync => "gitsyncs",
         }
     }
 
@@ -91,6 +97,7 @@ impl Kind {
             Kind::NodeGroup => "ng",
             Kind::Cluster => "",
             Kind::Operation => "op",
+            Kind::GitSync => "gs",
         }
     }
 
@@ -98,7 +105,12 @@ impl Kind {
     pub fn categories(self) -> &'static [&'static str] {
         match self {
             Kind::Resource | Kind::Group => &["all", "hactl"],
-            Kind::AffinityRule | Kind::Node | Kind::NodeGroup | Kind::Cluster | Kind::Operation => &["hactl"],
+            Kind::AffinityRule
+            | Kind::Node
+            | Kind::NodeGroup
+            | Kind::Cluster
+            | Kind::Operation
+            | Kind::GitSync => &["hactl"],
         }
     }
 

@@ -20,6 +20,7 @@ pub mod driver;
 pub mod error_reason;
 pub mod etcd_access;
 pub mod event;
+pub mod git_sync;
 pub mod id;
 pub mod join;
 pub mod keys;

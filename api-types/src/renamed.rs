@@ -171,7 +171,7 @@ pub fn internal(kind: Kind) -> &'static [&'static str] {
             "declaredSecondary",
         ],
         Kind::Node => &["epoch", "fence"],
-        Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Operation => &[],
+        Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Operation | Kind::GitSync => &[],
     }
 }
 

@@ -8,6 +8,7 @@ mod simplify;
 pub use check::{check_types, check_value, drop_unknown, prune_nulls, suggestion, unknown_fields};
 
 use crate::cluster::Cluster;
+use crate::git_sync::GitSync;
 use crate::kind::Kind;
 use crate::node::{Node, NodeGroup};
 use crate::operation::Operation;
@@ -81,6 +82,7 @@ fn generate(kind: Kind) -> Value {
         Kind::NodeGroup => generator.into_root_schema_for::<NodeGroup>(),
         Kind::Cluster => generator.into_root_schema_for::<Cluster>(),
         Kind::Operation => generator.into_root_schema_for::<Operation>(),
+        Kind::GitSync => generator.into_root_schema_for::<GitSync>(),
     };
     let mut schema = simplify::simplify(&root.to_value());
     move_internal(kind, &mut schema);
@@ -185,6 +187,9 @@ pub fn describe(kind: Kind) -> &'static str {
         Kind::Cluster => "Settings of the whole cluster. The only object is named default.",
         Kind::Operation => {
             "A command such as migrate or restart. The command and its outcome are kept for a day."
+        }
+        Kind::GitSync => {
+            "A Git repository from which hactl sync applies objects, and the outcome. hactl sync creates the object."
         }
     }
 }

@@ -229,6 +229,23 @@ const NODE_GROUP: &[Column] = &[
     COMMENT,
 ];
 
+const GIT_SYNC: &[Column] = &[
+    NAME,
+    READY,
+    REASON,
+    column("Applied", "Commit whose objects were applied last.", |object, _| {
+        let revision = text(object, "/status/appliedRevision");
+        json!(revision.as_str().unwrap_or_default().chars().take(10).collect::<String>())
+    }),
+    column("Drifted", "Whether others had changed objects before the last pass.", |object, _| {
+        condition(object, "Drifted", "status")
+    }),
+    AGE,
+    wide("Repository", "URL or directory of the repository.", |object, _| text(object, "/spec/repository")),
+    wide("Path", "Directory of the files within the repository.", |object, _| text(object, "/spec/path")),
+    MESSAGE,
+];
+
 const CLUSTER: &[Column] = &[
     NAME,
     column("Profile", "Timing profile.", |object, _| {
@@ -298,6 +315,7 @@ fn columns(rows: Rows) -> &'static [Column] {
         Rows::Of(Kind::NodeGroup) => NODE_GROUP,
         Rows::Of(Kind::Cluster) => CLUSTER,
         Rows::Of(Kind::Operation) => OPERATION,
+        Rows::Of(Kind::GitSync) => GIT_SYNC,
         Rows::Events => EVENT,
         Rows::Namespaces => &[NAME, AGE],
     }

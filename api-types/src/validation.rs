@@ -6,6 +6,7 @@
 mod cluster;
 mod context;
 mod driver;
+mod git_sync;
 mod metadata;
 mod node;
 mod notifications;
@@ -14,6 +15,7 @@ mod placement;
 mod resource;
 
 use crate::cluster::Cluster;
+use crate::git_sync::GitSync;
 use crate::kind::{API_VERSION, Kind};
 use crate::node::{Node, NodeGroup};
 use crate::object::{Object, Spec};
@@ -52,6 +54,7 @@ pub fn problems(kind: Kind, value: &Value) -> Vec<Problem> {
             Kind::NodeGroup => read::<NodeGroup, _>(&value, node::check_group),
             Kind::Cluster => read::<Cluster, _>(&value, cluster::check),
             Kind::Operation => read::<Operation, _>(&value, operation::check),
+            Kind::GitSync => read::<GitSync, _>(&value, git_sync::check),
         };
     }
     problems

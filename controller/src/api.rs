@@ -58,6 +58,7 @@ use axum::{Json, Router};
 pub use certificates::JoinOptions;
 use error::ApiError;
 use futures::future::BoxFuture;
+use ha_api_types::event::EVENT_TTL_SECONDS;
 use ha_api_types::id::ControllerId;
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
@@ -182,6 +183,7 @@ struct SharedState<S> {
     joins: Arc<Semaphore>,
     balances: Arc<Semaphore>,
     log_lease: ShortLease,
+    event_lease: ShortLease,
     observer: Arc<Observer>,
     history: History,
     feeds: BTreeMap<Kind, ObjectFeed>,
@@ -196,6 +198,7 @@ impl<S> ApiState<S> {
         let joins = Arc::new(Semaphore::new(JOIN_REQUESTS_MAX));
         let balances = Arc::new(Semaphore::new(BALANCE_REQUESTS_MAX));
         let log_lease = ShortLease::new(LOG_LEASE_SECONDS);
+        let event_lease = ShortLease::new(EVENT_TTL_SECONDS);
         let agents = options.ocf_root.clone().map(ocf::Agents::new);
         let observer = Arc::new(Observer::new(Arc::clone(&options.clock)));
         let history = History::new(Arc::clone(&options.clock));
@@ -209,6 +212,7 @@ impl<S> ApiState<S> {
             joins,
             balances,
             log_lease,
+            event_lease,
             observer,
             history,
             feeds,
@@ -269,6 +273,11 @@ impl<S> ApiState<S> {
     /// Returns the lease of the requests for logs.
     fn log_lease(&self) -> &ShortLease {
         &self.shared.log_lease
+    }
+
+    /// Returns the lease of the events that the API writes.
+    fn event_lease(&self) -> &ShortLease {
+        &self.shared.event_lease
     }
 
     /// Returns the wall clock time, for timestamps that people read.

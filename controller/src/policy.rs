@@ -267,9 +267,12 @@ impl Limits {
         let find = |object: &Value| match kind {
             Kind::Node => policy.problems_of_node(&spec_of(object)),
             Kind::Cluster => policy.problems_of_cluster(&spec_of(object)),
-            Kind::Resource | Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Operation => {
-                Vec::new()
-            }
+            Kind::Resource
+            | Kind::Group
+            | Kind::AffinityRule
+            | Kind::NodeGroup
+            | Kind::Operation
+            | Kind::GitSync => Vec::new(),
         };
         let earlier_problems = stored.map(find).unwrap_or_default();
         find(proposed).into_iter().filter(|problem| !earlier_problems.contains(problem)).collect()

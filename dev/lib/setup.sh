@@ -63,7 +63,9 @@ setup_tests() {
   setup
   local packages=()
   have openssl || packages+=(openssl)
-  # The health check for Argo CD.
+  # Repositories of `hactl sync` with signed commits, and the health check for Argo CD.
+  have git || packages+=(git)
+  have ssh-keygen || packages+=(openssh-client)
   have lua5.4 || packages+=(lua5.4)
   # Encryption of backups.
   have age || packages+=(age)

@@ -275,7 +275,7 @@ impl Client {
         write_mode: WriteMode,
     ) -> Result<Value, ApiError> {
         let call = Call::new(Method::POST, Collection::Kind(kind).path());
-        self.call(&write_request(call, "application/json", object, write_mode)).await
+        self.call(&self.write_request(call, "application/json", object, write_mode)).await
     }
 
     /// Merges a patch (RFC 7396) into an object.
@@ -299,7 +299,21 @@ impl Client {
         write_mode: WriteMode,
     ) -> Result<Value, ApiError> {
         let call = Call::new(Method::PATCH, object_path(kind, name));
-        self.call(&write_request(call, media_type, patch, write_mode)).await
+        self.call(&self.write_request(call, media_type, patch, write_mode)).await
+    }
+
+    /// Merges a patch into the status of an object. Only the status of a GitSync can be written.
+    pub(crate) async fn patch_status(
+        &self,
+        kind: Kind,
+        name: &str,
+        status: &Value,
+    ) -> Result<Value, ApiError> {
+        let mut path = object_path(kind, name);
+        path.push("status".to_owned());
+        let call = Call::new(Method::PATCH, path);
+        let patch = json!({ "status": status });
+        self.call(&self.write_request(call, "application/merge-patch+json", &patch, WriteMode::Persist)).await
     }
 
     /// Replaces an object, guarded by its resourceVersion.
@@ -310,7 +324,7 @@ impl Client {
         write_mode: WriteMode,
     ) -> Result<Value, ApiError> {
         let call = Call::new(Method::PUT, object_path(kind, name_of(object)));
-        self.call(&write_request(call, "application/json", object, write_mode)).await
+        self.call(&self.write_request(call, "application/json", object, write_mode)).await
     }
 
     /// Deletes an object, but only if it has this uid, unless `uid` is empty. Returns `false` if the object did not exist.
@@ -494,6 +508,23 @@ impl Client {
         })
     }
 
+    fn write_request(
+        &self,
+        call: Call,
+        content_type: &'static str,
+        body: &Value,
+        write_mode: WriteMode,
+    ) -> Call {
+        let call = call
+            .body(content_type, body)
+            .query("fieldManager", self.field_manager())
+            .query("fieldValidation", "Strict");
+        match write_mode {
+            WriteMode::Persist => call,
+            WriteMode::DryRun => call.query("dryRun", "All").read_only(),
+        }
+    }
+
     /// Returns the failure for an object that does not exist, with the most similar existing name.
     async fn not_found_failure(&self, target: &Target) -> Failure {
         let failure =
@@ -521,15 +552,6 @@ fn object_path(kind: Kind, name: &str) -> Vec<String> {
 
 fn hactl_api_path(parts: &[&str]) -> Vec<String> {
     ["apis", "hactl.io", "v1"].iter().chain(parts).map(|part| (*part).to_owned()).collect()
-}
-
-fn write_request(call: Call, content_type: &'static str, body: &Value, write_mode: WriteMode) -> Call {
-    let call =
-        call.body(content_type, body).query("fieldManager", "hactl").query("fieldValidation", "Strict");
-    match write_mode {
-        WriteMode::Persist => call,
-        WriteMode::DryRun => call.query("dryRun", "All").read_only(),
-    }
 }
 
 /// Returns the exit status for the code of a Status error.

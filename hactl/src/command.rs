@@ -44,6 +44,7 @@ mod status;
 mod stop_first;
 mod store;
 mod support;
+mod sync;
 mod timing;
 mod token;
 pub(crate) mod top;
@@ -81,6 +82,8 @@ pub(crate) enum Command {
     Apply(apply::Apply),
     /// Show what an apply would change, and which services it would affect
     Diff(diff::Diff),
+    /// Apply the objects of a Git repository, again at each interval
+    Sync(sync::Sync),
     /// Convert files to the current field names
     Convert(convert::Convert),
     /// Create an object from flags
@@ -197,6 +200,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Trace(trace) => trace.run(session).await,
         Command::Apply(apply) => apply.run(session).await,
         Command::Diff(diff) => diff.run(session).await,
+        Command::Sync(sync) => sync.run(session).await,
         Command::Create(create) => create.run(session).await,
         Command::Edit(edit) => edit.run(session).await,
         Command::Balance(balance) => balance.run(session).await,

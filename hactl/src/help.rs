@@ -24,7 +24,10 @@ const COMMAND_GROUPS: [(&str, &[&str]); 8] = [
     ),
     (
         "Change objects",
-        &["apply", "diff", "convert", "create", "edit", "set", "patch", "label", "annotate", "delete"],
+        &[
+            "apply", "diff", "sync", "convert", "create", "edit", "set", "patch", "label", "annotate",
+            "delete",
+        ],
     ),
     (
         "Operate services",

@@ -44,6 +44,15 @@ impl Session {
         Ok(self.client.get_or_init(|| client))
     }
 
+    /// Returns a new client of the chosen cluster, whose changes have this field manager.
+    ///
+    /// # Errors
+    /// Fails if no cluster is known, or a certificate cannot be read.
+    pub(crate) fn client_as(&self, field_manager: &'static str) -> Result<Client, Failure> {
+        let client = Client::new(self.flags.connection.resolve()?, Arc::clone(&self.terminal))?;
+        Ok(client.with_field_manager(field_manager))
+    }
+
     /// Returns the output format that the user requested; `None` if the user requested none.
     ///
     /// # Errors

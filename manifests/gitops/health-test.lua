@@ -36,7 +36,7 @@ check("older generation", "Progressing", with("Resource", "True", "Running", {me
 check("deleted", "Progressing", with("Resource", "True", "Running", {metadata = {generation = 1, deletionTimestamp = "now"}}))
 check("conflict", "Degraded", with("AffinityRule", "False", "RuleConflict"))
 check("stopping", "Suspended", with("Resource", "False", "Stopping", {spec = {state = "Stopped"}}))
-check("node", "Degraded", with("Node", "False", "HeartbeatMissed"))
+check("failed commit", "Degraded", with("GitSync", "False", "CommitRefused"))
 check("no status of conditions", "Progressing", {kind = "Group", status = {}})
 local broken = with("Resource", "False", "PoliciesExhausted")
 broken.status.state = "Error"

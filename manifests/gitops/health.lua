@@ -30,7 +30,7 @@ end
 if obj.spec and (obj.spec.state == "Stopped" or obj.spec.state == "Disabled" or obj.spec.state == "Ignored") then
   return {status = "Suspended", message = ready.message}
 end
-if obj.kind == "Node" then
+if obj.kind == "GitSync" or obj.kind == "Node" then
   return {status = "Degraded", message = ready.message}
 end
 return {status = "Progressing", message = ready.message}

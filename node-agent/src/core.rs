@@ -463,6 +463,7 @@ impl AgentCore {
                 | Key::UsageReport(_)
                 | Key::NotificationRecord
                 | Key::Backup
+                | Key::Spec(Kind::GitSync, _)
                 | Key::LogRequest(..)
                 | Key::JoinToken(..)
                 | Key::IssuedCertificate(..)

@@ -193,7 +193,7 @@ impl Vocabulary {
                 self.words
                     .extend(status.map(|status| Word::debug_name("operation phase", status.value.phase)));
             }
-            Kind::Group | Kind::AffinityRule | Kind::NodeGroup => {}
+            Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::GitSync => {}
         }
     }
 }

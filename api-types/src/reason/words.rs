@@ -331,6 +331,22 @@ reasons! {
         /// The cluster is disarmed.
         Disarmed => "Cluster is disarmed",
             "hactl arm when the work is done; no service is recovered until then",
+        /// The objects of a Git commit are applied.
+        CommitApplied => "Objects of the Git commit are applied", "",
+        /// The repository cannot be fetched.
+        FetchFailed => "Git repository cannot be fetched",
+            "run git ls-remote REPOSITORY on the machine of hactl sync, as its user; check the network and the credentials",
+        /// The commit has no valid signature of an allowed signer.
+        CommitNotVerified => "Git commit has no valid signature",
+            "sign the commit with an allowed key; until then, the objects of the previous commit stay",
+        /// The objects of a Git commit are invalid, or the API refused one.
+        CommitRefused => "Objects of the Git commit are invalid or were refused",
+            "correct the files named in the message, and push another commit",
+        /// Others changed fields that are in Git.
+        DriftCorrected => "Change of an object that is managed in Git was undone",
+            "make the change in the Git repository; hactl describe gitsync NAME names the fields and the users",
+        /// No object differs from Git.
+        NoDrift => "No object of the Git repository was changed by others", "",
     }
 
     Operation {

@@ -26,7 +26,12 @@ pub(super) fn check(metadata: &ObjectMeta, kind: Kind, value: &Value, context: &
                 );
             }
         }
-        Kind::Resource | Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Operation => {
+        Kind::Resource
+        | Kind::Group
+        | Kind::AffinityRule
+        | Kind::NodeGroup
+        | Kind::Operation
+        | Kind::GitSync => {
             context.check_name("metadata.name", name);
         }
     }

@@ -3,7 +3,7 @@
 use super::error::ApiError;
 use super::read::{Stored, object, spec_of};
 use super::request::FieldValidation;
-use super::server_side_apply;
+use super::server_side_apply::{self, Author};
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::id::Revision;
 use ha_api_types::kind::Kind;
@@ -80,7 +80,8 @@ pub(crate) fn admit(
     let stored = current.map(|current| current.spec.value.clone());
     set_generation(stored.as_ref(), &mut proposed);
     if let Some(manager) = context.manager {
-        server_side_apply::record_update(stored.as_ref(), &mut proposed, manager, context.now);
+        let author = Author { manager, user: context.requester };
+        server_side_apply::record_update(stored.as_ref(), &mut proposed, author, context.now);
     }
     Ok(Admitted { name, value: in_order(kind, &proposed), warnings })
 }

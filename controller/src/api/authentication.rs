@@ -105,7 +105,7 @@ impl User {
     /// that they write.
     pub(crate) fn secret_values(&self, kind: Kind) -> SecretValues {
         let is_written_by_editors = match kind {
-            Kind::Resource | Kind::Group | Kind::AffinityRule => true,
+            Kind::Resource | Kind::Group | Kind::AffinityRule | Kind::GitSync => true,
             Kind::Node | Kind::NodeGroup | Kind::Cluster | Kind::Operation => false,
         };
         if is_written_by_editors && self.roles.contains(&Role::Editor) {

@@ -2,6 +2,7 @@
 
 mod delete;
 mod requested;
+mod status;
 mod write;
 
 use super::answer::{self, ListRequest, Shape};
@@ -72,17 +73,21 @@ pub(crate) async fn handle_object<S: Store>(
     }
 }
 
-/// Handles `/apis/hactl.io/v1/{plural}/{name}/status`, which is read-only because only the leader writes it.
+/// Handles `/apis/hactl.io/v1/{plural}/{name}/status`. `hactl sync` writes the status of a GitSync. All other statuses
+/// are read-only, because only the leader writes them.
 pub(crate) async fn handle_status<S: Store>(
     State(state): State<ApiState<S>>,
     Path((plural, name)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let kind = kind_of(&plural)?;
-    let (parts, _) = request.into_parts();
+    let (parts, body) = request.into_parts();
     let parameters = Parameters::of(&parts.uri)?;
     match parts.method {
         Method::GET | Method::HEAD => get_object(&state, kind, &name, &parameters, &parts).await,
+        Method::PUT | Method::PATCH if kind == Kind::GitSync => {
+            status::write_status(&state, &name, &parameters, &parts, body).await
+        }
         _ => Err(ApiError::method_not_allowed(
             "status is read-only: only the leader writes it. Change the spec",
         )),

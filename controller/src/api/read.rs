@@ -131,9 +131,13 @@ pub(crate) async fn find<S: Store>(
 ) -> Result<Stored, ApiError> {
     let typed = match kind {
         Kind::Resource => TypedName::parse(written),
-        Kind::Group | Kind::AffinityRule | Kind::Node | Kind::NodeGroup | Kind::Cluster | Kind::Operation => {
-            TypedName { type_name: None, name: written }
-        }
+        Kind::Group
+        | Kind::AffinityRule
+        | Kind::Node
+        | Kind::NodeGroup
+        | Kind::Cluster
+        | Kind::Operation
+        | Kind::GitSync => TypedName { type_name: None, name: written },
     };
     let stored =
         get(store, keys, kind, typed.name).await?.ok_or_else(|| ApiError::not_found(kind, typed.name))?;

@@ -4,6 +4,7 @@
 
 mod fields;
 
+pub(crate) use fields::Author;
 use fields::{Entry, Path, leaf_paths, paths_overlap};
 
 use ha_api_types::time::Timestamp;
@@ -25,10 +26,11 @@ pub(crate) struct Conflict {
 pub(crate) fn apply(
     live: Option<&Value>,
     configuration: &Value,
-    manager: &str,
+    author: Author<'_>,
     force: bool,
     now: &Timestamp,
 ) -> Result<Value, Vec<Conflict>> {
+    let manager = author.manager;
     let empty = json!({});
     let before = live.unwrap_or(&empty);
     let applied = leaf_paths(configuration);
@@ -43,6 +45,7 @@ pub(crate) fn apply(
                 conflicts.insert(Conflict { manager: entry.manager.clone(), path: path.to_string() });
                 entry.disown(path);
             }
+            entry.removed.retain(|removed| !paths_overlap(removed, path));
         }
     }
     if !force && !conflicts.is_empty() {
@@ -80,14 +83,14 @@ pub(crate) fn apply(
         after["metadata"]["name"] = name.clone();
     }
     entries.retain(|entry| !entry.is_apply_of(manager));
-    entries.push(Entry::new(manager, "Apply", applied, now));
+    entries.push(Entry::new(author, "Apply", applied, now));
     Entry::write(&mut after, before, entries);
     Ok(after)
 }
 
 /// Records that a manager changed an object by a request other than apply. The manager owns the fields that it
-/// changed; other managers lose them.
-pub(crate) fn record_update(before: Option<&Value>, after: &mut Value, manager: &str, now: &Timestamp) {
+/// changed; other managers lose them. Each user of a manager has an own entry, so that every field has one user.
+pub(crate) fn record_update(before: Option<&Value>, after: &mut Value, author: Author<'_>, now: &Timestamp) {
     let empty = json!({});
     let before = before.unwrap_or(&empty);
     // A client that sends managedFields replaces them (kubectl does when it migrates an object to server-side
@@ -96,7 +99,12 @@ pub(crate) fn record_update(before: Option<&Value>, after: &mut Value, manager: 
         .pointer("/metadata/managedFields")
         .and_then(Value::as_array)
         .is_some_and(|list| !list.is_empty());
-    let mut entries = if has_sent_managed_fields { Entry::read(after) } else { Entry::read(before) };
+    let mut entries = Entry::read(before);
+    if has_sent_managed_fields {
+        let mut sent = Entry::read(after);
+        Entry::keep_recorded_users(&mut sent, &entries);
+        entries = sent;
+    }
     let (old_paths, new_paths) = (leaf_paths(before), leaf_paths(after));
     let changed: BTreeSet<Path> =
         new_paths.iter().filter(|path| path.get(before) != path.get(after)).cloned().collect();
@@ -104,21 +112,22 @@ pub(crate) fn record_update(before: Option<&Value>, after: &mut Value, manager: 
         .into_iter()
         .filter(|path| !new_paths.iter().any(|new_path| paths_overlap(new_path, path)))
         .collect();
-    let mut own_paths = BTreeSet::new();
     for entry in &mut entries {
         for path in changed.iter().chain(&removed) {
             entry.disown(path);
         }
     }
+    let mut own = Entry::new(author, "Update", changed, now);
+    own.add_removed(removed);
     entries.retain(|entry| {
-        let is_own = entry.manager == manager && entry.operation == "Update" && entry.subresource.is_empty();
+        let is_own = entry.is_update_of(author);
         if is_own {
-            own_paths.extend(entry.fields.iter().cloned());
+            own.fields.extend(entry.fields.iter().cloned());
+            own.add_removed(entry.removed.clone());
         }
         !is_own
     });
-    own_paths.extend(changed);
-    entries.push(Entry::new(manager, "Update", own_paths, now));
+    entries.push(own);
     Entry::write(after, before, entries);
 }
 

@@ -75,7 +75,12 @@ fn literal_secrets(kind: Kind, value: &Value) -> Vec<String> {
             });
             fields.collect()
         }
-        Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Cluster | Kind::Operation => Vec::new(),
+        Kind::Group
+        | Kind::AffinityRule
+        | Kind::NodeGroup
+        | Kind::Cluster
+        | Kind::Operation
+        | Kind::GitSync => Vec::new(),
     };
     let names = maps.into_iter().flat_map(|(path, map)| {
         let literals = map.as_object().into_iter().flatten().filter(|(_, value)| value.is_string());
@@ -109,7 +114,9 @@ async fn dependent_stop_warning<S: Store>(
                 .filter(|_| spec.action == OperationAction::Stop)
                 .map(|name| names::without_type(&name).into())
         }
-        Kind::Group | Kind::AffinityRule | Kind::Node | Kind::NodeGroup | Kind::Cluster => None,
+        Kind::Group | Kind::AffinityRule | Kind::Node | Kind::NodeGroup | Kind::Cluster | Kind::GitSync => {
+            None
+        }
     }?;
     let cluster_view = facts::cluster_view(state).await.ok()?;
     let order = DependencyGraph::of(cluster_view.resources.iter().map(|(name, read)| (name, &read.value)));
@@ -174,7 +181,7 @@ fn references(kind: Kind, value: &Value) -> Vec<Reference> {
                 add("spec.nodeGroup", Kind::NodeGroup, group);
             }
         }
-        Kind::NodeGroup | Kind::Cluster | Kind::Operation => {}
+        Kind::NodeGroup | Kind::Cluster | Kind::Operation | Kind::GitSync => {}
     }
     references
 }
@@ -210,7 +217,7 @@ async fn conflicts<S: Store>(state: &ApiState<S>, kind: Kind, name: &str) -> Vec
             Kind::Group => conflict.short_of_nodes && conflict.resources.iter().any(in_group),
             Kind::Resource => conflict.short_of_nodes && conflict.resources.contains(name),
             Kind::Node => conflict.short_of_nodes,
-            Kind::NodeGroup | Kind::Cluster | Kind::Operation => false,
+            Kind::NodeGroup | Kind::Cluster | Kind::Operation | Kind::GitSync => false,
         })
         .map(|conflict| format!("rule {} is not applied: {}", conflict.rule, conflict.message))
         .collect()

@@ -311,7 +311,9 @@ impl ClusterView {
         let parsed = self.keys.parse(key)?;
         let is_for_others = matches!(
             parsed,
-            Key::Event(..)
+            Key::Spec(Kind::GitSync, _)
+                | Key::Status(Kind::GitSync, _)
+                | Key::Event(..)
                 | Key::LogRequest(..)
                 | Key::JoinToken(..)
                 | Key::IssuedCertificate(..)
@@ -461,6 +463,7 @@ impl ClusterView {
                 result
             }
             Kind::Operation => put(&mut self.operations, &name.into(), entry, now),
+            Kind::GitSync => Ok(()),
         }
     }
 
@@ -500,6 +503,7 @@ impl ClusterView {
                 self.count_operation(name, before);
                 read
             }
+            Kind::GitSync => Ok(()),
         }
     }
 
@@ -544,6 +548,7 @@ impl ClusterView {
                     self.update_timings();
                 }
                 Kind::Operation => drop(self.operations.remove(*name)),
+                Kind::GitSync => {}
             },
             Key::Status(kind, name) => match kind {
                 Kind::Resource => {
@@ -561,6 +566,7 @@ impl ClusterView {
                     self.cluster_status = self.cluster_status.take().filter(|_| *name != CLUSTER_NAME);
                 }
                 Kind::Operation => drop(self.operation_statuses.remove(*name)),
+                Kind::GitSync => {}
             },
             Key::Assignment(name) => drop(self.assignments.remove(name)),
             Key::Tombstone(name) => drop(self.tombstones.remove(name)),

@@ -176,7 +176,7 @@ async fn reviews_answer_from_the_same_decision() {
     let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
     let rules = editor.post(path, &json!({"spec": {"namespace": "default"}})).await;
     let writes = json!({"verbs": ["create", "delete", "deletecollection", "patch", "update"],
-        "apiGroups": ["hactl.io"], "resources": ["resources", "groups", "affinityrules"]});
+        "apiGroups": ["hactl.io"], "resources": ["resources", "groups", "affinityrules", "gitsyncs"]});
     assert!(rules.at("/status/resourceRules").as_array().unwrap().contains(&writes), "{}", rules.body);
 
     let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";

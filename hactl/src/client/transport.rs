@@ -30,6 +30,8 @@ pub(crate) struct Client {
     /// Index of the controller that answered last.
     current: AtomicUsize,
     terminal: Arc<Terminal>,
+    /// Manager of the fields that this client changes.
+    field_manager: &'static str,
 }
 
 /// A controller, and the client for its address.
@@ -167,7 +169,17 @@ impl Client {
             };
             servers.push(Server { address: address.clone(), base, http });
         }
-        Ok(Client { servers, connection, current: AtomicUsize::new(0), terminal })
+        Ok(Client { servers, connection, current: AtomicUsize::new(0), terminal, field_manager: "hactl" })
+    }
+
+    /// Sets the manager of the fields that this client changes.
+    pub(crate) fn with_field_manager(self, field_manager: &'static str) -> Client {
+        Client { field_manager, ..self }
+    }
+
+    /// Returns the manager of the fields that this client changes.
+    pub(super) fn field_manager(&self) -> &'static str {
+        self.field_manager
     }
 
     /// Returns the terminal, for progress during waits.

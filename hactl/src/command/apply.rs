@@ -48,14 +48,19 @@ pub(crate) struct Apply {
 
 /// The outcome for one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+pub(super) enum Change {
     Created,
     Configured,
     Unchanged,
 }
 
 impl Change {
-    fn word(self) -> &'static str {
+    /// Returns `true` if the object differs from before.
+    pub(super) fn is_change(self) -> bool {
+        self != Change::Unchanged
+    }
+
+    pub(super) fn word(self) -> &'static str {
         match self {
             Change::Created => "created",
             Change::Configured => "configured",
@@ -87,18 +92,21 @@ impl Apply {
         }
         let edited: Vec<_> = entries.iter().map(|entry| (entry.kind, entry.name.as_str())).collect();
         self.in_place.confirm(&edited)?;
+        let write_mode = self.dry_run.mode.write_mode();
         let mut applied = Vec::with_capacity(entries.len());
         for (entry, live) in entries.iter().zip(&live_objects) {
             session.terminal().hold_warnings();
-            let outcome =
-                match (self.apply_entry(client, entry, live.as_ref()).await.map_err(Failure::from), live) {
-                    (Err(refusal), Some(live))
-                        if self.stop_first.resolves_refusal(entry.kind, &refusal.message) =>
-                    {
-                        self.apply_after_stop(session, client, entry, live).await
-                    }
-                    (outcome, _) => outcome,
-                };
+            let outcome = match (
+                apply_entry(client, entry, live.as_ref(), write_mode).await.map_err(Failure::from),
+                live,
+            ) {
+                (Err(refusal), Some(live))
+                    if self.stop_first.resolves_refusal(entry.kind, &refusal.message) =>
+                {
+                    self.apply_after_stop(session, client, entry, live).await
+                }
+                (outcome, _) => outcome,
+            };
             session
                 .terminal()
                 .retain_warnings(|warning| !manifest::creates_missing_object(&entries, warning));
@@ -169,36 +177,37 @@ impl Apply {
         let object_after = client.patch(entry.kind, &entry.name, &patch, WriteMode::Persist).await?;
         Ok((Change::Configured, object_after))
     }
+}
 
-    async fn apply_entry(
-        &self,
-        client: &Client,
-        entry: &Entry,
-        live: Option<&Value>,
-    ) -> Result<(Change, Value), ApiError> {
-        let desired = merge::with_last_applied(&entry.object);
-        let Some(live) = live else {
-            let created = match self.dry_run.mode.write_mode() {
-                Some(write_mode) => client.create(entry.kind, &desired, write_mode).await?,
-                None => desired,
-            };
-            return Ok((Change::Created, created));
+/// Creates an object, or changes it to the content of a file. Without a write mode, nothing is sent.
+pub(super) async fn apply_entry(
+    client: &Client,
+    entry: &Entry,
+    live: Option<&Value>,
+    write_mode: Option<WriteMode>,
+) -> Result<(Change, Value), ApiError> {
+    let desired = merge::with_last_applied(&entry.object);
+    let Some(live) = live else {
+        let created = match write_mode {
+            Some(write_mode) => client.create(entry.kind, &desired, write_mode).await?,
+            None => desired,
         };
-        let patch = patch(&desired, live);
-        if patch == json!({}) {
-            return Ok((Change::Unchanged, live.clone()));
-        }
-        let object_after = if let Some(write_mode) = self.dry_run.mode.write_mode() {
-            client.patch(entry.kind, &entry.name, &patch, write_mode).await?
-        } else {
-            let mut merged = live.clone();
-            merge::apply(&mut merged, &patch);
-            merged
-        };
-        // The server does not treat another spelling of the same value (`started`, `0.5`) as a change.
-        let is_unchanged = merge::is_unchanged(live, &object_after);
-        Ok((if is_unchanged { Change::Unchanged } else { Change::Configured }, object_after))
+        return Ok((Change::Created, created));
+    };
+    let patch = patch(&desired, live);
+    if patch == json!({}) {
+        return Ok((Change::Unchanged, live.clone()));
     }
+    let object_after = if let Some(write_mode) = write_mode {
+        client.patch(entry.kind, &entry.name, &patch, write_mode).await?
+    } else {
+        let mut merged = live.clone();
+        merge::apply(&mut merged, &patch);
+        merged
+    };
+    // The server does not treat another spelling of the same value (`started`, `0.5`) as a change.
+    let is_unchanged = merge::is_unchanged(live, &object_after);
+    Ok((if is_unchanged { Change::Unchanged } else { Change::Configured }, object_after))
 }
 
 /// Returns the patch that turns a live object into the desired object. The patch also removes fields that an earlier

@@ -65,7 +65,12 @@ impl Trace {
         let target = Target::parse(&self.subject)?;
         match target.kind {
             Kind::Operation | Kind::Resource => Ok(target),
-            Kind::Group | Kind::AffinityRule | Kind::Node | Kind::NodeGroup | Kind::Cluster => {
+            Kind::Group
+            | Kind::AffinityRule
+            | Kind::Node
+            | Kind::NodeGroup
+            | Kind::Cluster
+            | Kind::GitSync => {
                 let text = format!("cannot trace a {}", target.kind.singular());
                 Err(Failure::usage(text).help("specify an operation, the uid of an action, or a resource"))
             }

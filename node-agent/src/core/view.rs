@@ -373,7 +373,7 @@ impl View {
             | Key::DoctorReport(_)
             | Key::UsageReport(_)
             | Key::Alive(_)
-            | Key::Spec(Kind::Group | Kind::AffinityRule | Kind::NodeGroup, _)
+            | Key::Spec(Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::GitSync, _)
             | Key::Status(..)
             | Key::Tombstone(_)
             | Key::NotificationRecord
@@ -420,7 +420,7 @@ impl View {
             | Key::DoctorReport(_)
             | Key::UsageReport(_)
             | Key::Alive(_)
-            | Key::Spec(Kind::Group | Kind::AffinityRule | Kind::NodeGroup, _)
+            | Key::Spec(Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::GitSync, _)
             | Key::Status(..)
             | Key::Tombstone(_)
             | Key::NotificationRecord

@@ -262,7 +262,7 @@ impl World {
             Kind::Resource | Kind::Group | Kind::AffinityRule | Kind::Node => {
                 self.rules_changed_at = self.now;
             }
-            Kind::NodeGroup | Kind::Cluster | Kind::Operation => {}
+            Kind::NodeGroup | Kind::Cluster | Kind::Operation | Kind::GitSync => {}
         }
     }
 

@@ -59,7 +59,7 @@ impl World {
             Kind::Node => self.status_of::<NodeStatus>(kind, name).map(|status| status.conditions),
             Kind::Resource => self.status_of::<ResourceStatus>(kind, name).map(|status| status.conditions),
             Kind::Cluster => self.status_of::<ClusterStatus>(kind, name).map(|status| status.conditions),
-            Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Operation => None,
+            Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Operation | Kind::GitSync => None,
         };
         conditions.into_iter().flatten().any(|condition| condition.reason == reason)
     }

@@ -191,6 +191,7 @@ impl Attributes {
         }
         let verbs: Vec<&str> = match (self.group.as_str(), self.resource.as_str(), self.subresource.as_str())
         {
+            (GROUP | "*", "gitsyncs", "status") => vec!["get", "patch", "update"],
             (GROUP | "*", _, "status") if self.kind().is_some() && self.verb != "get" => {
                 return Err("status is read-only: only the leader writes it".to_owned());
             }

@@ -52,8 +52,11 @@ fn build_rules(role: Role) -> Vec<Rule> {
         }
         Role::Editor => {
             rules.extend(viewer_rules());
-            let kinds = [Kind::Resource, Kind::Group, Kind::AffinityRule].map(Kind::plural);
+            let kinds = [Kind::Resource, Kind::Group, Kind::AffinityRule, Kind::GitSync].map(Kind::plural);
             rules.push(Rule::of(&WRITE_VERBS, GROUP, kinds));
+            // The leader writes the statuses of all other kinds.
+            let status = format!("{}/status", Kind::GitSync.plural());
+            rules.push(Rule::of(&["patch", "update"], GROUP, [status]));
         }
         Role::Admin => {
             rules.push(Rule { paths: Vec::new(), ..Rule::of(&["*"], "*", ["*"]) });

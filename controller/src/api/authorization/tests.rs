@@ -48,7 +48,7 @@ fn each_role_has_its_permissions_only() {
         check("get", &format!("{}/status", kind.plural()), &readers);
     }
     for verb in ["create", "update", "patch", "delete", "deletecollection"] {
-        for plural in ["resources", "groups", "affinityrules"] {
+        for plural in ["resources", "groups", "affinityrules", "gitsyncs"] {
             check(verb, plural, &[Editor]);
         }
         for plural in ["nodes", "nodegroups", "clusters"] {
@@ -61,6 +61,7 @@ fn each_role_has_its_permissions_only() {
     for action in ["ConfirmFenced", "Unfence", "FollowStore"] {
         check("create", &format!("operations/{action}"), &[]);
     }
+    check("patch", "gitsyncs/status", &[Editor]);
     check("create", "operations", &[Operator]);
     check("delete", "operations", &[Operator]);
     check("patch", "nodes/maintenance", &[Operator]);

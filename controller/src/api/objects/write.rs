@@ -11,6 +11,7 @@ use crate::api::error::ApiError;
 use crate::api::read::{self, KeyContent, Stored};
 use crate::api::request::{Parameters, manager, media_type, read_body};
 use crate::api::reservation::gate;
+use crate::api::server_side_apply::Author;
 use crate::api::{
     ApiState, convert, definition, dependency_cycle, identity, patch, server_side_apply, upgrade, warnings,
 };
@@ -119,7 +120,8 @@ impl<'a, S: Store> Writer<'a, S> {
             | Kind::Node
             | Kind::NodeGroup
             | Kind::Cluster
-            | Kind::Operation => Vec::new(),
+            | Kind::Operation
+            | Kind::GitSync => Vec::new(),
         };
         let mut admitted = admit(&self.context(manager), current, proposed, duplicates)?;
         upgrade::check(self.state, self.kind, current, &admitted).await?;
@@ -299,9 +301,15 @@ impl<'a, S: Store> Writer<'a, S> {
             }
             // Server-side apply can also create a node.
             (Kind::Node, Some(_) | None) => require(""),
-            (Kind::Resource | Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Cluster, _) => {
-                Ok(())
-            }
+            (
+                Kind::Resource
+                | Kind::Group
+                | Kind::AffinityRule
+                | Kind::NodeGroup
+                | Kind::Cluster
+                | Kind::GitSync,
+                _,
+            ) => Ok(()),
         }
     }
 
@@ -525,7 +533,7 @@ impl<S: Store> Writer<'_, S> {
             let applied = server_side_apply::apply(
                 live,
                 &configuration,
-                &self.manager,
+                Author { manager: &self.manager, user: &self.user.name },
                 self.parameters.force,
                 &self.now,
             );

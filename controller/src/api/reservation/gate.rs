@@ -110,6 +110,7 @@ fn can_affect_check(kind: Kind, current: Option<&Value>, value: &Value) -> bool 
             current.and_then(|current| current.get("spec")) != value.get("spec")
         }
         Kind::Operation => current.is_none(),
+        Kind::GitSync => false,
     }
 }
 

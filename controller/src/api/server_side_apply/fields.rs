@@ -99,6 +99,15 @@ fn is_unowned(path: &[String]) -> bool {
     }
 }
 
+/// Author of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Author<'a> {
+    /// Field manager, as the client sent it.
+    pub(crate) manager: &'a str,
+    /// Name of the user, as the API authenticated it. Empty if there is none.
+    pub(crate) user: &'a str,
+}
+
 /// One entry of `metadata.managedFields`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
@@ -106,16 +115,25 @@ pub(crate) struct Entry {
     pub(crate) operation: String,
     pub(crate) subresource: String,
     pub(crate) fields: BTreeSet<Path>,
+    /// Fields that the manager removed last, at most [`MAX_REMOVED`].
+    pub(crate) removed: BTreeSet<Path>,
+    /// Name of the user that made the changes, as authenticated. Empty if the API did not record it.
+    pub(crate) user: String,
     time: String,
 }
 
+/// Maximum number of removed fields of an entry, so that entries do not grow with each removed label.
+const MAX_REMOVED: usize = 16;
+
 impl Entry {
-    pub(crate) fn new(manager: &str, operation: &str, fields: BTreeSet<Path>, now: &Timestamp) -> Entry {
+    pub(crate) fn new(author: Author<'_>, operation: &str, fields: BTreeSet<Path>, now: &Timestamp) -> Entry {
         Entry {
-            manager: manager.to_owned(),
+            manager: author.manager.to_owned(),
             operation: operation.to_owned(),
             subresource: String::new(),
             fields,
+            removed: BTreeSet::new(),
+            user: author.user.to_owned(),
             time: now.0.clone(),
         }
     }
@@ -124,12 +142,43 @@ impl Entry {
         self.manager == manager && self.operation == "Apply"
     }
 
+    /// Returns `true` for the entry of an author's requests other than apply.
+    pub(crate) fn is_update_of(&self, author: Author<'_>) -> bool {
+        self.manager == author.manager
+            && self.user == author.user
+            && self.operation == "Update"
+            && self.subresource.is_empty()
+    }
+
+    /// Records the fields that the manager has removed. If they are too many together with earlier ones, the earlier
+    /// ones are dropped.
+    pub(crate) fn add_removed(&mut self, removed: BTreeSet<Path>) {
+        if self.removed.len() + removed.len() > MAX_REMOVED {
+            self.removed.clear();
+        }
+        self.removed.extend(removed.into_iter().take(MAX_REMOVED));
+    }
+
     pub(crate) fn owns_overlapping(&self, path: &Path) -> bool {
         self.fields.iter().any(|owned| paths_overlap(owned, path))
     }
 
     pub(crate) fn disown(&mut self, path: &Path) {
         self.fields.retain(|owned| !paths_overlap(owned, path));
+        self.removed.retain(|removed| !paths_overlap(removed, path));
+    }
+
+    /// Clears users that a client sent and that the API has not recorded: only the API records users.
+    pub(crate) fn keep_recorded_users(entries: &mut [Entry], recorded: &[Entry]) {
+        for entry in entries {
+            let is_recorded = recorded.iter().any(|old| {
+                (&old.manager, &old.operation, &old.user) == (&entry.manager, &entry.operation, &entry.user)
+            });
+            if !is_recorded {
+                entry.user.clear();
+                entry.removed.clear();
+            }
+        }
     }
 
     /// Returns the entries of an object, except unreadable entries.
@@ -141,34 +190,40 @@ impl Entry {
         list.into_iter()
             .flatten()
             .map(|entry| {
-                let mut fields = BTreeSet::new();
-                if let Some(tree) = entry.get("fieldsV1") {
-                    from_tree(tree, &mut Vec::new(), &mut fields);
-                }
+                let paths = |member: &str| {
+                    let mut paths = BTreeSet::new();
+                    if let Some(tree) = entry.get(member) {
+                        from_tree(tree, &mut Vec::new(), &mut paths);
+                    }
+                    paths
+                };
                 Entry {
                     manager: text(entry, "manager"),
                     operation: text(entry, "operation"),
                     subresource: text(entry, "subresource"),
-                    fields,
+                    fields: paths("fieldsV1"),
+                    removed: paths("removedFields"),
+                    user: text(entry, "user"),
                     time: text(entry, "time"),
                 }
             })
-            .filter(|entry| !entry.manager.is_empty() || !entry.fields.is_empty())
+            .filter(|entry: &Entry| !entry.manager.is_empty() || !entry.fields.is_empty())
             .collect()
     }
 
     /// Writes entries into an object, sorted. An entry whose fields have not changed keeps its time.
     pub(crate) fn write(object: &mut Value, before: &Value, mut entries: Vec<Entry>) {
         let existing_entry = Entry::read(before);
-        entries.retain(|entry| !entry.fields.is_empty());
+        entries.retain(|entry| !entry.fields.is_empty() || !entry.removed.is_empty());
         for entry in &mut entries {
             let same_entry =
                 existing_entry.iter().find(|old| differs_at_most_in_time(old, entry) && !old.time.is_empty());
             if let Some(old) = same_entry {
                 entry.time.clone_from(&old.time);
+                entry.user.clone_from(&old.user);
             }
         }
-        entries.sort_by(|a, b| (&a.manager, &a.operation).cmp(&(&b.manager, &b.operation)));
+        entries.sort_by(|a, b| (&a.manager, &a.operation, &a.user).cmp(&(&b.manager, &b.operation, &b.user)));
         let list: Vec<Value> = entries.iter().map(Entry::to_value).collect();
         if object.get("metadata").is_none_or(Value::is_object) {
             object["metadata"]["managedFields"] = Value::Array(list);
@@ -176,38 +231,48 @@ impl Entry {
     }
 
     fn to_value(&self) -> Value {
-        let mut tree = Map::new();
-        for path in &self.fields {
-            let mut target = &mut tree;
-            for name in &path.0 {
-                let entry = target.entry(format!("f:{name}")).or_insert_with(|| json!({}));
-                match entry {
-                    Value::Object(map) => target = map,
-                    Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                        break;
-                    }
-                }
-            }
-        }
         let mut value = json!({
             "manager": self.manager,
             "operation": self.operation,
             "apiVersion": ha_api_types::kind::API_VERSION,
             "time": self.time,
             "fieldsType": "FieldsV1",
-            "fieldsV1": tree,
+            "fieldsV1": to_tree(&self.fields),
         });
         if !self.subresource.is_empty() {
             value["subresource"] = json!(self.subresource);
+        }
+        if !self.user.is_empty() {
+            value["user"] = json!(self.user);
+        }
+        if !self.removed.is_empty() {
+            value["removedFields"] = to_tree(&self.removed);
         }
         value
     }
 }
 
-/// Returns `true` if two entries differ at most in their times.
+/// Returns `true` if two entries differ at most in their times. Of an apply, the user may differ, too: an apply without
+/// a change is not recorded.
 fn differs_at_most_in_time(left: &Entry, right: &Entry) -> bool {
-    (&left.manager, &left.operation, &left.subresource, &left.fields)
-        == (&right.manager, &right.operation, &right.subresource, &right.fields)
+    (&left.manager, &left.operation, &left.subresource, &left.fields, &left.removed)
+        == (&right.manager, &right.operation, &right.subresource, &right.fields, &right.removed)
+        && (left.user == right.user || left.operation == "Apply")
+}
+
+fn to_tree(paths: &BTreeSet<Path>) -> Value {
+    let mut tree = Map::new();
+    for path in paths {
+        let mut target = &mut tree;
+        for name in &path.0 {
+            let entry = target.entry(format!("f:{name}")).or_insert_with(|| json!({}));
+            match entry {
+                Value::Object(map) => target = map,
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => break,
+            }
+        }
+    }
+    Value::Object(tree)
 }
 
 fn from_tree(tree: &Value, path: &mut Vec<String>, fields: &mut BTreeSet<Path>) {

@@ -35,17 +35,7 @@ pub(crate) fn add_to_inventory(
     entries: &mut [Entry],
     live_objects: &[Option<Value>],
 ) -> Result<(), Failure> {
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    let is_alphanumeric = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = name.as_bytes();
-    if bytes.len() > 63
-        || !bytes.iter().copied().all(is_allowed)
-        || !is_alphanumeric(bytes.first())
-        || !is_alphanumeric(bytes.last())
-    {
-        return Err(Failure::usage(format!("--inventory: {name:?} is not a valid name"))
-            .help("use up to 63 letters, digits, -, _ and ., with a letter or digit at both ends"));
-    }
+    check_name("--inventory", name)?;
     let mut conflicts = Vec::new();
     for (entry, live) in entries.iter().zip(live_objects) {
         let metadata = live.as_ref().map(|live| AnyObject::from_value(live).metadata).unwrap_or_default();
@@ -64,6 +54,25 @@ pub(crate) fn add_to_inventory(
     }
     for entry in entries {
         merge::apply(&mut entry.object, &json!({"metadata": {"labels": {INVENTORY_LABEL: name}}}));
+    }
+    Ok(())
+}
+
+/// Checks the name of an inventory, which is given by this argument.
+///
+/// # Errors
+/// Fails if the name is not a valid label.
+pub(crate) fn check_name(argument: &str, name: &str) -> Result<(), Failure> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_alphanumeric = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = name.as_bytes();
+    if bytes.len() > 63
+        || !bytes.iter().copied().all(is_allowed)
+        || !is_alphanumeric(bytes.first())
+        || !is_alphanumeric(bytes.last())
+    {
+        return Err(Failure::usage(format!("{argument}: {name:?} is not a valid name"))
+            .help("use up to 63 letters, digits, -, _ and ., with a letter or digit at both ends"));
     }
     Ok(())
 }
