@@ -34,7 +34,7 @@ pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Resul
     let usage = usage::overview(&cluster_view);
     let view = stored_view::view(&cluster_view).0;
     let plan = tokio::task::spawn_blocking(move || {
-        let plan = plan(&live::cluster(&view, &usage), live::drained_nodes(&view));
+        let plan = plan(&live::cluster(&view, &usage), live::drained_nodes(&view), SEARCH_LIMIT);
         drop(permit);
         plan
     });
@@ -43,7 +43,7 @@ pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Resul
 }
 
 /// Returns the plans of all groups, with the largest improvement first.
-fn plan(cluster: &Cluster, drained: BTreeSet<String>) -> BalancePlan {
+fn plan(cluster: &Cluster, drained: BTreeSet<String>, search_limit: Duration) -> BalancePlan {
     let settings = Settings { drained, ..Settings::default() };
     let started_at = Instant::now();
     let groups: Vec<usize> = populated_groups(cluster).collect();
@@ -53,7 +53,7 @@ fn plan(cluster: &Cluster, drained: BTreeSet<String>) -> BalancePlan {
         .zip(1..)
         .map(|(group, number)| {
             let begin = started_at.elapsed().as_secs_f64();
-            let end = SEARCH_LIMIT.as_secs_f64() * f64::from(number) / group_count as f64;
+            let end = search_limit.as_secs_f64() * f64::from(number) / group_count as f64;
             let time = TimeLimit::new(move || {
                 (started_at.elapsed().as_secs_f64() - begin) / (end - begin).max(1e-9)
             });
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn a_plan_shows_the_nodes_before_and_after_its_moves() {
         let cluster = text::read(CLUSTER).expect("a valid cluster");
-        let plan = plan(&cluster, BTreeSet::new());
+        let plan = plan(&cluster, BTreeSet::new(), Duration::MAX);
         let [group] = plan.groups.as_slice() else { panic!("{plan:?}") };
         assert!(group.score_after < group.score_before && !group.time_limited, "{group:?}");
         let moves: Vec<&BalanceMove> = group.batches.iter().flatten().collect();
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn a_drained_node_is_emptied() {
         let cluster = text::read(CLUSTER).expect("a valid cluster");
-        let plan = plan(&cluster, BTreeSet::from(["a".to_owned()]));
+        let plan = plan(&cluster, BTreeSet::from(["a".to_owned()]), Duration::MAX);
         assert_eq!(plan.groups[0].nodes[0].after.services, 0);
     }
 }
