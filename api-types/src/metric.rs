@@ -5,6 +5,7 @@ pub mod agent;
 pub mod controller;
 pub mod leader;
 pub mod process;
+pub mod sync;
 
 use std::fmt;
 
@@ -57,6 +58,8 @@ pub enum Exposer {
     Leader,
     /// Every agent, about itself.
     Agent,
+    /// `hactl sync`, about its GitSync object.
+    Sync,
 }
 
 /// A value of a metric.
@@ -85,7 +88,7 @@ impl Metric {
 
     /// Returns every metric, grouped by exposer.
     pub fn all() -> impl Iterator<Item = &'static Metric> {
-        [process::ALL, controller::ALL, leader::ALL, agent::ALL].into_iter().flatten().copied()
+        [process::ALL, controller::ALL, leader::ALL, agent::ALL, sync::ALL].into_iter().flatten().copied()
     }
 }
 

@@ -9,8 +9,9 @@ use std::path::Path;
 const INTRODUCTION: &str = "\
 # Metrics
 
-Controllers serve `/metrics` on the port of their API (`--listen`), agents on `--admin-listen`, in the text format of
-Prometheus. `cargo run -p ha-xtask -- metrics` generates this page from the code.
+Controllers serve `/metrics` on the port of their API (`--listen`), agents on `--admin-listen`, and `hactl sync` on
+`--metrics-address`, in the text format of Prometheus. `cargo run -p ha-xtask -- metrics` generates this page from the
+code.
 
 - Alerts on these metrics: `manifests/prometheus/rules.yaml`, each with an entry in the [runbooks](runbooks.md).
 - Dashboards: [dashboards](dashboards.md).
@@ -38,6 +39,7 @@ fn page() -> String {
         (Exposer::Controller, "Every controller, about itself"),
         (Exposer::Leader, "The leader, about the cluster's objects"),
         (Exposer::Agent, "Every agent, about itself"),
+        (Exposer::Sync, "hactl sync, about its GitSync object"),
     ];
     for (exposer, title) in parts {
         // Writing to a string cannot fail.

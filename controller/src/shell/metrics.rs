@@ -263,8 +263,12 @@ mod tests {
         crate::api::ApiMetrics::new(&metrics).unwrap();
         super::super::instrumented_controller::Durations::new(&metrics).unwrap();
         ha_runtime::certificate::Certificates::default().register(&metrics).unwrap();
-        let declared = Metric::all().filter(|metric| metric.exposer != Exposer::Agent);
-        let declared: std::collections::BTreeSet<&str> = declared.map(|metric| metric.name).collect();
+        let is_of_controller = |metric: &&'static Metric| match metric.exposer {
+            Exposer::Every | Exposer::Controller | Exposer::Leader => true,
+            Exposer::Agent | Exposer::Sync => false,
+        };
+        let declared = Metric::all().filter(is_of_controller).map(|metric| metric.name);
+        let declared: std::collections::BTreeSet<&str> = declared.collect();
         assert_eq!(metrics.registered(), declared);
     }
 }

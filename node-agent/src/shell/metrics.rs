@@ -126,7 +126,7 @@ mod tests {
         ha_runtime::certificate::Certificates::default().register(&metrics).unwrap();
         let is_of_agent = |metric: &&'static Metric| match metric.exposer {
             Exposer::Every | Exposer::Agent => true,
-            Exposer::Controller | Exposer::Leader => false,
+            Exposer::Controller | Exposer::Leader | Exposer::Sync => false,
         };
         let declared: BTreeSet<&str> = Metric::all().filter(is_of_agent).map(|metric| metric.name).collect();
         assert_eq!(metrics.registered(), declared);

@@ -1,6 +1,7 @@
 //! The metrics of `hactl sync`, and the HTTP server that serves them to Prometheus.
 
 use crate::failure::Failure;
+use ha_api_types::metric::{Metric, sync};
 use prometheus::{Encoder, IntCounter, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -26,20 +27,11 @@ impl SyncMetrics {
     /// Creates the metrics of the GitSync object with this name.
     pub(super) fn new(name: &str) -> Result<SyncMetrics, Failure> {
         let unusable = |error: prometheus::Error| Failure::failed(format!("cannot create metrics: {error}"));
-        let opts = |metric: &str, help: &str| Opts::new(metric, help).const_label("gitsync", name);
-        let last_success = IntGauge::with_opts(opts(
-            "hactl_sync_last_success_timestamp_seconds",
-            "Time of the last successful pass in seconds since 1970; 0 if no pass has succeeded.",
-        ));
-        let failures = IntCounter::with_opts(opts("hactl_sync_failures_total", "Number of failed passes."));
-        let drifted = IntGauge::with_opts(opts(
-            "hactl_sync_drifted_objects",
-            "Number of objects that others had changed before the last pass.",
-        ));
-        let info = IntGaugeVec::new(
-            opts("hactl_sync_info", "Always 1. The label commit is the id of the applied commit."),
-            &["commit"],
-        );
+        let opts = |metric: &Metric| Opts::new(metric.name, metric.help).const_label("gitsync", name);
+        let last_success = IntGauge::with_opts(opts(sync::LAST_SUCCESS));
+        let failures = IntCounter::with_opts(opts(sync::FAILURES));
+        let drifted = IntGauge::with_opts(opts(sync::DRIFTED_OBJECTS));
+        let info = IntGaugeVec::new(opts(sync::SYNC_INFO), &["commit"]);
         let metrics = SyncMetrics {
             registry: Registry::new(),
             last_success: last_success.map_err(unusable)?,
