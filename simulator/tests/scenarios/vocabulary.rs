@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Reasons that no run of the simulator can show, each with the cause and the test that reaches it instead. A reason
 /// that a scenario reaches must be removed from the list.
-const UNREACHED_REASONS: [(Reason, &str); 8] = [
+const UNREACHED_REASONS: [(Reason, &str); 14] = [
     (
         Reason::CopyRemains,
         "shown of a copy that is left from before such an upgrade: controller, \
@@ -47,6 +47,31 @@ const UNREACHED_REASONS: [(Reason, &str); 8] = [
         Reason::FailoverCapacityUnknown,
         "told when a search runs out of its steps, which so small clusters do not: controller, \
          core::reservation::tests::what_could_not_be_decided_says_so",
+    ),
+    (
+        Reason::CommitApplied,
+        "written by hactl sync, which does not run here: e2e, sync::objects_follow_the_repository",
+    ),
+    (
+        Reason::CommitRefused,
+        "written by hactl sync, which does not run here: e2e, sync::objects_follow_the_repository",
+    ),
+    (
+        Reason::FetchFailed,
+        "written by hactl sync, which does not run here: e2e, sync::objects_follow_the_repository",
+    ),
+    (
+        Reason::NoDrift,
+        "written by hactl sync, which does not run here: e2e, sync::objects_follow_the_repository",
+    ),
+    (
+        Reason::DriftCorrected,
+        "written by hactl sync, which does not run here: e2e, sync::objects_follow_the_repository",
+    ),
+    (
+        Reason::CommitNotVerified,
+        "written by hactl sync, which does not run here: e2e, \
+         sync::only_signed_commits_are_applied_and_a_process_reports_metrics",
     ),
 ];
 
