@@ -5,12 +5,20 @@
 //! kubectl, hactl and a browser can reach the machines. Without root, all machines share the loopback interface, each with its
 //! own address, and no link can be cut.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, TcpListener};
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::command::{output, run, tool};
+
+/// Returns a free TCP port of loopback, for programs that share this machine's network.
+///
+/// # Errors
+/// Fails if no port is free.
+pub fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
 
 /// Addresses and names of one run's network.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -4,13 +4,14 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::binaries;
 use crate::command::tool;
+use crate::process::OwnedChild;
 
 /// The certificate of the mail server and the credentials of its only user.
 pub struct Mailbox {
@@ -26,7 +27,7 @@ pub struct Mailbox {
 
 /// A mail server and a web server that run until this value is dropped or the program ends.
 pub struct NotificationReceivers {
-    child: Child,
+    _child: OwnedChild,
     record: PathBuf,
     address: Ipv4Addr,
     /// Port of the web server.
@@ -66,7 +67,7 @@ impl NotificationReceivers {
             .context("cannot start dev/lib/sinks.py")?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line)?;
-        let mut receivers = Self { child, record, address, http: 0, smtp: 0 };
+        let mut receivers = Self { _child: OwnedChild(child), record, address, http: 0, smtp: 0 };
         let ports: Value = serde_json::from_str(&line).with_context(|| {
             format!("dev/lib/sinks.py does not listen: {}", directory.join("receivers.log").display())
         })?;
@@ -95,13 +96,5 @@ impl NotificationReceivers {
         let text = if self.record.exists() { fs::read_to_string(&self.record)? } else { String::new() };
         let all_requests: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
         Ok(all_requests?.into_iter().filter(|request| request["sink"] == sink).collect())
-    }
-}
-
-impl Drop for NotificationReceivers {
-    fn drop(&mut self) {
-        // The process may have exited already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

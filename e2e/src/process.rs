@@ -1,8 +1,9 @@
 //! Processes of this host as shown in `/proc`: identity, namespace, environment and signals.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -15,6 +16,30 @@ use crate::wait::wait_until;
 
 /// Longest time for all threads of a process to stop after SIGSTOP.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A child process that is killed on drop.
+#[derive(Debug)]
+pub struct OwnedChild(pub Child);
+
+impl OwnedChild {
+    /// Starts a program whose output is appended to a file.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be opened, or if the program cannot be started.
+    pub fn start(command: &mut Command, log: &Path) -> Result<Self> {
+        let log = File::options().append(true).create(true).open(log)?;
+        let child = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn();
+        Ok(Self(child.with_context(|| format!("cannot start {}", command.get_program().display()))?))
+    }
+}
+
+impl Drop for OwnedChild {
+    fn drop(&mut self) {
+        // The process may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 /// A process, identified by process id and start time, because ids are reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,14 +1,15 @@
 //! Tests of `hactl pki` with real daemons: every certificate has one purpose, a node joins with a token and renews its
 //! certificate, and a stolen certificate is revoked.
 
-use std::fs::{self, File};
-use std::net::TcpListener;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use ha_e2e::binaries;
 use ha_e2e::command::{check_output, output_text, text};
+use ha_e2e::network::free_port;
+use ha_e2e::process::OwnedChild;
 use ha_e2e::scenario::STEP_TIMEOUT;
 use ha_e2e::scratch;
 use ha_e2e::wait::wait_until;
@@ -21,36 +22,12 @@ const NODE: &str = "n1";
 /// Names of the machines with a controller.
 const CONTROLLERS: [&str; 2] = ["c1", "c2"];
 
-/// A process that ends with the test.
-struct Process(Child);
-
-impl Process {
-    /// Ends the process as systemd does, and waits for its end.
-    fn stop(mut self) -> Result<()> {
-        kill(Pid::from_raw(i32::try_from(self.0.id())?), Signal::SIGTERM)?;
-        self.0.wait()?;
-        Ok(())
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // The process may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// An etcd member and two controllers on loopback, with certificates from `hactl pki`.
 struct TestCluster {
     directory: PathBuf,
     etcd_url: String,
-    controllers: Vec<(String, Process)>,
-    _etcd: Process,
-}
-
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    controllers: Vec<(String, OwnedChild)>,
+    _etcd: OwnedChild,
 }
 
 impl TestCluster {
@@ -98,7 +75,7 @@ impl TestCluster {
         text(&self.directory.join("pki").join(name))
     }
 
-    fn start_controller(&self, name: &str) -> Result<(String, Process)> {
+    fn start_controller(&self, name: &str) -> Result<(String, OwnedChild)> {
         let address = format!("127.0.0.1:{}", free_port()?);
         let url = format!("https://{address}");
         let state = self.directory.join(name);
@@ -123,11 +100,11 @@ impl TestCluster {
         ] {
             command.args([format!("--{flag}"), value.to_owned()]);
         }
-        Ok((url, spawn(command, &self.directory.join(format!("{name}.log")))?))
+        Ok((url, OwnedChild::start(&mut command, &self.directory.join(format!("{name}.log")))?))
     }
 
     /// Starts the agent of the node, with the files that `hactl init --join` wrote.
-    fn start_agent(&self) -> Result<Process> {
+    fn start_agent(&self) -> Result<OwnedChild> {
         let files = self.node_directory();
         let state = self.directory.join("agent");
         let machine_id = self.directory.join("machine-id");
@@ -147,7 +124,7 @@ impl TestCluster {
         ] {
             command.args([format!("--{flag}"), value]);
         }
-        spawn(command, &self.directory.join("agent.log"))
+        OwnedChild::start(&mut command, &self.directory.join("agent.log"))
     }
 
     fn node_directory(&self) -> PathBuf {
@@ -238,6 +215,13 @@ impl TestCluster {
     }
 }
 
+/// Ends a process as systemd does, and waits for its end.
+fn stop(mut process: OwnedChild) -> Result<()> {
+    kill(Pid::from_raw(i32::try_from(process.0.id())?), Signal::SIGTERM)?;
+    process.0.wait()?;
+    Ok(())
+}
+
 fn hactl(arguments: &[&str]) -> Result<Output> {
     Ok(Command::new(binaries::workspace_program("hactl")?)
         .args(arguments)
@@ -246,13 +230,8 @@ fn hactl(arguments: &[&str]) -> Result<Output> {
         .output()?)
 }
 
-fn spawn(mut command: Command, log: &Path) -> Result<Process> {
-    let log = File::options().append(true).create(true).open(log)?;
-    Ok(Process(command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?))
-}
-
 /// Starts an etcd member with the settings of docs/install.md. Its certificate is for a server only.
-fn start_etcd(directory: &Path) -> Result<(Process, String)> {
+fn start_etcd(directory: &Path) -> Result<(OwnedChild, String)> {
     let (client, peer) = (free_port()?, free_port()?);
     let url = format!("https://localhost:{client}");
     let file = |name: &str| directory.join("pki").join(name);
@@ -277,7 +256,7 @@ fn start_etcd(directory: &Path) -> Result<(Process, String)> {
     fs::write(&path, settings.to_string())?;
     let mut command = Command::new(binaries::etcd()?);
     command.arg("--config-file").arg(path);
-    Ok((spawn(command, &directory.join("etcd.log"))?, url))
+    Ok((OwnedChild::start(&mut command, &directory.join("etcd.log"))?, url))
 }
 
 /// Returns the serial number of a certificate.
@@ -369,7 +348,7 @@ fn a_node_joins_renews_its_certificate_and_is_revoked() -> Result<()> {
     // Revocation includes the certificates that controllers issued. Controllers do not renew them any longer, and etcd
     // refuses them.
     check_output(&cluster.as_root(&["node", "remove", NODE, "--yes"])?, 1, &["registration is active"])?;
-    agent.stop()?;
+    stop(agent)?;
     let planned = cluster.pki(&["revoke", NODE, "--renewed", "--dry-run"])?;
     check_output(&planned, 0, &[&renewed, &present])?;
     check_output(&cluster.pki(&["revoke", NODE, "--renewed", "--yes"])?, 0, &["client-crl.pem written"])?;

@@ -5,12 +5,14 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use ha_e2e::binaries;
 use ha_e2e::command::{check_output, output_text};
+use ha_e2e::network::free_port;
 use ha_e2e::plan::TOKEN_FILE;
+use ha_e2e::process::OwnedChild;
 use ha_e2e::scenario::{STEP_TIMEOUT, Scenario};
 use ha_e2e::wait::wait_until;
 use serde_json::{Value, json};
@@ -224,16 +226,6 @@ fn create_key(directory: &Path, name: &str) -> Result<String> {
     Ok(path)
 }
 
-/// A program that ends with the test.
-struct Background(Child);
-
-impl Drop for Background {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn metrics(port: u16) -> Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
@@ -275,7 +267,7 @@ fn only_signed_commits_are_applied_and_a_process_reports_metrics() -> Result<()>
     check_output(&signed(&[])?, 0, &["resource/web created"])?;
 
     // A process follows the branch.
-    let port = 20_000 + u16::try_from(std::process::id() % 20_000)?;
+    let port = free_port()?;
     let (git, state) = clients.paths(&repository);
     let address = format!("127.0.0.1:{port}");
     let arguments = clients.arguments(
@@ -296,7 +288,7 @@ fn only_signed_commits_are_applied_and_a_process_reports_metrics() -> Result<()>
         ],
     );
     let program = binaries::workspace_program("hactl")?;
-    let _process = Background(Command::new(program).args(arguments).stdout(Stdio::null()).spawn()?);
+    let _process = OwnedChild(Command::new(program).args(arguments).stdout(Stdio::null()).spawn()?);
     let shows = |part: &str| metrics(port).is_ok_and(|text| text.contains(part));
     wait_until("the metrics to show the commit", STEP_TIMEOUT, || {
         shows(&format!("hactl_sync_info{{commit=\"{commit}\",gitsync=\"{SITE}\"}} 1"))

@@ -1,9 +1,8 @@
 //! Load test of the API: many watches of many objects, and a client in a loop, on one controller and one etcd.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,6 +11,8 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use futures::StreamExt as _;
 use ha_e2e::binaries;
+use ha_e2e::network::free_port;
+use ha_e2e::process::OwnedChild;
 use ha_e2e::program::{exit_code_of, print_line};
 use ha_e2e::scratch;
 use reqwest::Client;
@@ -38,33 +39,6 @@ fn main() -> ExitCode {
     exit_code_of("error", run(&Arguments::parse()))
 }
 
-/// A process that is killed on drop.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // The process may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn start(command: &mut Command, log: &Path) -> Result<Running> {
-    let output = fs::File::create(log)?;
-    let child = command.stdout(output.try_clone()?).stderr(output).stdin(Stdio::null()).spawn();
-    Ok(Running(child.with_context(|| format!("{command:?}"))?))
-}
-
-fn free_ports<const N: usize>() -> Result<[u16; N]> {
-    let listeners: Vec<TcpListener> =
-        (0..N).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<Result<_, _>>()?;
-    let mut ports = [0; N];
-    for (port, listener) in ports.iter_mut().zip(&listeners) {
-        *port = listener.local_addr()?.port();
-    }
-    Ok(ports)
-}
-
 /// Resident memory of a process in MiB.
 fn resident_mib(pid: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
@@ -78,10 +52,10 @@ fn run(arguments: &Arguments) -> Result<()> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let directory = scratch::directory("api-load")?;
     fs::create_dir_all(&directory)?;
-    let [client_port, peer_port, api_port] = free_ports()?;
+    let (client_port, peer_port, api_port) = (free_port()?, free_port()?, free_port()?);
     let etcd_url = format!("http://127.0.0.1:{client_port}");
     let peer_url = format!("http://127.0.0.1:{peer_port}");
-    let _etcd = start(
+    let _etcd = OwnedChild::start(
         Command::new(binaries::etcd()?)
             .arg("--data-dir")
             .arg(directory.join("etcd"))
@@ -90,7 +64,7 @@ fn run(arguments: &Arguments) -> Result<()> {
             .args(["--initial-cluster", &format!("default={peer_url}"), "--unsafe-no-fsync"]),
         &directory.join("etcd.log"),
     )?;
-    let controller = start(
+    let controller = OwnedChild::start(
         Command::new(binaries::workspace_program("ha-controller")?)
             .args(["--etcd-endpoints", &etcd_url, "--insecure-loopback"])
             .args(["--listen", &format!("127.0.0.1:{api_port}")])

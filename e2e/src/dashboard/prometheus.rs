@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::command::tool;
+use crate::process::OwnedChild;
 use crate::scenario::STEP_TIMEOUT;
 use crate::wait::wait_until;
 
@@ -48,7 +49,7 @@ pub struct Prometheus {
 
 /// A Prometheus server that runs until this value is dropped or the program ends.
 pub struct Server {
-    child: Child,
+    child: OwnedChild,
     /// Client of the server.
     pub client: Prometheus,
 }
@@ -73,7 +74,8 @@ impl Server {
             .stderr(output)
             .spawn()
             .context("cannot start prometheus")?;
-        let mut server = Self { child, client: Prometheus::for_url(&format!("http://{address}"))? };
+        let mut server =
+            Self { child: OwnedChild(child), client: Prometheus::for_url(&format!("http://{address}"))? };
         wait_until("Prometheus to be ready", STEP_TIMEOUT, || {
             server.client.is_ready() || !server.poll_running()
         })?;
@@ -84,15 +86,7 @@ impl Server {
     }
 
     fn poll_running(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // The server may have exited already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        matches!(self.child.0.try_wait(), Ok(None))
     }
 }
 
