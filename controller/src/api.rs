@@ -77,7 +77,7 @@ use observer::Observer;
 pub(crate) use read::spec_of;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::normalize_path::NormalizePath;
@@ -387,6 +387,11 @@ pub fn router<S: Store>(state: ApiState<S>, process_routes: Router) -> Router {
     console::router(observer)
         .fallback_service(NormalizePath::trim_trailing_slash(router))
         .layer(axum::middleware::from_fn(console::redirect_browser))
+}
+
+/// Locks a mutex, also after a panic of another holder: the data of the API are valid after each statement.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Answers with the current resource usage of nodes and services.

@@ -1,10 +1,11 @@
 //! The watch cache: one writer, fed by a reflector, and any number of readers, each with a snapshot and later updates.
 
+use crate::recent::Recent;
 use crate::reflector::Item;
 use crate::store::{Change, Reading, StoreError, selects};
 use crate::transaction::Entry;
 use ha_api_types::id::Revision;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use tokio::sync::{broadcast, watch};
 
@@ -49,13 +50,10 @@ struct Shared {
     revision: watch::Sender<Revision>,
 }
 
-#[derive(Default)]
 struct CachedState {
     entries: BTreeMap<String, Entry>,
     revision: Revision,
-    /// Recent changes, all later than `discarded_until`, the revision of the newest discarded change.
-    recent: VecDeque<Change>,
-    discarded_until: Revision,
+    recent: Recent<Change>,
 }
 
 /// Creates an empty cache. Changes of keys under the selectors `without_history` are not kept for readers that resume,
@@ -63,7 +61,8 @@ struct CachedState {
 pub fn cache(without_history: Vec<String>) -> (Reader, Writer) {
     let (updates, _) = broadcast::channel(SUBSCRIBER_UPDATES);
     let (revision, _) = watch::channel(Revision::default());
-    let view = RwLock::new(CachedState::default());
+    let recent = Recent::new(MAX_RECENT_CHANGES, Change::revision);
+    let view = RwLock::new(CachedState { entries: BTreeMap::new(), revision: Revision(0), recent });
     let shared = Arc::new(Shared { view, without_history, updates, revision });
     (Reader { shared: shared.clone() }, Writer { shared })
 }
@@ -82,8 +81,7 @@ impl Writer {
                     let _ = self.shared.updates.send(Err(StoreError::Compacted { oldest: reading.revision }));
                 }
                 if has_gap || view.revision == Revision(0) {
-                    view.recent.clear();
-                    view.discarded_until = reading.revision;
+                    view.recent.restart(reading.revision);
                 }
                 (changes, reading.revision)
             }
@@ -130,13 +128,8 @@ impl CachedState {
                 self.entries.remove(key);
             }
         }
-        if is_kept && change.revision() > self.discarded_until {
-            self.recent.push_back(change.clone());
-        }
-        while self.recent.len() > MAX_RECENT_CHANGES {
-            if let Some(oldest) = self.recent.pop_front() {
-                self.discarded_until = oldest.revision();
-            }
+        if is_kept {
+            self.recent.keep(change.clone());
         }
     }
 }
@@ -187,13 +180,12 @@ impl Reader {
         };
         let has_history = !self.shared.without_history.iter().any(history_overlaps);
         let is_current = revision >= view.revision;
-        if self.revision() == Revision(0) || revision < view.discarded_until || !(has_history || is_current) {
-            return Err(StoreError::Compacted { oldest: view.discarded_until + 1 });
-        }
-        let updates = self.shared.updates.subscribe();
-        let first = view.recent.partition_point(|change| change.revision() <= revision);
-        let changes = selected(view.recent.range(first..), selectors, revision);
-        Ok((Update { changes, revision: view.revision }, updates))
+        let is_usable = self.revision() > Revision(0) && (has_history || is_current);
+        let Some(changes) = view.recent.after(revision).filter(|_| is_usable) else {
+            return Err(StoreError::Compacted { oldest: view.recent.discarded_until() + 1 });
+        };
+        let update = Update { changes: selected(changes, selectors, revision), revision: view.revision };
+        Ok((update, self.shared.updates.subscribe()))
     }
 }
 

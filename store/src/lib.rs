@@ -26,6 +26,7 @@ pub mod event_writer;
 pub mod followed;
 pub mod memory;
 pub mod memory_state;
+pub mod recent;
 pub mod reflector;
 pub mod short_lease;
 pub mod store;

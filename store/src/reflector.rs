@@ -80,6 +80,14 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// Returns options for a store that reports lost changes itself, such as [`crate::CachedStore`]: its watch ends, so
+    /// that a comparison is not necessary. The reflector still lists once a day.
+    pub fn without_comparison() -> Options {
+        Options { relist_interval: Duration::from_secs(24 * 60 * 60), ..Options::default() }
+    }
+}
+
 /// Handle that requests listings from a reflector.
 #[derive(Clone, Debug, Default)]
 pub struct Refresher {

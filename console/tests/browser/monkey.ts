@@ -33,7 +33,7 @@ export class Monkey {
     return items[Math.floor(this.random() * items.length)];
   }
 
-  /** Performs one random action. An element that disappears meanwhile is no error. */
+  /** Performs one random action. An element that disappears meanwhile is not an error. */
   async step(): Promise<void> {
     this.actions += 1;
     if (this.random() < 0.15) {

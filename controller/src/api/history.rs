@@ -1,7 +1,7 @@
 //! `/apis/hactl.io/v1/history`: the changes of node and state of services and nodes in the last hour, as this process saw
 //! them. The history is only displayed, and no decision depends on it.
 
-use super::ApiState;
+use super::{ApiState, lock};
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -16,7 +16,7 @@ use ha_store::reflector::{Item, Options, reflector};
 use ha_store::{Change, Entry, Store};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Time for which a change is kept.
 const RETENTION_MS: i128 = 3_600_000;
@@ -69,7 +69,7 @@ impl History {
     /// Watches the statuses until dropped.
     pub(crate) async fn run<S: Store + Clone>(&self, store: S, keys: &Keys) {
         let selectors = [Kind::Resource, Kind::Node].map(|kind| keys.statuses_of(kind)).to_vec();
-        let (_refresher, mut items) = reflector(store, selectors, Options::default());
+        let (_refresher, mut items) = reflector(store, selectors, Options::without_comparison());
         while let Some(item) = items.next().await {
             let now = self.now_unix_ms();
             let mut recorded = lock(&self.recorded);
@@ -166,10 +166,6 @@ impl Recorded {
 fn state_of(entry: &Entry) -> Option<PlacementState> {
     let StatusFields { node, state } = serde_json::from_slice(&entry.value).ok()?;
     Some(PlacementState { node, state })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Handles GET and answers with a [`PlacementHistory`].

@@ -6,7 +6,8 @@ use super::ApiState;
 use super::answer::warning;
 use super::error::ApiError;
 use super::read;
-use axum::extract::{Path, Query, State};
+use super::request::query_pairs;
+use axum::extract::{Path, State};
 use axum::http::{HeaderName, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
@@ -69,9 +70,7 @@ pub(crate) async fn handler<S: Store>(
     Path(name): Path<String>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(&uri)
-        .map_err(|error| ApiError::bad_request(format!("invalid query: {error}")))?;
-    let parameters = Parameters::of(&pairs)?;
+    let parameters = Parameters::of(&query_pairs(&uri)?)?;
     let _permit = state.log_permit()?;
     let (node, request) = log_target(&state, &name, parameters).await?;
     if let Some(cause) = state.options().no_logs {

@@ -1,6 +1,7 @@
 //! Time since this process saw heartbeats and candidates change, and the addresses of the candidates. The time is only
 //! displayed, and no decision depends on it.
 
+use super::lock;
 use axum::http::Uri;
 use futures::StreamExt;
 use ha_api_types::id::{ControllerId, Revision};
@@ -11,7 +12,7 @@ use ha_runtime::clock::Clock;
 use ha_store::reflector::{Item, Options, reflector};
 use ha_store::{Change, Entry, Store};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 #[derive(Clone, Copy, Debug)]
 struct KeyObservation {
@@ -77,7 +78,7 @@ impl Observer {
     /// Watches until dropped.
     pub(crate) async fn run<S: Store + Clone>(&self, store: S, keys: &Keys) {
         let selectors = vec![keys.heartbeats(), keys.candidates(), keys.refreshes()];
-        let (_refresher, mut items) = reflector(store, selectors, Options::default());
+        let (_refresher, mut items) = reflector(store, selectors, Options::without_comparison());
         while let Some(item) = items.next().await {
             let now = self.now();
             match item {
@@ -150,10 +151,6 @@ fn record_entry(
         None => first,
     };
     observations.insert(entry.key.clone(), KeyObservation { revision: entry.mod_revision, changed });
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

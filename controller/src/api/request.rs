@@ -70,12 +70,17 @@ pub(crate) struct Parameters {
     pub(crate) include_object: IncludeObject,
 }
 
+/// Returns the parameters of a query in their order.
+pub(crate) fn query_pairs(uri: &Uri) -> Result<Vec<(String, String)>, ApiError> {
+    let pairs = Query::try_from_uri(uri);
+    let Query(pairs) = pairs.map_err(|error| ApiError::bad_request(format!("invalid query: {error}")))?;
+    Ok(pairs)
+}
+
 impl Parameters {
     pub(crate) fn of(uri: &Uri) -> Result<Parameters, ApiError> {
-        let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
-            .map_err(|error| ApiError::bad_request(format!("invalid query: {error}")))?;
         let mut parameters = Parameters::default();
-        for (name, value) in pairs {
+        for (name, value) in query_pairs(uri)? {
             parameters.set(&name, value)?;
         }
         Ok(parameters)

@@ -6,10 +6,11 @@ mod report;
 use super::ApiState;
 use super::error::ApiError;
 use super::facts;
+use super::request::query_pairs;
 use crate::core::stored_view::view;
 use crate::core::world::ClusterView;
 use axum::Json;
-use axum::extract::{Query, Request, State};
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use ha_api_types::id::NodeName;
 use ha_scheduler::balance::live::ungrouped_name;
@@ -23,11 +24,9 @@ pub(crate) async fn handler<S: Store>(
     State(state): State<ApiState<S>>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(request.uri())
-        .map_err(|error| ApiError::bad_request(format!("invalid query: {error}")))?;
     let mut options = ReportOptions { cluster: state.options().cluster.clone(), ..ReportOptions::default() };
     let mut group_by = "node".to_owned();
-    for (name, value) in pairs {
+    for (name, value) in query_pairs(request.uri())? {
         match name.as_str() {
             "failures" => {
                 options.failures = match value.as_str() {

@@ -1,8 +1,9 @@
 //! Turns: each user has a limited number of requests in progress, so that no user can use up the process.
 
 use super::error::ApiError;
+use super::lock;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -45,7 +46,7 @@ impl Turns {
 
     /// Returns the turns of a user, and forgets users without requests.
     fn of_user(&self, user: &str) -> Arc<UserTurns> {
-        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut users = lock(&self.users);
         if let Some(turns) = users.get(user) {
             return Arc::clone(turns);
         }

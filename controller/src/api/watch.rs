@@ -168,6 +168,7 @@ impl<S: Store> Watcher<S> {
                     next = source.next() => next,
                     () = tokio::time::sleep_until(next_bookmark), if self.parameters.allow_bookmarks => {
                         next_bookmark += BOOKMARK_INTERVAL;
+                        complete_up_to = source.progress().map_or(complete_up_to, |reached| reached.max(complete_up_to));
                         if complete_up_to > bookmarked {
                             bookmarked = complete_up_to;
                             yield self.bookmark(complete_up_to, false);

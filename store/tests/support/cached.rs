@@ -3,8 +3,8 @@
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use ha_api_types::id::Revision;
+use ha_store::CachedStore;
 use ha_store::cache::cache;
-use ha_store::cached_store::CachedStore;
 use ha_store::conformance::Subject;
 use ha_store::reflector::{Options, reflector};
 

@@ -2,8 +2,9 @@
 
 use crate::api::ApiState;
 use crate::api::error::ApiError;
+use crate::api::request::query_pairs;
 use axum::Json;
-use axum::extract::{Query, Request, State};
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use ha_api_types::view::{AuditPage, AuditRecord};
 use ha_store::Store;
@@ -61,10 +62,8 @@ pub(crate) async fn handler<S: Store>(
     State(state): State<ApiState<S>>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(request.uri())
-        .map_err(|error| ApiError::bad_request(format!("invalid query: {error}")))?;
     let (mut filter, mut limit, mut position) = (Filter::default(), DEFAULT_LIMIT, None);
-    for (name, value) in pairs {
+    for (name, value) in query_pairs(request.uri())? {
         match name.as_str() {
             "user" => filter.user = value,
             "resource" => filter.resource = value,
@@ -141,7 +140,7 @@ fn read_page(
             // The beginning of this line was not read; the next page starts with it.
             break;
         }
-        // A line that is no record, such as one cut by a full disk, is skipped.
+        // A line that is not a record, such as one cut by a full disk, is skipped.
         let record = serde_json::from_slice::<AuditRecord>(&without_newline[line_start..]).ok();
         items.extend(record.filter(|record| filter.matches(record)));
         line_end = line_start;

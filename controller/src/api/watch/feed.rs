@@ -1,15 +1,16 @@
 //! The changes of the objects of one kind, which all watches of the kind share.
 
 use super::table::{ObjectChange, ObjectTable};
+use crate::api::lock;
 use crate::api::read::{self, StoredKeys};
 use futures::StreamExt;
 use ha_api_types::id::Revision;
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
+use ha_store::recent::Recent;
 use ha_store::reflector::{Item, Options, reflector};
 use ha_store::{Store, StoreError};
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{broadcast, watch};
 
@@ -17,8 +18,6 @@ use tokio::sync::{broadcast, watch};
 const MAX_RECENT_CHANGES: usize = 10_000;
 /// Number of updates by which a watch may lag behind before it must resume.
 const SUBSCRIBER_UPDATES: usize = 1024;
-/// Interval at which the feed lists all objects. The watch cache finds lost changes, and then ends the watch of the feed.
-const RELIST_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 /// Maximum time that a watch waits for the feed. Then it reads the store itself.
 const FEED_LAG_LIMIT: Duration = Duration::from_millis(50);
 
@@ -39,6 +38,20 @@ pub(super) struct Subscription {
     /// Changes after the revision from which the watch resumes.
     pub(super) update: FeedUpdate,
     pub(super) updates: FeedUpdates,
+    pub(super) progress: Progress,
+}
+
+/// Revision up to which the feed is complete. Most changes of the store, such as heartbeats, concern no object. They do
+/// not wake the watches, which ask for the progress before they send a bookmark.
+pub(super) struct Progress(watch::Receiver<Revision>);
+
+impl Progress {
+    /// Returns the revision up to which a watch has received all changes; `None` if it must receive others first.
+    pub(super) fn reached(&self, updates: &FeedUpdates) -> Option<Revision> {
+        // The feed sends changes before it reports their revision.
+        let revision = *self.0.borrow();
+        (revision > Revision(0) && updates.is_empty()).then_some(revision)
+    }
 }
 
 /// The feed of one kind.
@@ -53,9 +66,7 @@ pub(crate) struct ObjectFeed {
 struct FeedState {
     table: ObjectTable,
     revision: Revision,
-    /// Recent changes, all later than `discarded_until`.
-    recent: VecDeque<Arc<ObjectChange>>,
-    discarded_until: Revision,
+    recent: Recent<Arc<ObjectChange>>,
 }
 
 impl ObjectFeed {
@@ -69,34 +80,34 @@ impl ObjectFeed {
     /// Follows the store until dropped.
     pub(crate) async fn run<S: Store + Clone>(&self, store: S, keys: &Keys) {
         let selectors = read::selectors(keys, self.kind).to_vec();
-        let options = Options { relist_interval: RELIST_INTERVAL, ..Options::default() };
-        let (_refresher, mut items) = reflector(store, selectors, options);
+        let (_refresher, mut items) = reflector(store, selectors, Options::without_comparison());
         while let Some(item) = items.next().await {
             self.apply(keys, item);
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, Option<FeedState>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn apply(&self, keys: &Keys, item: Item) {
-        let mut state = self.state();
-        let update = match (item, &mut *state) {
+        let mut state = lock(&self.state);
+        let revision = match (item, &mut *state) {
             (Item::Synced(reading), state) => {
                 // Watches cannot continue: the reading does not say which changes led to it.
                 let _ = self.updates.send(Err(StoreError::Compacted { oldest: reading.revision }));
                 let table = ObjectTable::new(self.kind, keys.clone(), &reading.entries, false);
-                let (revision, recent) = (reading.revision, VecDeque::new());
-                *state = Some(FeedState { table, revision, recent, discarded_until: revision });
-                FeedUpdate { changes: Vec::new(), revision }
+                let mut recent =
+                    Recent::new(MAX_RECENT_CHANGES, |change: &Arc<ObjectChange>| change.revision);
+                recent.restart(reading.revision);
+                *state = Some(FeedState { table, revision: reading.revision, recent });
+                reading.revision
             }
             (Item::Changes { changes, revision }, Some(state)) => {
                 let changes = state.table.apply(&changes);
-                state.keep(&changes);
-                FeedUpdate { changes, revision }
+                changes.iter().cloned().for_each(|change| state.recent.keep(change));
+                // Sending fails if there are no watches. The update is sent under the lock. A subscription thus has
+                // each change, or receives it later.
+                let _ = self.updates.send(Ok(Arc::new(FeedUpdate { changes, revision })));
+                revision
             }
-            (Item::Progress(revision), Some(_)) => FeedUpdate { changes: Vec::new(), revision },
+            (Item::Progress(revision), Some(_)) => revision,
             (Item::Unavailable(error), _) => {
                 let _ = self.updates.send(Err(error));
                 self.revision.send_replace(Revision(0));
@@ -105,12 +116,9 @@ impl ObjectFeed {
             (Item::Changes { .. } | Item::Progress(_), None) => return,
         };
         if let Some(state) = &mut *state {
-            state.revision = update.revision;
+            state.revision = revision;
         }
-        self.revision.send_replace(update.revision);
-        // Sending fails if there are no watches. The update is sent under the lock, so that each change is either in a
-        // subscription or in a later update.
-        let _ = self.updates.send(Ok(Arc::new(update)));
+        self.revision.send_replace(revision);
     }
 
     /// Begins a watch with all objects, or after a revision. `present` is a revision that the store has reached.
@@ -123,28 +131,17 @@ impl ObjectFeed {
         let reached = revision.wait_for(|complete| *complete >= present);
         // The sender exists as long as this feed, so only the time limit ends the wait.
         let _ = tokio::time::timeout(FEED_LAG_LIMIT, reached).await.ok()?;
-        let state = self.state();
+        let state = lock(&self.state);
         let state = state.as_ref()?;
         let after = from.unwrap_or(state.revision);
-        if *self.revision.borrow() == Revision(0) || after < state.discarded_until {
+        if *self.revision.borrow() == Revision(0) {
             return None;
         }
-        let first = state.recent.partition_point(|change| change.revision <= after);
-        let changes = state.recent.range(first..).cloned().collect();
+        let changes = state.recent.after(after)?.cloned().collect();
         let objects = if from.is_none() { state.table.objects().cloned().collect() } else { Vec::new() };
         let update = FeedUpdate { changes, revision: state.revision.max(after) };
-        Some(Subscription { objects, update, updates: self.updates.subscribe() })
-    }
-}
-
-impl FeedState {
-    fn keep(&mut self, changes: &[Arc<ObjectChange>]) {
-        self.recent.extend(changes.iter().cloned());
-        while self.recent.len() > MAX_RECENT_CHANGES {
-            if let Some(oldest) = self.recent.pop_front() {
-                self.discarded_until = oldest.revision;
-            }
-        }
+        let progress = Progress(self.revision.subscribe());
+        Some(Subscription { objects, update, updates: self.updates.subscribe(), progress })
     }
 }
 
@@ -216,6 +213,20 @@ mod tests {
         feed.apply(&keys(), synced(&["a"], 8));
         assert_eq!(updates.recv().await.unwrap().err(), Some(StoreError::Compacted { oldest: Revision(8) }));
         assert_eq!(subscribe(&feed, Some(6), 8).await, None, "the changes up to this reading are unknown");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_without_objects_advance_the_progress_and_wake_no_watch() {
+        let feed = ObjectFeed::new(KIND);
+        feed.apply(&keys(), synced(&["a"], 5));
+        let Subscription { mut updates, progress, .. } = feed.subscribe(None, Revision(5)).await.unwrap();
+        feed.apply(&keys(), Item::Progress(Revision(9)));
+        assert!(updates.try_recv().is_err());
+        assert_eq!(progress.reached(&updates), Some(Revision(9)));
+        feed.apply(&keys(), changed("b", 10, 10));
+        assert_eq!(progress.reached(&updates), None, "the change was not received yet");
+        updates.recv().await.unwrap().unwrap();
+        assert_eq!(progress.reached(&updates), Some(Revision(10)));
     }
 
     #[tokio::test(start_paused = true)]

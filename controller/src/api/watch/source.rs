@@ -1,7 +1,7 @@
 //! The source of one watch: the feed that all watches share, or a watch of the store by its own.
 
 use super::check_start;
-use super::feed::{FeedUpdate, FeedUpdates};
+use super::feed::{FeedUpdate, FeedUpdates, Progress};
 use super::table::{ObjectChange, ObjectTable};
 use crate::api::ApiState;
 use crate::api::error::ApiError;
@@ -16,8 +16,8 @@ use tokio::sync::broadcast::error::RecvError;
 
 /// Source of the changes of a watch.
 pub(super) enum Source {
-    /// The feed: changes that it kept, and the receiver of the later ones.
-    Feed(Option<FeedUpdate>, FeedUpdates),
+    /// The feed: changes that it kept, the receiver of the later ones, and the progress without changes.
+    Feed(Option<FeedUpdate>, FeedUpdates, Progress),
     /// The store. Used for a watch that resumes from a revision before the changes that the feed kept, and while the
     /// feed does not follow the store.
     Store(ObjectTable, BoxStream<'static, Result<WatchItem, StoreError>>),
@@ -55,7 +55,7 @@ impl Source {
         if let Some(subscription) = state.feed(kind).subscribe(from, present).await {
             let revision = from.unwrap_or(subscription.update.revision);
             let objects = from.is_none().then_some(subscription.objects);
-            let source = Source::Feed(Some(subscription.update), subscription.updates);
+            let source = Source::Feed(Some(subscription.update), subscription.updates, subscription.progress);
             return Ok(Begin { objects, revision, source });
         }
         let selectors = read::selectors(state.keys(), kind);
@@ -67,9 +67,17 @@ impl Source {
         Ok(Begin { objects, revision, source: Source::Store(table, items) })
     }
 
+    /// Returns a revision up to which the watch has received all changes, if it is known without the next item.
+    pub(super) fn progress(&self) -> Option<Revision> {
+        match self {
+            Source::Feed(None, updates, progress) => progress.reached(updates),
+            Source::Feed(Some(_), ..) | Source::Store(..) => None,
+        }
+    }
+
     pub(super) async fn next(&mut self) -> Next {
         match self {
-            Source::Feed(kept, updates) => {
+            Source::Feed(kept, updates, _) => {
                 if let Some(FeedUpdate { changes, revision }) = kept.take() {
                     return Next::Changes { changes, revision };
                 }
