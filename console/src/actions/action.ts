@@ -25,14 +25,19 @@ function query(dryRun: boolean): string {
   return dryRun ? '?dryRun=All' : '';
 }
 
-/** Returns the part of an action that records an Operation. */
-export function operation(spec: OperationSpec): Pick<Action, 'permission' | 'send'> {
-  const body = {
+/** Returns an Operation that the API has not recorded yet. */
+export function newOperation(spec: OperationSpec) {
+  return {
     apiVersion: 'hactl.io/v1',
     kind: 'Operation',
     metadata: { generateName: `${spec.action.toLowerCase()}-` },
     spec,
   };
+}
+
+/** Returns the part of an action that records an Operation. */
+export function operation(spec: OperationSpec): Pick<Action, 'permission' | 'send'> {
+  const body = newOperation(spec);
   return {
     permission: { verb: 'create', resource: `operations/${spec.action}` },
     send: (dryRun) => client.write('POST', `/apis/hactl.io/v1/operations${query(dryRun)}`, body),

@@ -1,6 +1,6 @@
 // Running actions: the confirmation with the effects by a dry run, and the list of outcomes.
 import { useEffect, useState } from 'preact/hooks';
-import { ApiError } from '../api/client';
+import { messageOf } from '../api/client';
 import type { Operation } from '../api/objects';
 import { CommandLine, State } from '../parts/basics';
 import { Dialog } from '../parts/dialog';
@@ -61,7 +61,7 @@ function useEffects(actions: Action[]): Effects {
         const { warnings } = await action.send(true);
         return { lines: (await action.readEffects?.()) ?? warnings, error: undefined };
       } catch (error) {
-        return { lines: [], error: error instanceof ApiError ? error.message : String(error) };
+        return { lines: [], error: messageOf(error) };
       }
     };
     void Promise.all(actions.map(readEffect)).then((results) => {

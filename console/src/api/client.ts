@@ -12,6 +12,11 @@ export class ApiError extends Error {
   }
 }
 
+/** Returns the text that shows why a request failed. */
+export function messageOf(error: unknown): string {
+  return error instanceof ApiError ? error.message : String(error);
+}
+
 /** An answer with the warnings of its headers. */
 export interface Answer<T> {
   body: T;

@@ -1,6 +1,6 @@
 // The editor of an object as YAML: a dry run on the server, the difference and the effects, then the change.
 import { useState } from 'preact/hooks';
-import { ApiError, client } from '../api/client';
+import { client, messageOf } from '../api/client';
 import { KIND_NAMES, collectionPath, objectPath, type Plural, type StoredObject } from '../api/objects';
 import { difference, withContext, type DifferenceLine } from '../derive/difference';
 import { editable, toYaml } from '../derive/yaml';
@@ -62,7 +62,7 @@ export function Editor(props: EditorProps) {
       const after = toYaml(editable(answer.body));
       setCheck({ phase: 'checked', lines: withContext(difference(before, after)), effects: answer.warnings });
     } catch (error) {
-      setCheck({ phase: 'refused', message: error instanceof ApiError ? error.message : String(error) });
+      setCheck({ phase: 'refused', message: messageOf(error) });
     }
   };
   const reset = () => {

@@ -1,6 +1,7 @@
 // The execution of a balancing plan: batch by batch, with the moves of a batch in parallel, as `hactl balance --apply`.
+import { newOperation } from '../actions/action';
 import { ApiError, client, type Client } from '../api/client';
-import { objectPath, type BalancePlan, type Operation, type Resource } from '../api/objects';
+import { collectionPath, objectPath, type BalancePlan, type Operation, type Resource } from '../api/objects';
 import { Signal } from './signal';
 
 type Group = BalancePlan['groups'][number];
@@ -52,7 +53,7 @@ export class BalanceExecution {
       const canceled = this.state.value.phase === 'canceling' && this.state.value.done < total;
       this.change({ phase: canceled ? 'canceled' : 'done', moving: [] });
     } catch (error) {
-      const message = error instanceof ApiError || error instanceof Error ? error.message : String(error);
+      const message = error instanceof Error ? error.message : String(error);
       this.change({ phase: 'failed', message, moving: [] });
     }
   }
@@ -80,13 +81,8 @@ export class BalanceExecution {
 
   private async runMove(move: BalanceMove): Promise<void> {
     for (const { action, resource, node } of move.operations) {
-      const body = {
-        apiVersion: 'hactl.io/v1',
-        kind: 'Operation',
-        metadata: { generateName: `${action.toLowerCase()}-` },
-        spec: { action, resource, node },
-      };
-      const { body: created } = await this.api.write<Operation>('POST', '/apis/hactl.io/v1/operations', body);
+      const body = newOperation({ action, resource, node });
+      const { body: created } = await this.api.write<Operation>('POST', collectionPath('operations'), body);
       await this.waitFor(created.metadata.name);
     }
     this.change({ done: this.state.value.done + 1, moving: this.state.value.moving.filter((name) => name !== move.resource) });

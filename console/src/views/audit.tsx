@@ -1,6 +1,6 @@
 // The audit log of a controller, for admins: newest records first, with filters and pages.
 import { useEffect, useState } from 'preact/hooks';
-import { ApiError, client } from '../api/client';
+import { client, messageOf } from '../api/client';
 import type { AuditPage } from '../api/objects';
 import type { Tone } from '../derive/headline';
 import { Ago, CommandLine, Empty, Loading, ObjectLink, PageTitle, State } from '../parts/basics';
@@ -46,7 +46,7 @@ export function AuditView({ route }: { route: Route }) {
     const timer = setTimeout(() => {
       client.get<AuditPage>(`${base}?${query}`).then(
         (page) => current && setReading({ phase: 'known', page, items: page.items }),
-        (error: unknown) => current && setReading({ phase: 'failed', message: error instanceof ApiError ? error.message : String(error) }),
+        (error: unknown) => current && setReading({ phase: 'failed', message: messageOf(error) }),
       );
     }, DELAY_MILLISECONDS);
     return () => {
@@ -59,7 +59,7 @@ export function AuditView({ route }: { route: Route }) {
       const next = await client.get<AuditPage>(`${base}?${query}&continue=${page.continue ?? ''}`);
       setReading({ phase: 'known', page: next, items: [...items, ...next.items] });
     } catch (error) {
-      setReading({ phase: 'failed', message: error instanceof ApiError ? error.message : String(error) });
+      setReading({ phase: 'failed', message: messageOf(error) });
     }
   };
   const set = (name: string) => (event: { currentTarget: HTMLInputElement | HTMLSelectElement }) =>

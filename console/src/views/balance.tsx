@@ -1,6 +1,6 @@
 // The balancing plan: load of the nodes before and after, planned moves, their execution with progress and cancellation.
 import { useState } from 'preact/hooks';
-import { ApiError, client } from '../api/client';
+import { client, messageOf } from '../api/client';
 import type { BalancePlan } from '../api/objects';
 import { bytes } from '../derive/quantity';
 import { Card, CommandLine, Empty, ObjectLink, State } from '../parts/basics';
@@ -38,7 +38,7 @@ export function BalanceCard() {
     try {
       setPlanning({ phase: 'known', plan: await client.get<BalancePlan>('/apis/hactl.io/v1/balance', TIMEOUT_MILLISECONDS) });
     } catch (error) {
-      setPlanning({ phase: 'failed', message: error instanceof ApiError ? error.message : String(error) });
+      setPlanning({ phase: 'failed', message: messageOf(error) });
     }
   };
   const start = (plan: BalancePlan) => {

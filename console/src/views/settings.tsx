@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { testNotifications } from '../actions/cluster';
 import { patch, type Action } from '../actions/action';
 import { ActionButton, ask } from '../actions/run';
-import { ApiError, client } from '../api/client';
+import { client, messageOf } from '../api/client';
 import type { Cluster, TimingReport } from '../api/objects';
 import { assignments, changed, fieldsOf, labelOf, patchOf, problemOf, valuesOf, type Field, type Values } from '../derive/form';
 import { seconds } from '../derive/time';
@@ -154,7 +154,7 @@ function useTiming(timing: Record<string, unknown>): Timing {
       client.write<TimingReport>('POST', '/apis/hactl.io/v1/timing', body).then(
         (answer) => current && setState({ report: answer.body, error: undefined }),
         (error: unknown) =>
-          current && setState((last) => ({ ...last, error: error instanceof ApiError ? error.message : String(error) })),
+          current && setState((last) => ({ ...last, error: messageOf(error) })),
       );
     }, DELAY_MILLISECONDS);
     return () => {
