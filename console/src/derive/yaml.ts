@@ -53,7 +53,16 @@ export function toYaml(value: Record<string, unknown>): string {
 export function editable(object: { metadata: object }): Record<string, unknown> {
   const { apiVersion, kind, metadata, spec } = object as Record<string, unknown>;
   const editableFields = Object.entries(metadata as Record<string, unknown>).filter(
-    ([name]) => name === 'name' || name === 'labels' || name === 'annotations' || name === 'resourceVersion',
+    ([name]) => name === 'name' || name === 'labels' || name === 'annotations',
   );
   return { apiVersion, kind, metadata: Object.fromEntries(editableFields), spec };
+}
+
+/**
+ * Adds the version that a write replaces to the text of an object. A text that states a version, or whose metadata is not a
+ * block, stays as it is.
+ */
+export function withVersion(text: string, version: string): string {
+  if (/^\s+resourceVersion:/m.test(text)) return text;
+  return text.replace(/^metadata:[ \t]*\n([ \t]+)/m, (_, indent: string) => `metadata:\n${indent}resourceVersion: "${version}"\n${indent}`);
 }

@@ -1,7 +1,8 @@
 // The editor of an object as YAML: a dry run on the server, the difference and the effects, then the change.
 import { useState } from 'preact/hooks';
-import { client, messageOf } from '../api/client';
-import { KIND_NAMES, collectionPath, objectPath, type Plural, type StoredObject } from '../api/objects';
+import { writeDefinition } from '../actions/definition';
+import { messageOf } from '../api/client';
+import { KIND_NAMES, type Plural, type StoredObject } from '../api/objects';
 import { difference, withContext, type DifferenceLine } from '../derive/difference';
 import { editable, toYaml } from '../derive/yaml';
 import { useSchema } from '../state/schema';
@@ -44,13 +45,12 @@ export function Editor(props: EditorProps) {
   const current = isNew ? '' : initialText(props);
   const isOutdated = !isNew && current !== start;
 
-  const send = async (dryRun: boolean) => {
+  const send = async (isDryRun: boolean) => {
     setCheck({ phase: 'busy' });
     try {
-      const path = isNew ? collectionPath(plural) : objectPath(plural, object.metadata.name);
-      const query = dryRun ? '?dryRun=All&fieldManager=hactl-console' : '?fieldManager=hactl-console';
-      const answer = await client.write<StoredObject>(isNew ? 'POST' : 'PUT', path + query, text, 'application/yaml');
-      if (!dryRun) {
+      const base = isNew ? undefined : { name: object.metadata.name, text: start };
+      const answer = await writeDefinition({ plural, text, base, isDryRun });
+      if (!isDryRun) {
         const stored = toYaml(editable(answer.body));
         setStart(stored);
         setText(stored);

@@ -57,12 +57,13 @@ export function Replay({ history, time, change, end }: ReplayProps) {
             type="range"
             min={first}
             max={last}
-            step={1000}
+            // With a fixed step, the slider would end up to a step early, and never show the last changes.
+            step="any"
             value={time}
             aria-valuetext={text}
             onInput={(event) => {
               setIsPlaying(false);
-              change(Number(event.currentTarget.value));
+              change(Math.round(Number(event.currentTarget.value)));
             }}
           />
         </label>

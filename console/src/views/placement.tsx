@@ -79,7 +79,7 @@ export function PlacementView({ route }: { route: Route }) {
           </select>
         </label>
         {!isReplay && (
-          <button type="button" onClick={() => setReplay(Date.now())}>
+          <button type="button" onClick={() => setReplay(Infinity)}>
             Replay the last hour
           </button>
         )}

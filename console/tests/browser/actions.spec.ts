@@ -135,6 +135,7 @@ test('the replay shows a service on its earlier node', async ({ page }) => {
   }).toPass();
   await expectAccessible(page);
   await slider.press('End');
+  expect(await slider.evaluate((input: HTMLInputElement) => input.value === input.max)).toBe(true);
   await expect(page.locator(`[data-node=${target}] [data-name=queue]`)).toBeVisible();
   await replay.getByRole('button', { name: 'End the replay' }).click();
   await expect(replay).toHaveCount(0);

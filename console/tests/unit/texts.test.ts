@@ -6,7 +6,7 @@ import { difference, withContext } from '../../src/derive/difference';
 import { bytes, cores, quantity } from '../../src/derive/quantity';
 import { search } from '../../src/derive/search';
 import { duration } from '../../src/derive/time';
-import { editable, toYaml } from '../../src/derive/yaml';
+import { editable, toYaml, withVersion } from '../../src/derive/yaml';
 import { address, objectAddress, parseRoute } from '../../src/router';
 
 it('writes YAML that keeps the types of values', () => {
@@ -43,6 +43,13 @@ it('writes texts of several lines as blocks', () => {
 it('edits neither the status nor the fields that the API sets', () => {
   const object = { apiVersion: 'v', kind: 'k', metadata: { name: 'a', uid: 'u', managedFields: [] }, spec: { x: 1 }, status: {} };
   expect(editable(object)).toEqual({ apiVersion: 'v', kind: 'k', metadata: { name: 'a' }, spec: { x: 1 } });
+});
+
+it('adds the version that a write replaces', () => {
+  const text = toYaml({ kind: 'k', metadata: { name: 'a' }, spec: { metadata: { name: 'b' } } });
+  expect(withVersion(text, '7')).toBe(text.replace('  name: a', '  resourceVersion: "7"\n  name: a'));
+  const stated = 'metadata:\n  resourceVersion: "3"\n  name: a\n';
+  expect(withVersion(stated, '7')).toBe(stated);
 });
 
 it('finds changed lines', () => {
