@@ -213,11 +213,16 @@ pub fn restore_softdog(rig: &mut Rig, node: &str) -> Result<()> {
     end_maintenance(rig, node)
 }
 
-fn load_softdog(rig: &Rig, node: &str, settings: &str) -> Result<()> {
+/// Loads softdog again with these options. The watchdog daemon also loads the driver when it finds none, so the options are
+/// written where every loader reads them. They are below `/run`, so the next boot does not have them.
+fn load_softdog(rig: &Rig, node: &str, options: &str) -> Result<()> {
     let guest = rig.guest(node)?;
+    guest.run(&format!(
+        "mkdir -p /run/modprobe.d && echo 'options softdog {options}' >/run/modprobe.d/softdog.conf"
+    ))?;
     // The kernel cannot unload a driver while its device is open.
     wait_for_ok("softdog to be released", STEP_TIMEOUT, || guest.run("modprobe -r softdog"))?;
-    guest.run(&format!("modprobe softdog {settings}"))
+    guest.run("modprobe softdog")
 }
 
 /// Replaces the agent's program and restarts it, like a package upgrade.
