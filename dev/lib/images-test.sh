@@ -40,9 +40,9 @@ logs_and_die() {
 not_expired() { ! grep -qi expire "$scratch/stand-in.log" || logs_and_die "the watchdog expired: $1"; }
 
 start_agent() {
-  local folders=() folder
-  for folder in /usr /bin /sbin /lib /lib64 /etc; do folders+=(--volume "$folder:$folder:ro"); done
-  run --detach --name agent --privileged --pid=host "${folders[@]}" --volume "$scratch/run:/run" --volume "$scratch/state:/var/lib/hactl/agent" \
+  local directories=() directory
+  for directory in /usr /bin /sbin /lib /lib64 /etc; do directories+=(--volume "$directory:$directory:ro"); done
+  run --detach --name agent --privileged --pid=host "${directories[@]}" --volume "$scratch/run:/run" --volume "$scratch/state:/var/lib/hactl/agent" \
     --volume /dev:/dev --tmpfs /tmp --volume "$scratch/machine-id:/hactl/machine-id:ro" \
     --env HACTL_AGENT_NODE=node1 --env HACTL_AGENT_VIRTUAL=no --env HACTL_AGENT_MACHINE_ID_FILE=/hactl/machine-id \
     --env HACTL_AGENT_ETCD_ENDPOINTS=https://127.0.0.1:2379 --env HACTL_AGENT_ETCD_CA=/hactl/tls/ca.crt \

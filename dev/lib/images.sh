@@ -26,9 +26,9 @@ build_static() {
 
 # podman_in DIRECTORY …: runs podman with its storage in DIRECTORY, with options that work without systemd.
 podman_in() {
-  local folder=$1
+  local directory=$1
   shift
-  podman --root "$folder/storage" --runroot "$folder/run" --tmpdir "$folder/tmp" --runtime=runc --cgroup-manager=cgroupfs \
+  podman --root "$directory/storage" --runroot "$directory/run" --tmpdir "$directory/tmp" --runtime=runc --cgroup-manager=cgroupfs \
     --events-backend=file --storage-driver=vfs "$@"
 }
 

@@ -35,9 +35,9 @@ setup_libvirt() {
 
 # make_libvirt_guest SUITE DIRECTORY: builds the guest.
 make_libvirt_guest() {
-  local suite=$1 folder=$2 work=$2.making tree=$2.making/tree
-  say "building the guest ($suite, once) in $folder"
-  rm -rf "$folder" "$work"
+  local suite=$1 directory=$2 work=$2.making tree=$2.making/tree
+  say "building the guest ($suite, once) in $directory"
+  rm -rf "$directory" "$work"
   mkdir -p "$work"
   apt_unpack "$suite" "$work/packages" @linux-image-cloud-amd64 busybox-static ||
     die "cannot fetch the guest's kernel and busybox" "see the messages above"
@@ -74,7 +74,7 @@ INIT
   (cd "$tree" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initrd"
   rm -rf "$tree" "$work/packages"
   touch "$work/done"
-  mv "$work" "$folder"
+  mv "$work" "$directory"
 }
 
 # run_libvirt ARGUMENT…: runs the suite.

@@ -60,10 +60,10 @@ install_diod() {
 
 # make_metal_image SUITE DIRECTORY: builds the image.
 make_metal_image() {
-  local suite=$1 folder=$2 work=$2.making root version
+  local suite=$1 directory=$2 work=$2.making root version
   root=$work/root
-  say "building the image of the machines ($suite, once, a minute or two) in $folder"
-  rm -rf "$folder" "$work"
+  say "building the image of the machines ($suite, once, a minute or two) in $directory"
+  rm -rf "$directory" "$work"
   mkdir -p "$work"
   debootstrap --variant=minbase --include="$METAL_PACKAGES" "$suite" "$root" http://deb.debian.org/debian >"$work/debootstrap.log" 2>&1 ||
     die "debootstrap failed" "see $work/debootstrap.log"
@@ -76,7 +76,7 @@ make_metal_image() {
   mkfs.ext4 -q -F -O ^has_journal -m 0 -d "$root" "$work/root.ext4" 1400M >&2
   rm -rf "$root"
   touch "$work/done"
-  mv "$work" "$folder"
+  mv "$work" "$directory"
 }
 
 # metal_kernel ROOT WORK: unpacks the stock kernel instead of installing it, because its initial file system is not needed.

@@ -36,11 +36,11 @@ build_for_packages() {
 
 # make_packages release|debug VERSION DIRECTORY: creates the packages from the existing build. Removes all other files from DIRECTORY.
 make_packages() {
-  local profile=$1 version=$2 folder=$3 built stage package flags=(--profile release)
+  local profile=$1 version=$2 directory=$3 built stage package flags=(--profile release)
   built=$(target_dir)/$profile
   stage=$built/packaging
-  rm -rf "$stage" "$folder"
-  mkdir -p "$stage/man8" "$folder"
+  rm -rf "$stage" "$directory"
+  mkdir -p "$stage/man8" "$directory"
   "$built/hactl" generate "$stage" &&
     "$built/examples/ha-controller-manual" "$stage/man8/ha-controller.8" &&
     "$built/examples/ha-node-agent-manual" "$stage/man8" || return 1
@@ -49,7 +49,7 @@ make_packages() {
   # Packages of tests are temporary, so they are compressed quickly.
   [ "$profile" = release ] || flags=(--profile dev --fast)
   for package in "${PACKAGES[@]}"; do
-    (cd "$ROOT" && "$CARGO_DEB" --quiet --no-build --no-dbgsym --strip "${flags[@]}" --package "$package" --deb-version "$version" --output "$folder") >/dev/null ||
+    (cd "$ROOT" && "$CARGO_DEB" --quiet --no-build --no-dbgsym --strip "${flags[@]}" --package "$package" --deb-version "$version" --output "$directory") >/dev/null ||
       return 1
   done
 }

@@ -2,7 +2,7 @@
 #   container.sh outside DIRECTORY VOLATILE GROUP [SOURCE TARGET]…
 # Overlays the host's files with DIRECTORY/root, and shows each SOURCE at TARGET. Each run is a boot with a new boot id.
 set -eu
-stage=$1 folder=$2 volatile=$3 group=$4
+stage=$1 directory=$2 volatile=$3 group=$4
 
 if [ "$stage" = outside ]; then
   shift
@@ -14,7 +14,7 @@ if [ "$stage" = outside ]; then
   mkdir -p "$groups/$group"
   echo $$ >"$groups/$group/cgroup.procs"
   find "$groups/$group" -mindepth 1 -depth -type d -exec rmdir {} +
-  cat /proc/sys/kernel/random/uuid >"$folder/boot-id"
+  cat /proc/sys/kernel/random/uuid >"$directory/boot-id"
   exec unshare --cgroup --pid --mount --fork --kill-child sh "$0" inside "$@"
 fi
 
@@ -26,7 +26,7 @@ mkdir "$disk/upper" "$disk/work"
 mount -t overlay -o "lowerdir=/,upperdir=$disk/upper,workdir=$disk/work" root "$root"
 # Removes the host's units and settings, so that none of them is active in the container.
 rm -rf "$root/etc/systemd/system" "$root/etc/init.d" "$root/etc/fstab" "$root/etc/machine-id"
-cp -a "$folder/root/." "$root/"
+cp -a "$directory/root/." "$root/"
 mount -t proc proc "$root/proc"
 mount --bind "$root/proc/sys" "$root/proc/sys"
 mount -o remount,bind,ro "$root/proc/sys"
