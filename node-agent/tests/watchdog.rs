@@ -14,7 +14,7 @@ mod wrong_settings;
 
 use ha_node_agent::watchdog::client::{Client, ClientError, Event};
 use ha_node_agent::watchdog::clock;
-use ha_node_agent::watchdog::protocol::{Arm, LargestTimeouts, Refusal, State};
+use ha_node_agent::watchdog::protocol::{Arm, LargestTimeouts, Purpose, Refusal, State};
 use nix::sys::signal::Signal;
 use node::{Node, SecondClient, connect_until_accepted};
 use std::time::Duration;
@@ -35,6 +35,7 @@ fn arm(deadline_in_ms: Option<u64>) -> Arm {
         },
         heartbeat_valid_ms: HEARTBEAT_VALID_MS,
         deadline: deadline_in_ms.map(|ms| clock::now().plus_ms(ms)),
+        purpose: Purpose::Guard,
     }
 }
 

@@ -1,4 +1,4 @@
-// Writes an edited definition, unless somebody else changed it since it was read.
+// Writes an edited definition, unless another user changed it since it was read.
 import { ApiError, client, type Answer, type Client } from '../api/client';
 import { collectionPath, objectPath, type Plural, type StoredObject } from '../api/objects';
 import { editable, toYaml, withVersion } from '../derive/yaml';

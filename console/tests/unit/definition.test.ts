@@ -37,7 +37,7 @@ it('reports a conflict that lasts', async () => {
   expect(sent).toHaveLength(5);
 });
 
-it('does not overwrite a definition that somebody else changed', async () => {
+it('does not overwrite a definition that another user changed', async () => {
   const { fake, sent } = api(object('2', 3), 0);
   await expect(writeDefinition(edit, fake)).rejects.toThrow('has changed since this text was read');
   expect(sent).toEqual([]);

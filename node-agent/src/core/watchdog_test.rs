@@ -8,14 +8,14 @@
 //! - A test begins only for an operation that the leader has allowed and that names this boot. The node must be in
 //!   maintenance with no active service. No service is started during a test. An agent that receives a request to exit
 //!   ends the test and releases the device.
-//! - The test sends no special request to the daemon: the device is armed as for a service, with a deadline that
-//!   nothing renews.
+//! - The device is armed as for a service, with a deadline that nothing renews. The daemon knows that this is a test,
+//!   and leaves the reset to the device.
 
 use super::effect::{JournalWriteId, Level};
 use super::journal::{Journal, ShutdownRecord, TestedWatchdog, WatchdogTrial};
 use super::{AgentCore, Config, Now};
 use crate::watchdog::Moment;
-use crate::watchdog::protocol::{Arm, Request, State};
+use crate::watchdog::protocol::{Arm, Purpose, Request, State};
 use ha_api_types::id::OperationName;
 use ha_api_types::operation::{OperationAction, OperationPhase};
 use ha_api_types::record::WatchdogTest as Passed;
@@ -220,7 +220,8 @@ impl AgentCore {
             Some(Stage::Arming) if !self.watchdog.is_running() => {
                 let deadline =
                     Moment::from(now).plus_ms(DEADLINE_MS.min(self.active_timings.heartbeat_valid_ms));
-                Some(Request::Arm(Arm::of_timings(&self.arming_timings(), Some(deadline))))
+                let arm = Arm::of_timings(&self.arming_timings(), Some(deadline));
+                Some(Request::Arm(Arm { purpose: Purpose::Test, ..arm }))
             }
             Some(Stage::JournalWrites(_) | Stage::Arming | Stage::Waiting { .. }) | None => None,
         }

@@ -25,7 +25,8 @@ mod requests;
 
 use super::moment::Moment;
 use super::protocol::{
-    Arm, DeviceFacts, Notice, Outcome, Privileges, Refusal, Reply, Request, SavedState, State, Status, Timing,
+    Arm, DeviceFacts, Notice, Outcome, Privileges, Purpose, Refusal, Reply, Request, SavedState, State,
+    Status, Timing,
 };
 use std::collections::VecDeque;
 
@@ -313,12 +314,15 @@ impl Core {
     }
 
     /// Resets the machine after the deadline if the device refuses pets, because such a device may not reset the
-    /// machine, or if the device should already have reset it. A failed reset is tried again.
+    /// machine, or if the device should already have reset it. A failed reset is tried again. In a test, only the device
+    /// may reset the machine (R4.33).
     fn reset_if_unguarded(&mut self, now: Moment) {
         let has_failed = self.fires_at.is_some_and(|fires_at| now.remaining_ns(fires_at).is_none());
         if has_failed || !self.accepts_pets() {
             self.pet_due_at = now.plus_ms(RESET_RETRY_INTERVAL_MS);
-            self.effects.push_back(Effect::Reset);
+            if self.timing.is_none_or(|timing| timing.purpose == Purpose::Guard) {
+                self.effects.push_back(Effect::Reset);
+            }
         }
     }
 

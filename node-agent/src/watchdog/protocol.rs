@@ -62,6 +62,18 @@ pub struct Arm {
     /// The deadline proven last. `None` states that the node is empty, as [`Request::PetWithoutDeadline`] does: no
     /// service may start before a first deadline has been sent and acknowledged.
     pub deadline: Option<Moment>,
+    /// The purpose of arming.
+    pub purpose: Purpose,
+}
+
+/// The purpose of arming a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To reset the machine if its agent fails. The daemon resets the machine itself if the device does not.
+    Guard,
+    /// To find out whether the device resets the machine. The daemon never does, because the test would then pass for a
+    /// device that does nothing. No service runs.
+    Test,
 }
 
 impl Arm {
@@ -79,6 +91,7 @@ impl Arm {
             },
             heartbeat_valid_ms: milliseconds_u32(timings.heartbeat_valid_ms),
             deadline,
+            purpose: Purpose::Guard,
         }
     }
 }
@@ -318,6 +331,8 @@ pub struct Timing {
     pub largest: LargestTimeouts,
     /// Th, milliseconds.
     pub heartbeat_valid_ms: u32,
+    /// The purpose of arming.
+    pub purpose: Purpose,
 }
 
 /// The state that the daemon stores outside its process, with the retained descriptor. The next daemon continues from

@@ -2,7 +2,7 @@
 
 use super::{
     Arm, Core, DeviceFacts, Effect, Moment, NANOSECONDS_PER_MILLISECOND, Outcome, Pending, PetStatus,
-    Refusal, Request, State, Timing, Undo,
+    Purpose, Refusal, Request, State, Timing, Undo,
 };
 
 impl Core {
@@ -138,6 +138,8 @@ impl Core {
             self.apply_earlier_deadline(deadline);
             return self.refuse(number, Refusal::DeadlinePassed);
         }
+        // A renewal guards services, also if an agent that has restarted continues after a test.
+        self.timing = Some(Timing { purpose: Purpose::Guard, ..timing });
         self.state = State::Armed { deadline };
         self.save();
         self.pet(now, false);
@@ -320,7 +322,12 @@ impl Core {
 }
 
 fn timing_of(arm: &Arm, timeout_seconds: u32) -> Timing {
-    Timing { timeout_seconds, largest: arm.largest, heartbeat_valid_ms: arm.heartbeat_valid_ms }
+    Timing {
+        timeout_seconds,
+        largest: arm.largest,
+        heartbeat_valid_ms: arm.heartbeat_valid_ms,
+        purpose: arm.purpose,
+    }
 }
 
 fn state_of(arm: &Arm) -> State {

@@ -170,6 +170,7 @@ impl World {
             },
             heartbeat_valid_ms: 6000,
             deadline,
+            purpose: Purpose::Guard,
         })
     }
 

@@ -1,8 +1,8 @@
 //! The encoding of the messages: little-endian, one fixed size, no allocation.
 
 use super::{
-    Arm, DeviceFacts, DeviceKind, LargestTimeouts, Moment, Name, Notice, Outcome, Privileges, Refusal, Reply,
-    Request, SavedState, State, Status, Timing, VERSION,
+    Arm, DeviceFacts, DeviceKind, LargestTimeouts, Moment, Name, Notice, Outcome, Privileges, Purpose,
+    Refusal, Reply, Request, SavedState, State, Status, Timing, VERSION,
 };
 use thiserror::Error;
 
@@ -35,7 +35,11 @@ pub enum DecodeError {
 pub fn encode_request(number: u64, request: &Request) -> [u8; MESSAGE_BYTES] {
     let mut out = Writer::new();
     let (tag, arm, deadline) = match request {
-        Request::Arm(arm) => (1, Some(arm), None),
+        Request::Arm(arm) => match arm.purpose {
+            Purpose::Guard => (1, Some(arm), None),
+            // An earlier daemon, which would reset the machine itself, refuses this request.
+            Purpose::Test => (6, Some(arm), None),
+        },
         Request::Deadline(deadline) => (2, None, Some(deadline)),
         Request::PetWithoutDeadline => (3, None, None),
         Request::Release => (4, None, None),
@@ -59,11 +63,12 @@ pub fn decode_request(bytes: &[u8]) -> Result<(u64, Request), DecodeError> {
     let mut input = Reader::new(bytes)?;
     let (tag, number) = input.header()?;
     let request = match tag {
-        1 => Request::Arm(Arm {
+        1 | 6 => Request::Arm(Arm {
             timeout_seconds: input.u32()?,
             largest: input.limits()?,
             heartbeat_valid_ms: input.u32()?,
             deadline: input.option(Reader::moment)?,
+            purpose: if tag == 6 { Purpose::Test } else { Purpose::Guard },
         }),
         2 => Request::Deadline(input.moment()?),
         3 => Request::PetWithoutDeadline,
@@ -128,6 +133,7 @@ pub fn encode_saved(saved: &SavedState) -> [u8; MESSAGE_BYTES] {
     // New fields are added at the end: a daemon of an earlier release leaves zeros there, and ignores them when
     // reading.
     out.bool(saved.refuses_pets);
+    out.bool(saved.timing.is_some_and(|timing| timing.purpose == Purpose::Test));
     let checksum = checksum(&out.bytes);
     out.at = CHECKSUM_AT;
     out.u64(checksum);
@@ -140,7 +146,7 @@ pub fn decode_saved(bytes: &[u8]) -> Result<SavedState, DecodeError> {
     let (200, _) = input.header_of(RECORD_VERSION - 1..=RECORD_VERSION)? else {
         return Err(DecodeError::Malformed);
     };
-    let saved = SavedState {
+    let mut saved = SavedState {
         state: input.state()?,
         device: input.option(Reader::device)?,
         timing: input.option(|input| {
@@ -148,10 +154,14 @@ pub fn decode_saved(bytes: &[u8]) -> Result<SavedState, DecodeError> {
                 timeout_seconds: input.u32()?,
                 largest: input.limits()?,
                 heartbeat_valid_ms: input.u32()?,
+                purpose: Purpose::Guard,
             })
         })?,
         refuses_pets: input.bool()?,
     };
+    if let (Some(timing), true) = (&mut saved.timing, input.bool()?) {
+        timing.purpose = Purpose::Test;
+    }
     input.at = CHECKSUM_AT;
     if input.u64()? == checksum(bytes) { Ok(saved) } else { Err(DecodeError::Malformed) }
 }

@@ -99,10 +99,12 @@ fn every_request_round_trips() {
         },
         heartbeat_valid_ms: 6000,
         deadline: Some(Moment::on_both_clocks(123_456_789)),
+        purpose: Purpose::Guard,
     };
     for request in [
         Request::Arm(arm),
         Request::Arm(Arm { deadline: None, ..arm }),
+        Request::Arm(Arm { purpose: Purpose::Test, ..arm }),
         Request::Deadline(Moment { monotonic_raw_ns: 5, boottime_ns: 6 }),
         Request::PetWithoutDeadline,
         Request::Release,
@@ -115,8 +117,12 @@ fn every_request_round_trips() {
 #[test]
 fn corrupted_saved_state_is_rejected() {
     for state in every_state() {
-        let timing =
-            Timing { timeout_seconds: 5, largest: LargestTimeouts::default(), heartbeat_valid_ms: 6000 };
+        let timing = Timing {
+            timeout_seconds: 5,
+            largest: LargestTimeouts::default(),
+            heartbeat_valid_ms: 6000,
+            purpose: Purpose::Test,
+        };
         let saved = SavedState { state, device: Some(a_device()), timing: Some(timing), refuses_pets: true };
         let bytes = encode_saved(&saved);
         assert_eq!(decode_saved(&bytes), Ok(saved));

@@ -61,6 +61,27 @@ fn the_daemon_resets_the_machine_if_the_device_does_not() {
     }
 }
 
+/// With a device that does nothing, a test must fail, so nothing else may reset the machine (R4.33).
+#[test]
+fn only_the_device_resets_the_machine_in_a_test() {
+    let mut world = World::new(facts(true, false));
+    let deadline = world.in_ms(3000);
+    let Request::Arm(arm) = world.arm(Some(deadline)) else { unreachable!() };
+    assert_eq!(world.send_request(Request::Arm(Arm { purpose: Purpose::Test, ..arm })), Outcome::Done);
+    world.run_ms(2_500);
+    world.fires_at = None;
+    world.run_ms(20_000);
+    assert_eq!(world.core.status().state, State::Expired { deadline });
+    assert_eq!(world.resets, 0);
+    // A later renewal guards services again, so the daemon resets the machine if the device does not.
+    let deadline = world.in_ms(3000);
+    assert_eq!(world.send_request(Request::Deadline(deadline)), Outcome::Done);
+    world.run_ms(2_500);
+    world.fires_at = None;
+    world.run_ms(20_000);
+    assert!(world.resets > 0);
+}
+
 #[test]
 fn refused_pets_still_update_the_deadline() {
     let (mut world, _) = refusing();

@@ -3,7 +3,7 @@
 use super::super::super::core::Core;
 use super::super::super::moment::Moment;
 use super::super::super::protocol::{
-    Arm, LargestTimeouts, Privileges, Request, decode_reply, encode_request,
+    Arm, LargestTimeouts, Outcome, Privileges, Purpose, Request, decode_reply, encode_request,
 };
 use super::super::super::simulated::timer::Timer;
 use super::super::super::simulated::wire;
@@ -56,7 +56,13 @@ fn agent(socket: &Path, armed: &mpsc::Sender<()>, must_end: &AtomicBool) {
         fixed_retained_seconds: timeout_seconds,
         not_retained_seconds: timeout_seconds,
     };
-    let arm = Arm { timeout_seconds, largest, heartbeat_valid_ms: 6_000, deadline: Some(deadline()) };
+    let arm = Arm {
+        timeout_seconds,
+        largest,
+        heartbeat_valid_ms: 6_000,
+        deadline: Some(deadline()),
+        purpose: Purpose::Guard,
+    };
     seqpacket::send(&connection, &encode_request(1, &Request::Arm(arm))).unwrap();
     assert_eq!(hear(&connection).outcome, Outcome::Done);
     armed.send(()).unwrap();
