@@ -1,11 +1,12 @@
-// A form of settings: fields from a schema, values as texts, and the changed fields as a merge patch.
+// Forms: fields from a schema, values as texts, and the changed fields as a merge patch or as a new object.
 
 import type { Schema } from './schema';
 
 export interface Field {
   /** Path below the spec, such as `timing.profile`. */
   path: string;
-  kind: 'boolean' | 'choice' | 'integer' | 'number' | 'text';
+  /** `quantity` is a text, or a number without a unit; `list` has commas between its parts. */
+  kind: 'boolean' | 'choice' | 'integer' | 'number' | 'text' | 'quantity' | 'list';
   description: string;
   choices: string[];
   /** Value that applies if the field is absent; empty if the schema has none. */
@@ -25,8 +26,18 @@ export function labelOf(path: string): string {
     .replace(/(Seconds|Percent)$/, '')
     .replace(/([A-Z])/g, ' $1')
     .toLowerCase()
-    .replace(/^io\b/, 'I/O');
+    .replace(/^io\b/, 'I/O')
+    .replace(/^cpu\b/, 'CPU');
   return words.charAt(0).toUpperCase() + words.slice(1) + unit;
+}
+
+/** Returns the label of a field below this number of parts of its path, such as `Requests: memory` for `requests.memory`. */
+export function labelBelow(path: string, parts: number): string {
+  const outer = path.split('.').slice(parts, -1);
+  const label = labelOf(path);
+  if (outer.length === 0) return label;
+  const inner = label.replace(/^[A-Z](?=[a-z])/, (letter) => letter.toLowerCase());
+  return `${outer.map(labelOf).join(': ')}: ${inner}`;
 }
 
 function kindOf(schema: Schema): Field['kind'] | undefined {
@@ -38,14 +49,24 @@ function kindOf(schema: Schema): Field['kind'] | undefined {
       return schema.type;
     case 'string':
       return 'text';
+    case 'array':
+      return schema.items?.type === 'string' ? 'list' : undefined;
     default:
-      return schema.anyOf === undefined ? undefined : 'text';
+      return schema.anyOf === undefined ? undefined : 'quantity';
   }
 }
 
-const textOf = (value: unknown) => (value === undefined || value === null ? '' : String(value));
+/** Returns a value as text: a list with commas, a map of names to numbers as `NAME:NUMBER`. */
+function textOf(value: unknown): string {
+  if (value === undefined || value === null) return '';
+  if (Array.isArray(value)) return value.join(',');
+  if (typeof value !== 'object') return String(value);
+  return Object.entries(value)
+    .map(([name, number]) => (number === 0 ? name : `${name}:${number}`))
+    .join(',');
+}
 
-/** Returns the fields below a path, in the order of the schema. Lists and maps have no field; the YAML editor changes them. */
+/** Returns the fields below a path, in the order of the schema. Maps and lists of objects have no field; the YAML editor changes them. */
 export function fieldsOf(schema: Schema | undefined, path: string): Field[] {
   if (schema === undefined) return [];
   if (schema.properties !== undefined) {
@@ -93,14 +114,19 @@ export function problemOf(field: Field, text: string): string | undefined {
 function typed(field: Field, text: string): unknown {
   if (text === '') return null;
   if (field.kind === 'boolean') return text === 'true';
+  if (field.kind === 'list') return text.split(',').map((part) => part.trim()).filter((part) => part !== '');
   if (field.kind === 'integer' || field.kind === 'number') return Number(text);
-  // A number without a unit is a number in fields that accept both, such as `maxFencing`.
-  return field.kind === 'text' && /^\d+$/.test(text) ? Number(text) : text;
+  return field.kind === 'quantity' && /^\d+$/.test(text) ? Number(text) : text;
 }
 
 /** Returns the fields that differ from the stored spec. */
 export function changed(fields: Field[], stored: Values, values: Values): Field[] {
   return fields.filter((field) => (values[field.path] ?? '') !== (stored[field.path] ?? ''));
+}
+
+/** Returns the spec of a new object with the fields that have a text. */
+export function specOf(fields: Field[], values: Values): Record<string, unknown> {
+  return patchOf(fields, {}, Object.fromEntries(Object.entries(values).filter(([, text]) => text !== '')));
 }
 
 /** Returns the merge patch of the changed fields, below `spec`. */
@@ -119,6 +145,11 @@ export function patchOf(fields: Field[], stored: Values, values: Values): Record
 /** Returns the arguments of `hactl set` with the same effect. */
 export function assignments(fields: Field[], stored: Values, values: Values): string {
   return changed(fields, stored, values)
-    .map((field) => `${field.path}=${values[field.path] ?? ''}`)
+    .map((field) => `${field.path}=${quoted(values[field.path] ?? '')}`)
     .join(' ');
+}
+
+/** Returns a text as one word of a shell. */
+function quoted(text: string): string {
+  return /^[A-Za-z0-9_.,:/%@+-]*$/.test(text) ? text : `'${text.replace(/'/g, `'\\''`)}'`;
 }

@@ -206,11 +206,11 @@ export function relations(name: string, rules: AffinityRule[]): { related: Relat
     const affinity = rule.spec?.resourceAffinity;
     const bare = (affinity?.resources ?? []).map((resource) => resource.split(':').pop() ?? resource);
     if (rule.spec?.disabled === true || affinity == null || !bare.includes(name)) continue;
-    const kind = affinity.affinity === 'Positive' ? 'Positive' : 'Negative';
+    const kind = affinity.affinity === 'Negative' ? 'Negative' : 'Positive';
     const others = bare.filter((resourceName) => resourceName !== name);
     related.push(...others.map((other) => ({ name: other, kind }) as const));
     const where = kind === 'Positive' ? 'same node as' : 'different node than';
-    sentences.push(`Rule ${rule.metadata.name}: ${affinity.strict === true ? '' : 'preferably '}${where} ${others.join(', ')}`);
+    sentences.push(`Rule ${rule.metadata.name}: ${affinity.strict === false ? 'preferably ' : ''}${where} ${others.join(', ')}`);
   }
   return { related, sentences };
 }

@@ -1,5 +1,5 @@
 // The editor of an object as YAML: a dry run on the server, the difference and the effects, then the change.
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { writeDefinition } from '../actions/definition';
 import { messageOf } from '../api/client';
 import { KIND_NAMES, type Plural, type StoredObject } from '../api/objects';
@@ -22,7 +22,7 @@ interface EditorProps {
   plural: Exclude<Plural, 'events'>;
   /** Stored object; undefined for a new one. */
   object: StoredObject | undefined;
-  /** Text of a new object. */
+  /** Text of a new object. Another text replaces the edited one. */
   template?: string;
   onSaved?: () => void;
 }
@@ -33,10 +33,15 @@ function initialText({ object, template }: EditorProps): string {
 }
 
 export function Editor(props: EditorProps) {
-  const { plural, object } = props;
+  const { plural, object, template } = props;
   const [start, setStart] = useState(() => initialText(props));
   const [text, setText] = useState(start);
   const [check, setCheck] = useState<Check>({ phase: 'none' });
+  useEffect(() => {
+    if (object !== undefined || template === undefined) return;
+    setText(template);
+    setCheck({ phase: 'none' });
+  }, [template]);
   const schema = useSchema(KIND_NAMES[plural]);
   const isNew = object === undefined;
   const reason = refusal({ verb: isNew ? 'create' : 'update', resource: plural });

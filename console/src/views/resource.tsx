@@ -13,6 +13,7 @@ import { phaseTone, serviceTone } from '../derive/tones';
 import { Ago, Card, CommandLine, Empty, Facts, Loading, ObjectLink, PageTitle, State } from '../parts/basics';
 import { Conditions } from '../parts/conditions';
 import { Editor } from '../parts/editor';
+import { ObjectForm } from '../parts/form';
 import { MoveButton } from '../parts/move';
 import { Table } from '../parts/table';
 import { Timeline } from '../parts/timeline';
@@ -66,11 +67,34 @@ export function ResourceView({ name }: { name: string }) {
         </Card>
         <Operations name={name} />
         <Log name={name} />
+        <Card title="Settings" wide>
+          <details>
+            <summary>Change settings in a form</summary>
+            <Settings key={resource.metadata.uid} resource={resource} />
+          </details>
+        </Card>
         <Card title="Definition" wide>
           <Editor plural="resources" object={resource} />
         </Card>
       </div>
     </>
+  );
+}
+
+/** The fields of a resource, except those of its driver and its requested state, which has buttons. */
+function Settings({ resource }: { resource: Resource }) {
+  const groups = useObjects('groups') ?? [];
+  const others = useObjects('resources') ?? [];
+  return (
+    <ObjectForm
+      plural="resources"
+      object={resource}
+      includes={(path) => path !== 'state' && !path.startsWith('driver.')}
+      suggestions={{
+        group: groups.map((group) => group.metadata.name),
+        dependsOn: others.map((other) => other.metadata.name).filter((name) => name !== resource.metadata.name),
+      }}
+    />
   );
 }
 

@@ -7,28 +7,14 @@ import { choices, matches } from '../derive/filter';
 import { typeOf } from '../derive/names';
 import { serviceTone } from '../derive/tones';
 import { Ago, Empty, Loading, ObjectLink, PageTitle, State } from '../parts/basics';
-import { Dialog } from '../parts/dialog';
-import { Editor, NewButton } from '../parts/editor';
+import { NewButton } from '../parts/editor';
 import { MoveButton } from '../parts/move';
+import { NewObject } from '../parts/new-object';
 import { SavedFilters } from '../parts/saved-filters';
 import { Table } from '../parts/table';
 import { WordFilter } from '../parts/word-filter';
 import { setParameters, type Route } from '../router';
 import { useObjects } from '../state/cluster';
-
-const TEMPLATE = `apiVersion: hactl.io/v1
-kind: Resource
-metadata:
-  name: web
-spec:
-  state: Started
-  driver:
-    exec:
-      command: [/usr/bin/python3, -m, http.server, "8080"]
-  requests:
-    cpu: 500m
-    memory: 512Mi
-`;
 
 export function ResourcesView({ route }: { route: Route }) {
   const resources = useObjects('resources');
@@ -56,12 +42,7 @@ export function ResourcesView({ route }: { route: Route }) {
       ) : (
         <ResourceTable resources={shown} selected={selected} change={setSelected} />
       )}
-      {creating && (
-        <Dialog title="New resource" wide onClose={() => setCreating(false)}>
-          <h2>New resource</h2>
-          <Editor plural="resources" object={undefined} template={TEMPLATE} onSaved={() => setCreating(false)} />
-        </Dialog>
-      )}
+      {creating && <NewObject plural="resources" onClose={() => setCreating(false)} />}
     </>
   );
 }

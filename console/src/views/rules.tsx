@@ -6,8 +6,9 @@ import { ActionButton } from '../actions/run';
 import { KIND_NAMES, conditionOf, type AffinityRule, type Condition, type Group, type NodeGroup } from '../api/objects';
 import { Card, Empty, Loading, ObjectLink, PageTitle, State } from '../parts/basics';
 import { Conditions } from '../parts/conditions';
-import { Dialog } from '../parts/dialog';
 import { Editor, NewButton } from '../parts/editor';
+import { ObjectForm } from '../parts/form';
+import { NewObject } from '../parts/new-object';
 import { Table } from '../parts/table';
 import { useObjects } from '../state/cluster';
 import { navigate } from '../router';
@@ -15,35 +16,6 @@ import { navigate } from '../router';
 type RulePlural = 'affinityrules' | 'groups' | 'nodegroups';
 
 const PLURALS: Record<string, RulePlural> = { affinityrule: 'affinityrules', group: 'groups', nodegroup: 'nodegroups' };
-
-const TEMPLATES: Record<RulePlural, string> = {
-  affinityrules: `apiVersion: hactl.io/v1
-kind: AffinityRule
-metadata:
-  name: apart
-spec:
-  resourceAffinity:
-    resources: [web1, web2]
-    affinity: Negative
-    strict: true
-`,
-  groups: `apiVersion: hactl.io/v1
-kind: Group
-metadata:
-  name: group1
-spec:
-  nodes: {node1: 2, node2: 1}
-  restricted: false
-  nofailback: false
-`,
-  nodegroups: `apiVersion: hactl.io/v1
-kind: NodeGroup
-metadata:
-  name: rack1
-spec:
-  allocationPolicy: Preferred
-`,
-};
 
 function removeRule(plural: RulePlural, name: string): Action {
   const kind = KIND_NAMES[plural].toLowerCase();
@@ -72,8 +44,9 @@ function ruleText(rule: AffinityRule): string {
     return `${(nodeAffinity.resources ?? []).join(', ')} ${verb} ${nodesText(nodeAffinity.nodes)}`;
   }
   if (resourceAffinity != null) {
-    const where = resourceAffinity.affinity === 'Positive' ? 'on one node' : 'on different nodes';
-    const verb = resourceAffinity.strict === true ? 'run' : 'preferably run';
+    // The API omits fields that have their default: Positive and strict.
+    const where = resourceAffinity.affinity === 'Negative' ? 'on different nodes' : 'on one node';
+    const verb = resourceAffinity.strict === false ? 'preferably run' : 'run';
     return `${(resourceAffinity.resources ?? []).join(', ')} ${verb} ${where}`;
   }
   return '';
@@ -159,14 +132,15 @@ function Section(props: { title: string; plural: RulePlural; empty: string; chil
       }
     >
       {props.children || <Empty>{props.empty}</Empty>}
-      {creating && (
-        <Dialog title={`New ${KIND_NAMES[props.plural]}`} wide onClose={() => setCreating(false)}>
-          <h2>New {KIND_NAMES[props.plural]}</h2>
-          <Editor plural={props.plural} object={undefined} template={TEMPLATES[props.plural]} onSaved={() => setCreating(false)} />
-        </Dialog>
-      )}
+      {creating && <NewObject plural={props.plural} onClose={() => setCreating(false)} />}
     </Card>
   );
+}
+
+/** Returns `true` unless the field belongs to the form of affinity that the rule does not have. */
+function isPartOf(object: AffinityRule | Group | NodeGroup, path: string): boolean {
+  const part = path.split('.')[0] ?? '';
+  return !part.endsWith('Affinity') || (object.spec as Record<string, unknown> | undefined)?.[part] != null;
 }
 
 export function RuleView({ kind, name }: { kind: string; name: string }) {
@@ -200,6 +174,9 @@ export function RuleView({ kind, name }: { kind: string; name: string }) {
       <div class="grid">
         <Card title="Conditions" wide>
           <Conditions conditions={object.status?.conditions ?? []} />
+        </Card>
+        <Card title="Settings" wide>
+          <ObjectForm key={object.metadata.uid} plural={plural} object={object} includes={(path) => isPartOf(object, path)} />
         </Card>
         <Card title="Definition" wide>
           <Editor plural={plural} object={object} />

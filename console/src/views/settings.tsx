@@ -2,13 +2,14 @@
 import { useEffect, useState } from 'preact/hooks';
 import { testNotifications } from '../actions/cluster';
 import { patch, type Action } from '../actions/action';
-import { ActionButton, ask } from '../actions/run';
+import { ActionButton } from '../actions/run';
 import { client, messageOf } from '../api/client';
 import type { Cluster, TimingReport } from '../api/objects';
-import { assignments, changed, fieldsOf, labelOf, patchOf, problemOf, valuesOf, type Field, type Values } from '../derive/form';
+import { assignments, changed, fieldsOf, labelBelow, patchOf, problemOf, valuesOf, type Field, type Values } from '../derive/form';
 import { seconds } from '../derive/time';
 import { Card, CommandLine, Loading } from '../parts/basics';
 import { Editor } from '../parts/editor';
+import { FieldRow, FormEnd } from '../parts/form';
 import { Icon } from '../parts/icon';
 import { Table } from '../parts/table';
 import { refusal } from '../state/session';
@@ -73,7 +74,6 @@ function Form({ cluster, fields, stored, values, set, reset }: FormProps) {
   const bounded = fields.map((field) => withBounds(field, next.report));
   const problems = bounded.map((field) => problemOf(field, values[field.path] ?? '')).filter((problem) => problem !== undefined);
   const changes = changed(bounded, stored, values);
-  const isChanged = changes.length > 0;
   const action: Action = {
     label: 'Apply',
     title: 'Change the settings of the cluster',
@@ -92,6 +92,7 @@ function Form({ cluster, fields, stored, values, set, reset }: FormProps) {
                 <FieldRow
                   key={field.path}
                   field={field}
+                  label={labelBelow(field.path, 1)}
                   text={values[field.path] ?? ''}
                   isChanged={changes.includes(field)}
                   problem={serverProblem(field, next.report) ?? problemOf(field, values[field.path] ?? '')}
@@ -103,26 +104,13 @@ function Form({ cluster, fields, stored, values, set, reset }: FormProps) {
           {title === 'Timing' && <FailoverTable now={now.report} next={next.report} error={next.error} />}
         </Card>
       ))}
-      <div class="buttons form-end">
-        {reason !== undefined && <span class="quiet">Read only: {reason}.</span>}
-        {isChanged && (
-          <span class="quiet" role="status">
-            {changes.length} {changes.length === 1 ? 'setting is' : 'settings are'} changed
-          </span>
-        )}
-        <button type="button" disabled={!isChanged} onClick={reset}>
-          Discard changes
-        </button>
-        <button
-          type="button"
-          class="primary"
-          disabled={!isChanged || reason !== undefined || problems.length > 0 || (next.report?.problems.length ?? 0) > 0}
-          onClick={() => ask([action])}
-        >
-          Apply settings
-        </button>
-      </div>
-      {isChanged && <CommandLine command={action.command} />}
+      <FormEnd
+        action={action}
+        changes={changes.length}
+        isValid={problems.length === 0 && (next.report?.problems.length ?? 0) === 0}
+        label="Apply settings"
+        reset={reset}
+      />
     </>
   );
 }
@@ -218,72 +206,6 @@ function Parts({ item }: { item: TimingReport['failovers'][number] }) {
         ))}
       </dl>
     </details>
-  );
-}
-
-interface RowProps {
-  field: Field;
-  text: string;
-  isChanged: boolean;
-  problem: string | undefined;
-  readOnly: boolean;
-  set: (text: string) => void;
-}
-
-function boundsText({ min, max }: Field): string {
-  if (min !== undefined && max !== undefined) return `From ${min} to ${max}.`;
-  if (min !== undefined) return `At least ${min}.`;
-  return max === undefined ? '' : `At most ${max}.`;
-}
-
-function FieldRow({ field, text, isChanged, problem, readOnly, set }: RowProps) {
-  const id = `setting-${field.path}`;
-  const bounds = boundsText(field);
-  const inner = field.path.split('.').length > 2 ? `${labelOf(field.path.split('.')[1] ?? '')}: ` : '';
-  const shared = { id, disabled: readOnly, 'aria-describedby': `${id}-help`, 'aria-invalid': problem !== undefined };
-  return (
-    <div class={isChanged ? 'form-row changed' : 'form-row'}>
-      <label for={id}>
-        {inner}
-        {inner === '' ? labelOf(field.path) : labelOf(field.path).toLowerCase()}
-        {isChanged && <span class="hidden-text"> (changed)</span>}
-      </label>
-      {field.kind === 'boolean' ? (
-        <input
-          {...shared}
-          type="checkbox"
-          checked={(text === '' ? field.default : text) === 'true'}
-          onChange={(event) => set(`${event.currentTarget.checked}`)}
-        />
-      ) : field.kind === 'choice' ? (
-        <select {...shared} value={text} onChange={(event) => set(event.currentTarget.value)}>
-          {field.default !== '' && <option value="">{field.default} (default)</option>}
-          {field.choices.map((choice) => (
-            <option key={choice} value={choice}>
-              {choice}
-            </option>
-          ))}
-        </select>
-      ) : (
-        <input
-          {...shared}
-          type="text"
-          inputMode={field.kind === 'text' ? 'text' : 'decimal'}
-          autocomplete="off"
-          placeholder={field.default}
-          value={text}
-          onInput={(event) => set(event.currentTarget.value.trim())}
-        />
-      )}
-      <p class="quiet" id={`${id}-help`}>
-        {problem !== undefined && (
-          <span class="state bad">
-            <Icon name="bad" /> {problem}
-          </span>
-        )}
-        {field.description} {bounds}
-      </p>
-    </div>
   );
 }
 

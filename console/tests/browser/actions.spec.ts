@@ -119,6 +119,46 @@ test('an edited definition is checked on the server, then applied', async ({ pag
   expect(hactl('get', 'resource', 'queue', '-o', 'jsonpath={.spec.priority}').trim()).toBe('5');
 });
 
+test('a form changes the settings of a resource, with the equivalent command', async ({ page }) => {
+  await signIn(page, 'editor', 'resources/queue');
+  await page.getByText('Change settings in a form').click();
+  await page.getByLabel('Max restart').fill('x');
+  await expect(page.locator('.form')).toContainText('must be a number');
+  await expect(page.getByRole('button', { name: 'Apply changes' })).toBeDisabled();
+  await page.getByLabel('Max restart').fill('7');
+  await page.getByLabel('Comment').fill('from a form');
+  await expect(page.locator('main')).toContainText("hactl set resource/queue maxRestart=7 comment='from a form'");
+  await page.getByRole('button', { name: 'Apply changes' }).click();
+  await page.locator('dialog[open]').getByRole('button', { name: 'Apply', exact: true }).click();
+  await expect.poll(() => hactl('get', 'resource', 'queue', '-o', 'jsonpath={.spec.maxRestart} {.spec.comment}').trim()).toBe('7 from a form');
+});
+
+test('a form creates a resource and a rule', async ({ page }) => {
+  await signIn(page, 'editor', 'resources');
+  await page.getByRole('button', { name: 'New resource' }).click();
+  const dialog = page.locator('dialog[open]');
+  await dialog.getByLabel('Name', { exact: true }).fill('cron');
+  await dialog.getByLabel('Driver', { exact: true }).selectOption('simulated');
+  await dialog.getByLabel('Requests: memory').fill('64Mi');
+  await expectAccessible(page);
+  await dialog.getByRole('button', { name: 'Check', exact: true }).click();
+  await expect(dialog.locator('.difference')).toContainText('memory: "64Mi"');
+  await dialog.getByRole('button', { name: 'Apply', exact: true }).click();
+  await expect(page.getByRole('link', { name: 'cron' })).toBeVisible();
+  await page.goto(page.url().replace(/#.*/, '#/rules'));
+  await page.getByRole('button', { name: 'New AffinityRule' }).click();
+  await dialog.getByLabel('Name', { exact: true }).fill('cron-apart');
+  await dialog.getByLabel('Affinity to').selectOption('Resource affinity');
+  await dialog.getByLabel('Resources').fill('cron, mail');
+  await dialog.getByRole('combobox', { name: 'Affinity', exact: true }).selectOption('Negative');
+  await dialog.getByRole('button', { name: 'Check', exact: true }).click();
+  await dialog.getByRole('button', { name: 'Apply', exact: true }).click();
+  await expect(page.locator('main')).toContainText('cron, mail run on different nodes');
+  expect(hactl('get', 'affinityrule', 'cron-apart', '-o', 'jsonpath={.spec.resourceAffinity.resources}').trim()).toBe('["cron","mail"]');
+  hactl('delete', 'affinityrule', 'cron-apart');
+  hactl('delete', 'resource', 'cron');
+});
+
 test('the replay shows a service on its earlier node', async ({ page }) => {
   const from = nodeOf('queue');
   const target = other(from);

@@ -1,6 +1,6 @@
 // Forms of settings from a schema.
 import { expect, it } from 'vitest';
-import { assignments, fieldsOf, labelOf, patchOf, problemOf, valuesOf } from '../../src/derive/form';
+import { assignments, fieldsOf, labelBelow, labelOf, patchOf, problemOf, specOf, valuesOf } from '../../src/derive/form';
 
 const schema = {
   properties: {
@@ -26,9 +26,10 @@ it('has a field for each scalar, with its bounds', () => {
   expect(fields.map((field) => `${field.path} ${field.kind} ${field.min ?? ''}..${field.max ?? ''} ${field.default}`)).toEqual([
     'timing.profile choice .. Default',
     'timing.heartbeatIntervalSeconds number 0.1..60 ',
-    'fencing.maxFencing text .. 50%',
+    'fencing.maxFencing quantity .. 50%',
     'fencing.windowSeconds integer 0.. 300',
     'fencing.requireTested boolean .. false',
+    'tags list .. ',
   ]);
   expect(['timing.heartbeatIntervalSeconds', 'clockRateErrorPercent', 'maxWorkers', 'ioDrainSeconds'].map(labelOf)).toEqual([
     'Heartbeat interval (s)',
@@ -56,4 +57,22 @@ it('reports values outside the bounds', () => {
   expect(problem('timing.heartbeatIntervalSeconds', 'x')).toBe('must be a number');
   expect(problem('fencing.windowSeconds', '1.5')).toBe('must be an integer');
   expect(problem('fencing.windowSeconds', '')).toBeUndefined();
+});
+
+it('shows lists with commas, and maps of names to numbers', () => {
+  const members = fieldsOf({ properties: { nodes: { anyOf: [{ type: 'object' }, { type: 'string' }] }, tags: { type: 'array', items: { type: 'string' } } } }, '');
+  const stored = valuesOf(members, { nodes: { node1: 2, node2: 0 }, tags: ['a', 'b'] });
+  expect(stored).toEqual({ nodes: 'node1:2,node2', tags: 'a,b' });
+  expect(patchOf(members, stored, { nodes: 'node3', tags: 'a, c,' })).toEqual({ nodes: 'node3', tags: ['a', 'c'] });
+});
+
+it('keeps a text of digits as a text', () => {
+  const comment = fieldsOf({ properties: { comment: { type: 'string' } } }, '');
+  expect(patchOf(comment, {}, { comment: '42' })).toEqual({ comment: '42' });
+  expect(assignments(comment, {}, { comment: "it's new" })).toBe(`comment='it'\\''s new'`);
+});
+
+it('writes the spec of a new object without empty fields', () => {
+  expect(specOf(fields, { 'timing.profile': 'Fast', 'fencing.maxFencing': '', tags: '' })).toEqual({ timing: { profile: 'Fast' } });
+  expect([labelBelow('requests.memory', 0), labelBelow('requests.memory', 1), labelBelow('requests.cpu', 0)]).toEqual(['Requests: memory', 'Memory', 'Requests: CPU']);
 });

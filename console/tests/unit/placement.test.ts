@@ -53,6 +53,9 @@ it('names the services that a rule relates', () => {
     related: [{ name: 'web2', kind: 'Negative' }],
     sentences: ['Rule apart: different node than web2'],
   });
+  // The API omits fields that have their default.
+  const short = { metadata: { name: 'short' }, spec: { resourceAffinity: { resources: ['a', 'b'] } } } as unknown as AffinityRule;
+  expect(relations('a', [short])).toEqual({ related: [{ name: 'b', kind: 'Positive' }], sentences: ['Rule short: same node as b'] });
 });
 
 it('offers only nodes that are eligible for every service', () => {
