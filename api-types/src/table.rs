@@ -202,7 +202,7 @@ const NODE: &[Column] = &[
     wide("Unschedulable", "Whether no new services are scheduled.", |object, _| {
         boolean(object, "/spec/unschedulable", false)
     }),
-    wide("Fencing", "State of the registration: Open, Fencing, Fenced or Closed.", |object, _| {
+    wide("Registration State", "State of the registration: Open, Fencing, Fenced or Closed.", |object, _| {
         text(object, "/status/internal/fence")
     }),
     wide("Registration", "Number of the registration.", |object, _| number(object, "/status/internal/epoch")),

@@ -148,9 +148,11 @@ pub struct NodeOverview {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub version: String,
     /// Number of the node's registration.
-    pub epoch: Epoch,
+    #[serde(alias = "epoch")]
+    pub registration: Epoch,
     /// State of the registration. One of `Open`, `Fencing`, `Fenced`, `Closed`.
-    pub fence: String,
+    #[serde(alias = "fence")]
+    pub registration_state: String,
     /// Whether the node has a lease under its current registration: etcd contains its heartbeat key.
     pub lease: bool,
     /// Watchdog of the node.

@@ -1125,8 +1125,8 @@ export interface Overview {
     mode: string;
     arming?: string;
     version?: string;
-    epoch: number;
-    fence: string;
+    registration: number;
+    registrationState: string;
     lease: boolean;
     watchdog?: {
       kind: string;

@@ -40,7 +40,7 @@ export function FencingView() {
           columns={[
             { title: 'Node', cell: (node) => <ObjectLink kind="node" name={node.name} /> },
             { title: 'State', cell: (node) => <State tone={nodeTone(node.state)}>{node.state}</State> },
-            { title: 'Registration', cell: (node) => `${node.fence} (number ${node.epoch})` },
+            { title: 'Registration', cell: (node) => `${node.registrationState} (number ${node.registration})` },
             { title: 'Heartbeat', numeric: true, cell: (node) => `${seconds(node.silentSeconds)} ago` },
             { title: 'Watchdog', cell: (node) => <Watchdog node={node} /> },
             { title: 'Fencing delay', numeric: true, cell: (node) => seconds(objectOf(node.name)?.status?.fencingDelaySeconds) },

@@ -88,7 +88,7 @@ function Contact({ live, node }: { live: NodeOverview | undefined; node: Node })
         facts={[
           ['Last heartbeat', `${seconds(live?.silentSeconds)} ago`],
           ['Lease', live?.lease === true ? 'Valid' : 'None'],
-          ['Registration', `${live?.fence ?? 'unknown'} (number ${live?.epoch ?? 0})`],
+          ['Registration', `${live?.registrationState ?? 'unknown'} (number ${live?.registration ?? 0})`],
           ['Fencing delay', seconds(node.status?.fencingDelaySeconds)],
           ['Agent', `${live?.agent ?? ''} ${live?.version ?? ''}`],
           ['Last seen', <Ago time={live?.lastHeartbeatTime} />],

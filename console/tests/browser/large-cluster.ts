@@ -74,7 +74,7 @@ export class LargeCluster {
 
   private overview() {
     const watchdog = { kind: 'Kernel', identity: 'iTCO_wdt', device: '/dev/watchdog', timeoutSeconds: 5, armed: true, dynamicTimeout: true, fdStorePersistent: true };
-    const node = { state: 'Online', agent: 'Active', mode: 'Active', epoch: 1, fence: 'Open', lease: true, watchdog, silentSeconds: 0.4, services: 20, reason: 'NodeReady' };
+    const node = { state: 'Online', agent: 'Active', mode: 'Active', registration: 1, registrationState: 'Open', lease: true, watchdog, silentSeconds: 0.4, services: 20, reason: 'NodeReady' };
     return {
       cluster: 'large',
       answeredBy: 'c1',

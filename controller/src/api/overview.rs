@@ -126,8 +126,8 @@ fn nodes<S>(state: &ApiState<S>, cluster_view: &ClusterView) -> Vec<NodeOverview
                 mode: status.mode,
                 arming: status.arming,
                 version: status.version,
-                epoch: fence.map_or(status.epoch, |fence| fence.epoch),
-                fence: fence.map_or(status.fence, |fence| fence.state.name().to_owned()),
+                registration: fence.map_or(status.epoch, |fence| fence.epoch),
+                registration_state: fence.map_or(status.fence, |fence| fence.state.name().to_owned()),
                 // Until the etcd lease of a fenced node expires, its heartbeat key remains.
                 lease: cluster_view
                     .alive

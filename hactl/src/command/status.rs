@@ -146,7 +146,7 @@ fn nodes_section(terminal: &Terminal, nodes: &[NodeOverview], wide: bool, disarm
         header.push("ARMING");
     }
     if wide {
-        header.extend(["MODE", "REGISTRATION", "FENCING", "VERSION"]);
+        header.extend(["MODE", "REGISTRATION", "REGISTRATION STATE", "VERSION"]);
     }
     header.push("MESSAGE");
     let mut table = Table::new(&header);
@@ -170,7 +170,7 @@ fn nodes_section(terminal: &Terminal, nodes: &[NodeOverview], wide: bool, disarm
         }
         if wide {
             row.extend(
-                [&node.mode, &node.epoch.to_string(), &node.fence, &node.version]
+                [&node.mode, &node.registration.to_string(), &node.registration_state, &node.version]
                     .map(|cell| Cell::plain(cell)),
             );
         }
