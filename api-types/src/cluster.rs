@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The object of kind Cluster, of which there is one.
+/// The only object of kind Cluster.
 pub type Cluster = Object<ClusterSpec>;
 
 /// Name of the Cluster object.

@@ -145,7 +145,7 @@ impl DriverSpec {
         }
     }
 
-    /// Returns the places on the node from which the service gets values (`valueFrom`).
+    /// Returns the locations on the node from which the service gets values (`valueFrom`).
     pub fn value_sources(&self) -> impl Iterator<Item = ValueSource> {
         let of_programs = self.exec.iter().flat_map(|exec| exec.environment.values());
         let of_containers = self.podman.iter().flat_map(|podman| podman.environment.values());

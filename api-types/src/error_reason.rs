@@ -53,7 +53,7 @@ error_reasons! {
     Conflict = 409, "The object has changed since it was read, another manager owns the field, or its state does not allow the change.",
         "resolve the listed causes, read the object again and retry";
     Expired = 410, "The revision to watch or list from has been compacted.", "list again";
-    RequestEntityTooLarge = 413, "The request body, or the object that it results in, is too large.", "split the request into smaller requests, or shorten the part that the message names";
+    RequestEntityTooLarge = 413, "The request body, or the resulting object, is too large.", "split the request into smaller requests, or shorten the part that the message names";
     UnsupportedMediaType = 415, "The request body has an unsupported format.", "send one of the formats that the \
      message lists";
     Invalid = 422, "Fields have invalid values.", "correct the fields that the causes name";

@@ -63,7 +63,7 @@ pub struct Version {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ApiGroupList {
-    /// The groups.
+    /// Groups that the API serves.
     pub groups: Vec<ApiGroup>,
 }
 

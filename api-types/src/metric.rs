@@ -65,7 +65,7 @@ pub enum Exposer {
 /// A value of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// The metric.
+    /// Definition of the metric: name, type, labels and help.
     pub metric: &'static Metric,
     /// Values of the labels, one for each label.
     pub labels: Vec<String>,

@@ -52,7 +52,7 @@ pub fn missing_message(kind: Kind, name: &str) -> String {
 pub struct TypedName<'a> {
     /// The type, such as `vm` in `vm:100`.
     pub type_name: Option<&'a str>,
-    /// The name.
+    /// The name without the type, such as `100` in `vm:100`.
     pub name: &'a str,
 }
 

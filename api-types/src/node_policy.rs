@@ -27,7 +27,7 @@ use std::path::{Component, Path};
 ///     exec: Some(ExecDriver { command: vec!["/usr/bin/web".to_owned()], ..ExecDriver::default() }),
 ///     ..DriverSpec::default()
 /// };
-/// assert_eq!(NodePolicy::default().refusal(&driver).as_deref(), Some("node does not run exec as root"));
+/// assert_eq!(NodePolicy::default().refusal(&driver).as_deref(), Some("node policy does not allow exec as root"));
 /// assert_eq!(NodePolicy { allow_root: true, ..NodePolicy::default() }.refusal(&driver), None);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -124,7 +124,7 @@ impl PolicyEvaluator<'_> {
         let is_listed =
             |names: &Vec<String>| names.iter().any(|allowed| allowed == name || allowed == kind.name());
         if self.policy.drivers.as_ref().is_some_and(|names| !is_listed(names)) {
-            return Some(format!("node does not run driver {name}"));
+            return Some(format!("node policy does not allow driver {name}"));
         }
         let DriverSpec { exec, systemd, ocf, podman, lxc, libvirt, external: _, simulated: _ } = driver;
         None.or_else(|| self.refusal_of_exec(exec.as_ref()?))
@@ -137,15 +137,15 @@ impl PolicyEvaluator<'_> {
     }
 
     fn refusal_of_secret(&self, source: &ValueSource) -> Option<String> {
-        let place = match source.place() {
-            Ok(place) => place,
+        let location = match source.location() {
+            Ok(location) => location,
             Err(problem) => return Some(format!("node cannot read a value: valueFrom {problem}")),
         };
         let is_allowed = match &self.policy.secrets {
-            Some(names) => names.iter().any(|name| name == place.name()),
+            Some(names) => names.iter().any(|name| name == location.name()),
             None => self.policy.allow_root,
         };
-        (!is_allowed).then(|| format!("node does not give {place} to services"))
+        (!is_allowed).then(|| format!("node policy does not allow {location} for services"))
     }
 
     fn refusal_of_exec(&self, exec: &ExecDriver) -> Option<String> {
@@ -164,17 +164,18 @@ impl PolicyEvaluator<'_> {
     fn refusal_of_user(&self, subject: &str, user: Option<&str>) -> Option<String> {
         let user = user.unwrap_or("root");
         if is_root(user) {
-            return (!self.policy.allow_root).then(|| format!("node does not run {subject} as root"));
+            return (!self.policy.allow_root)
+                .then(|| format!("node policy does not allow {subject} as root"));
         }
         let is_allowed =
             self.policy.users.as_ref().is_none_or(|users| users.iter().any(|allowed| allowed == user));
-        (!is_allowed).then(|| format!("node does not run {subject} as user {user}"))
+        (!is_allowed).then(|| format!("node policy does not allow {subject} as user {user}"))
     }
 
     fn refusal_of_program(&self, program: &[String]) -> Option<String> {
         let path = program.first()?;
         let is_allowed = self.policy.paths.as_ref().is_none_or(|paths| self.is_below(path, paths));
-        (!is_allowed).then(|| format!("node does not run programs outside its allowed paths: {path}"))
+        (!is_allowed).then(|| format!("node policy does not allow programs outside its paths: {path}"))
     }
 
     fn refusal_of_agent(&self, agent: &str) -> Option<String> {
@@ -183,7 +184,7 @@ impl PolicyEvaluator<'_> {
             Some(allowed) => allowed.iter().any(|entry| entry == provider || entry == agent),
             None => self.policy.allow_root,
         };
-        (!is_allowed).then(|| format!("node does not run OCF agent {agent}"))
+        (!is_allowed).then(|| format!("node policy does not allow OCF agent {agent}"))
     }
 
     fn refusal_of_mounts(&self, podman: &PodmanDriver) -> Option<String> {
@@ -195,7 +196,7 @@ impl PolicyEvaluator<'_> {
             Some(mounts) => self.is_below(path, mounts),
             None => self.policy.allow_root,
         };
-        (!is_allowed).then(|| format!("node does not give {path} to containers and virtual machines"))
+        (!is_allowed).then(|| format!("node policy does not allow {path} in containers and virtual machines"))
     }
 
     fn refusal_of_file(&self, subject: &str, path: &str) -> Option<String> {
@@ -204,13 +205,13 @@ impl PolicyEvaluator<'_> {
             Some(paths) => self.is_below(path, paths),
             None => self.policy.allow_root,
         };
-        (!is_allowed).then(|| format!("node does not use a {subject} outside its allowed paths: {path}"))
+        (!is_allowed).then(|| format!("node policy does not allow a {subject} outside its paths: {path}"))
     }
 
     fn refusal_of_domain(&self, domain: &LibvirtDriver) -> Option<String> {
         // The domains of a session are processes of the agent's user.
         if domain.uri() != "qemu:///system" && !self.policy.allow_root {
-            return Some(format!("node does not connect to libvirt at {}", domain.uri()));
+            return Some(format!("node policy does not allow libvirt at {}", domain.uri()));
         }
         self.refusal_of_file("definition", &domain.definition).or_else(|| self.refusal_of_definition(domain))
     }
@@ -219,10 +220,10 @@ impl PolicyEvaluator<'_> {
     /// mount, and devices of the host and options of the hypervisor need `allowRoot`.
     fn refusal_of_definition(&self, domain: &LibvirtDriver) -> Option<String> {
         let Some(access) = domain.host_access() else {
-            return Some("node does not run a domain whose definition it cannot read".to_owned());
+            return Some("node cannot check a domain whose definition is unreadable".to_owned());
         };
         if let (false, Some(element)) = (self.policy.allow_root, access.elements.first()) {
-            return Some(format!("node does not run domains with element {element}"));
+            return Some(format!("node policy does not allow domains with element {element}"));
         }
         access.paths.iter().find_map(|path| self.refusal_of_mount(path))
     }
@@ -262,11 +263,14 @@ mod tests {
         let container = driver("podman: {image: a, environment: {A: {valueFrom: {file: db}}}}");
         let external = driver("external: {name: a, settings: {password: {valueFrom: {file: db}}}}");
         for (policy, refusal) in [
-            ("{ocfProviders: [heartbeat]}", Some("node does not give file db to services")),
-            ("{ocfProviders: [heartbeat], secrets: [other]}", Some("node does not give file db to services")),
+            ("{ocfProviders: [heartbeat]}", Some("node policy does not allow file db for services")),
+            (
+                "{ocfProviders: [heartbeat], secrets: [other]}",
+                Some("node policy does not allow file db for services"),
+            ),
             ("{ocfProviders: [heartbeat], secrets: [other, db]}", None),
             ("{allowRoot: true}", None),
-            ("{allowRoot: true, secrets: []}", Some("node does not give file db to services")),
+            ("{allowRoot: true, secrets: []}", Some("node policy does not allow file db for services")),
         ] {
             let policy = NodePolicy::parse(policy).unwrap();
             for service in [&service, &container, &external] {
@@ -330,24 +334,32 @@ mod tests {
         let root = "{allowRoot: true}";
         // exec
         let as_root = "exec: {command: [/usr/bin/web]}";
-        check(strict, as_root, Some("node does not run exec as root"));
+        check(strict, as_root, Some("node policy does not allow exec as root"));
         check(root, as_root, None);
-        check(strict, "exec: {command: [/usr/bin/web], user: root}", Some("node does not run exec as root"));
-        check(strict, "exec: {command: [/usr/bin/web], user: \"0\"}", Some("node does not run exec as root"));
+        check(
+            strict,
+            "exec: {command: [/usr/bin/web], user: root}",
+            Some("node policy does not allow exec as root"),
+        );
+        check(
+            strict,
+            "exec: {command: [/usr/bin/web], user: \"0\"}",
+            Some("node policy does not allow exec as root"),
+        );
         check(
             strict,
             "exec: {command: [/usr/bin/web], user: \"00\"}",
-            Some("node does not run exec as root"),
+            Some("node policy does not allow exec as root"),
         );
         check(strict, "exec: {command: [/usr/bin/web], user: web}", None);
         let users = "{users: [web]}";
         check(users, "exec: {command: [/usr/bin/web], user: web}", None);
-        let other = Some("node does not run exec as user mail");
+        let other = Some("node policy does not allow exec as user mail");
         check(users, "exec: {command: [/usr/bin/web], user: mail}", other);
         let paths = "{allowRoot: true, paths: [/opt/services]}";
         check(paths, "exec: {command: [/opt/services/web]}", None);
         for program in ["/opt/servicesx/web", "/opt/services/../../bin/sh", "web", "/bin/sh"] {
-            let refusal = format!("node does not run programs outside its allowed paths: {program}");
+            let refusal = format!("node policy does not allow programs outside its paths: {program}");
             check(paths, &format!("exec: {{command: [\"{program}\"]}}"), Some(&refusal));
             let stop = format!(
                 "exec: {{start: [/opt/services/a], stop: [\"{program}\"], monitor: [/opt/services/b]}}"
@@ -356,21 +368,21 @@ mod tests {
         }
         // systemd
         check(strict, "systemd: {unit: nginx.service}", None);
-        let transient = Some("node does not run transient units of systemd as root");
+        let transient = Some("node policy does not allow transient units of systemd as root");
         check(strict, "systemd: {command: [/usr/bin/web]}", transient);
         check(strict, "systemd: {command: [/usr/bin/web], user: web}", None);
         // ocf
         let address = "ocf: {agent: \"heartbeat:IPaddr2\"}";
-        check(strict, address, Some("node does not run OCF agent heartbeat:IPaddr2"));
+        check(strict, address, Some("node policy does not allow OCF agent heartbeat:IPaddr2"));
         check(root, address, None);
         check("{ocfProviders: [heartbeat]}", address, None);
         check("{ocfProviders: [\"heartbeat:IPaddr2\"]}", address, None);
         let any_program = "ocf: {agent: \"heartbeat:anything\"}";
-        let refused = Some("node does not run OCF agent heartbeat:anything");
+        let refused = Some("node policy does not allow OCF agent heartbeat:anything");
         check("{allowRoot: true, ocfProviders: [\"heartbeat:IPaddr2\"]}", any_program, refused);
         // podman
         let mount = "podman: {image: a, mounts: [{source: /etc, target: /e}]}";
-        let not_given = Some("node does not give /etc to containers and virtual machines");
+        let not_given = Some("node policy does not allow /etc in containers and virtual machines");
         check(strict, mount, not_given);
         check("{mounts: [/srv]}", mount, not_given);
         check("{allowRoot: true, mounts: [/srv]}", mount, not_given);
@@ -381,7 +393,7 @@ mod tests {
         check(
             strict,
             config,
-            Some("node does not use a configuration outside its allowed paths: /tmp/config"),
+            Some("node policy does not allow a configuration outside its paths: /tmp/config"),
         );
         check("{paths: [/tmp]}", config, None);
         check(strict, "lxc: {container: a}", None);
@@ -391,22 +403,22 @@ mod tests {
         check(
             strict,
             definition,
-            Some("node does not use a definition outside its allowed paths: /tmp/a.xml"),
+            Some("node policy does not allow a definition outside its paths: /tmp/a.xml"),
         );
-        let remote = Some("node does not connect to libvirt at qemu+ssh://x/system");
+        let remote = Some("node policy does not allow libvirt at qemu+ssh://x/system");
         check(strict, "libvirt: {domain: a, uri: \"qemu+ssh://x/system\"}", remote);
         let disk = "libvirt: {xml: \"<domain><name>a</name><devices><disk><source dev='/dev/sda'/></disk></devices></domain>\"}";
-        check(strict, disk, Some("node does not give /dev/sda to containers and virtual machines"));
+        check(strict, disk, Some("node policy does not allow /dev/sda in containers and virtual machines"));
         check("{mounts: [/dev/sda]}", disk, None);
         check(root, disk, None);
         let host = "libvirt: {xml: \"<domain><name>a</name><devices><hostdev/></devices></domain>\"}";
-        check(strict, host, Some("node does not run domains with element hostdev"));
+        check(strict, host, Some("node policy does not allow domains with element hostdev"));
         let options = "libvirt: {xml: \"<domain xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'><name>a</name><qemu:commandline/></domain>\"}";
-        check(strict, options, Some("node does not run domains with element commandline"));
+        check(strict, options, Some("node policy does not allow domains with element commandline"));
         // drivers
-        check("{drivers: [systemd]}", "podman: {image: a}", Some("node does not run driver podman"));
+        check("{drivers: [systemd]}", "podman: {image: a}", Some("node policy does not allow driver podman"));
         check("{drivers: [disk]}", "external: {name: disk}", None);
-        check("{drivers: [other]}", "external: {name: disk}", Some("node does not run driver disk"));
+        check("{drivers: [other]}", "external: {name: disk}", Some("node policy does not allow driver disk"));
         check(strict, "simulated: {}", None);
     }
 }

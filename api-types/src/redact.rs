@@ -80,7 +80,7 @@ fn redact_value(value: &mut Value) {
     }
 }
 
-/// Returns `true` for a reference to a text on the node, which names a place and contains no secret.
+/// Returns `true` for a reference to a text on the node, which names a location and contains no secret.
 fn is_reference(value: &Value) -> bool {
     matches!(Reference::from_value(value), Some(Ok(_)))
 }
@@ -191,7 +191,7 @@ mod tests {
             json!({"password": REDACTED, "passwd": REDACTED, "apiKey": REDACTED, "auth_token": "", "secretRef": null, "user": "u", "passive": true}),
         );
         check(json!({"environment": {"A": "1", "B": ""}}), json!({"environment": {"A": REDACTED, "B": ""}}));
-        // A reference contains no secret, and nothing else passes for one.
+        // A reference contains no secret. Any other value is treated as a secret.
         let references = json!({"environment": {"A": {"valueFrom": {"file": "db"}}},
             "parameters": {"password": {"valueFrom": {"credential": "db"}}}});
         check(references.clone(), references);

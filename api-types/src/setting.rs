@@ -16,7 +16,7 @@ pub const VALUE_BYTES_MAX: u64 = 64 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Setting {
-    /// The text.
+    /// A text that the object itself contains.
     Text(String),
     /// A reference to a text on the node.
     Reference(Reference),
@@ -26,12 +26,12 @@ pub enum Setting {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Reference {
-    /// Place of the text.
+    /// Location of the text.
     pub value_from: ValueSource,
 }
 
-/// A place on the node that contains a text. Its administrator creates the place, and permits its use. Exactly one
-/// field is set.
+/// A file, credential or variable of the node that contains a text. The administrator of the node creates it, and
+/// permits its use. Exactly one field is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ValueSource {
@@ -49,7 +49,7 @@ pub struct ValueSource {
 
 /// The field of a [`ValueSource`] that is set, with the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ValuePlace<'a> {
+pub enum ValueLocation<'a> {
     /// A file in the agent's directory of secrets.
     File(&'a str),
     /// A credential of the agent.
@@ -67,7 +67,7 @@ impl Setting {
         }
     }
 
-    /// Returns the place of the text on the node, unless the setting contains the text.
+    /// Returns the location of the text on the node, unless the setting contains the text.
     pub fn source(&self) -> Option<&ValueSource> {
         match self {
             Setting::Text(_) => None,
@@ -93,7 +93,7 @@ impl Reference {
     /// `None` for every other value.
     ///
     /// # Errors
-    /// The reference does not name one place.
+    /// The reference does not name one location.
     pub fn from_value(value: &Value) -> Option<Result<Reference, &'static str>> {
         let fields = value.as_object().filter(|fields| fields.len() == 1)?;
         let source = fields.get("valueFrom")?.as_object();
@@ -102,57 +102,57 @@ impl Reference {
             .and_then(|_| serde_json::from_value::<Reference>(value.clone()).ok())
             .ok_or("must have exactly one of file, credential and env");
         Some(reference.and_then(|reference| {
-            reference.value_from.place()?;
+            reference.value_from.location()?;
             Ok(reference)
         }))
     }
 }
 
 impl ValueSource {
-    /// Returns the place.
+    /// Returns the location.
     ///
     /// # Errors
     /// Not exactly one field is set, or the name is invalid: a valid name never leads out of its directory.
-    pub fn place(&self) -> Result<ValuePlace<'_>, &'static str> {
-        let place = match (&self.file, &self.credential, &self.env) {
-            (Some(name), None, None) => ValuePlace::File(name),
-            (None, Some(name), None) => ValuePlace::Credential(name),
-            (None, None, Some(name)) => ValuePlace::Env(name),
+    pub fn location(&self) -> Result<ValueLocation<'_>, &'static str> {
+        let location = match (&self.file, &self.credential, &self.env) {
+            (Some(name), None, None) => ValueLocation::File(name),
+            (None, Some(name), None) => ValueLocation::Credential(name),
+            (None, None, Some(name)) => ValueLocation::Env(name),
             _ => return Err("must have exactly one of file, credential and env"),
         };
-        let name = place.name();
+        let name = location.name();
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
         if name.is_empty() || name.len() > 255 || name.starts_with('.') || !name.bytes().all(is_plain) {
             return Err(
                 "must be a name of letters, digits, \"_\", \"-\" and \".\" that does not start with \".\"",
             );
         }
-        Ok(place)
+        Ok(location)
     }
 }
 
-impl ValuePlace<'_> {
+impl ValueLocation<'_> {
     /// Returns the name of the file, credential or variable.
     pub fn name(&self) -> &str {
         match self {
-            ValuePlace::File(name) | ValuePlace::Credential(name) | ValuePlace::Env(name) => name,
+            ValueLocation::File(name) | ValueLocation::Credential(name) | ValueLocation::Env(name) => name,
         }
     }
 }
 
-/// The place, as in a message: `file db-password`.
-impl fmt::Display for ValuePlace<'_> {
+/// The location, as in a message: `file db-password`.
+impl fmt::Display for ValueLocation<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self {
-            ValuePlace::File(_) => "file",
-            ValuePlace::Credential(_) => "credential",
-            ValuePlace::Env(_) => "variable",
+            ValueLocation::File(_) => "file",
+            ValueLocation::Credential(_) => "credential",
+            ValueLocation::Env(_) => "variable",
         };
         write!(formatter, "{kind} {}", self.name())
     }
 }
 
-/// Names both forms in the error for a value of another type.
+/// The error for a value of another type lists both accepted forms.
 impl<'de> Deserialize<'de> for Setting {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Setting, D::Error> {
         struct Forms;
@@ -228,14 +228,14 @@ mod tests {
     #[test]
     fn names_never_lead_out_of_their_directory() {
         for name in ["", ".", "..", "../x", "a/b", "/etc/shadow", ".hidden", "a b", "a\0"] {
-            assert!(file(name).place().is_err(), "{name:?}");
+            assert!(file(name).location().is_err(), "{name:?}");
         }
-        assert_eq!(file("db-password.v2").place(), Ok(ValuePlace::File("db-password.v2")));
+        assert_eq!(file("db-password.v2").location(), Ok(ValueLocation::File("db-password.v2")));
     }
 
     #[test]
     fn exactly_one_place_is_named() {
-        assert!(ValueSource::default().place().is_err());
-        assert!(ValueSource { env: Some("A".to_owned()), ..file("a") }.place().is_err());
+        assert!(ValueSource::default().location().is_err());
+        assert!(ValueSource { env: Some("A".to_owned()), ..file("a") }.location().is_err());
     }
 }

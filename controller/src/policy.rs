@@ -7,7 +7,7 @@ use ha_api_types::cluster::{ClusterSpec, SmtpSpec, WebhookSpec};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{FencePart, NodeSpec};
 use ha_api_types::problem::{Problem, element_path, field_path};
-use ha_api_types::setting::{ValuePlace, ValueSource};
+use ha_api_types::setting::{ValueLocation, ValueSource};
 use ha_api_types::yaml;
 use ha_runtime::local_values::LocalValues;
 use ipnet::IpNet;
@@ -80,8 +80,10 @@ impl ControllerPolicy {
         if let Some(agents) = &self.fence_agents
             && !agents.contains(&part.agent)
         {
-            let message =
-                format!("this controller does not run {}: add it to policy.fenceAgents there", part.agent);
+            let message = format!(
+                "policy of this controller does not allow {}: add it to policy.fenceAgents in controller.yaml",
+                part.agent
+            );
             problems.push(("agent".to_owned(), message));
         }
         for name in part.attributes.keys().filter(|name| names_file_or_program(name)) {
@@ -91,11 +93,11 @@ impl ControllerPolicy {
             problems.push((field_path("attributes", name), message));
         }
         for (name, value) in &part.attributes {
-            if let Some(Ok(place @ (ValuePlace::Credential(_) | ValuePlace::Env(_)))) =
-                value.source().map(ValueSource::place)
+            if let Some(Ok(location @ (ValueLocation::Credential(_) | ValueLocation::Env(_)))) =
+                value.source().map(ValueSource::location)
             {
                 let message = format!(
-                    "the policy of this controller does not give {place} to fence agents: use a file in \
+                    "policy of this controller does not allow {location} for fence agents: use a file in \
                      {}",
                     self.secrets_directory.display()
                 );
@@ -224,7 +226,7 @@ impl Limits {
         }
     }
 
-    /// Returns the places of the values that attributes of fence devices get from this machine.
+    /// Returns the locations of the values that attributes of fence devices get from this machine.
     pub fn local_values(&self) -> LocalValues {
         let directory = self.0.as_ref().map(|policy| policy.secrets_directory.clone());
         LocalValues::new(directory.unwrap_or_else(|| PathBuf::from(DEFAULT_SECRETS_DIRECTORY)))
@@ -281,7 +283,7 @@ impl Limits {
 
 fn refused_host(host: &str) -> String {
     format!(
-        "this controller does not send notifications to {host}: add it to policy.notificationAddresses there"
+        "policy of this controller does not allow notifications to {host}: add it to policy.notificationAddresses in controller.yaml"
     )
 }
 

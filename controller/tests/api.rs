@@ -49,7 +49,8 @@ async fn the_policy_of_the_controller_limits_nodes_and_the_cluster() {
     let refused = api.post("nodes", &node("fence_ssh", "/etc/shadow")).await;
     assert_eq!(refused.code, 422, "{}", refused.body);
     assert_eq!(refused.at("/details/causes/0/field"), "spec.fencing.devices[0].parts[0].agent");
-    let message = "this controller does not run fence_ssh: add it to policy.fenceAgents there";
+    let message =
+        "policy of this controller does not allow fence_ssh: add it to policy.fenceAgents in controller.yaml";
     assert_eq!(refused.at("/details/causes/0/message"), message);
     assert_eq!(refused.at("/details/causes/1/field"), "spec.fencing.devices[0].parts[0].attributesFile");
     assert_eq!(api.post("nodes", &node("fence_ipmilan", "bmc")).await.code, 201);

@@ -25,11 +25,11 @@ groups=/sys/fs/cgroup
 mount -t tmpfs tmpfs $groups
 if grep -qv '^0::' /proc/self/cgroup; then
   while IFS=: read -r _ names _; do
-    folder=$groups/${names#name=}
+    directory=$groups/${names#name=}
     case $names in
       '') mkdir $groups/unified; mount -t cgroup2 cgroup2 $groups/unified ;;
-      name=*) mkdir "$folder"; mount -t cgroup -o "none,$names" cgroup "$folder" ;;
-      *) mkdir "$folder"; mount -t cgroup -o "$names" cgroup "$folder" ;;
+      name=*) mkdir "$directory"; mount -t cgroup -o "none,$names" cgroup "$directory" ;;
+      *) mkdir "$directory"; mount -t cgroup -o "$names" cgroup "$directory" ;;
     esac
   done </proc/self/cgroup
 else

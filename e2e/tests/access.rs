@@ -327,7 +327,7 @@ fn a_node_runs_no_program_that_its_policy_forbids() -> Result<()> {
     wait_until("the refusal in hactl why", STEP_TIMEOUT, || {
         cluster
             .hactl(&["why", "intruder"])
-            .is_ok_and(|output| output_text(&output).contains("node does not run exec as root"))
+            .is_ok_and(|output| output_text(&output).contains("node policy does not allow exec as root"))
     })?;
     check_output(&cluster.hactl(&["get", "node", "node1", "-o", "yaml"])?, 0, &["allowRoot: false"])?;
     let doctor = output_text(&cluster.hactl(&["doctor", "node1"])?);

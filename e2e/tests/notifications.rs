@@ -83,7 +83,7 @@ fn notifications_survive_leader_and_receiver_failures() -> Result<()> {
     ])?;
     let message = output_text(&refused_output);
     assert!(!refused_output.status.success(), "{message}");
-    for part in ["hmacKeyFile /etc/shadow is not in", "does not send notifications to 192.0.2.1"] {
+    for part in ["hmacKeyFile /etc/shadow is not in", "does not allow notifications to 192.0.2.1"] {
         assert!(message.contains(part), "{message}");
     }
     let test = scenario.cluster.hactl(&["notify", "test"])?;

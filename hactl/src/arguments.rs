@@ -82,7 +82,7 @@ fn namespace_tip(flag: &str) -> Option<String> {
 fn drain_tip(command: &str, flag: &str) -> Option<String> {
     match (command, flag) {
         (_, "-l" | "--selector") => {
-            Some(format!("name the nodes: hactl {command} $(hactl get nodes -l SELECTOR -o name)"))
+            Some(format!("specify the nodes: hactl {command} $(hactl get nodes -l SELECTOR -o name)"))
         }
         (
             "drain",

@@ -82,7 +82,7 @@ pub(crate) enum Command {
     Apply(apply::Apply),
     /// Show what an apply would change, and which services it would affect
     Diff(diff::Diff),
-    /// Apply the objects of a Git repository, again at each interval
+    /// Apply the objects of a Git repository at regular intervals
     Sync(sync::Sync),
     /// Convert files to the current field names
     Convert(convert::Convert),

@@ -375,7 +375,7 @@ impl AgentCore {
         if let Some(text) = self.view.refused_timings.take() {
             self.log(
                 Level::Error,
-                format!("cannot use the timings of the cluster, keeping the active timings: {text}"),
+                format!("cannot use the timing settings of the cluster, keeping the active settings: {text}"),
             );
         }
         for _ in 0..MAX_ROUNDS {

@@ -65,7 +65,7 @@ impl AuthorityKind {
 pub struct Validity {
     /// Time of issue, in seconds since 1970.
     pub now_unix_seconds: i64,
-    /// Lifetime.
+    /// Time from the issue to the expiry.
     pub lifetime: Duration,
 }
 
@@ -90,7 +90,7 @@ fn point_in_time(unix_seconds: i64) -> Result<OffsetDateTime, PkiError> {
 
 /// A new certificate with its new key.
 #[derive(Clone, Debug)]
-pub struct Issued {
+pub struct CertificateWithKey {
     /// Certificate in PEM format.
     pub certificate_pem: String,
     /// Private key in PEM format.
@@ -110,7 +110,7 @@ pub struct Authority {
 
 impl Authority {
     /// Creates the certificate and the key of an authority that signs end entities only.
-    pub fn create(kind: AuthorityKind, validity: Validity) -> Result<Issued, PkiError> {
+    pub fn create(kind: AuthorityKind, validity: Validity) -> Result<CertificateWithKey, PkiError> {
         let mut parameters = CertificateParams::default();
         parameters.distinguished_name = DistinguishedName::new();
         parameters.distinguished_name.push(DnType::CommonName, kind.name());
@@ -121,7 +121,7 @@ impl Authority {
         validity.apply(&mut parameters, i64::MAX)?;
         let key = KeyPair::generate()?;
         let certificate = parameters.self_signed(&key)?;
-        Ok(Issued { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
+        Ok(CertificateWithKey { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
     }
 
     /// Reads an authority. If the file has several certificates, the first one signs.
@@ -147,10 +147,10 @@ impl Authority {
     }
 
     /// Creates a key and a certificate. The caller chooses the authority by [`Profile::authority`].
-    pub fn issue(&self, profile: &Profile, validity: Validity) -> Result<Issued, PkiError> {
+    pub fn issue(&self, profile: &Profile, validity: Validity) -> Result<CertificateWithKey, PkiError> {
         let key = KeyPair::generate()?;
         let certificate_pem = self.sign_key(profile, validity, &key)?;
-        Ok(Issued { certificate_pem, key_pem: key.serialize_pem() })
+        Ok(CertificateWithKey { certificate_pem, key_pem: key.serialize_pem() })
     }
 
     /// Signs the key of a request. Nothing else of the request is in the certificate.

@@ -9,7 +9,7 @@ mod profile;
 mod request;
 mod revocation;
 
-pub use authority::{Authority, AuthorityKind, Issued, Validity};
+pub use authority::{Authority, AuthorityKind, CertificateWithKey, Validity};
 pub use facts::{CertificateFacts, Serial};
 pub use profile::{CertificateKind, Profile};
 pub use request::{CertificateRequest, new_key, public_key, request_for_node};

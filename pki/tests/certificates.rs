@@ -6,8 +6,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ha_api_types::role::Role;
 use ha_pki::{
-    Authority, AuthorityKind, CertificateFacts, CertificateKind, CertificateRequest, Issued, Profile,
-    RevocationList, Validity, new_key, public_key, request_for_node,
+    Authority, AuthorityKind, CertificateFacts, CertificateKind, CertificateRequest, CertificateWithKey,
+    Profile, RevocationList, Validity, new_key, public_key, request_for_node,
 };
 use rcgen::{
     CertificateParams, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, PKCS_ED25519, SanType,
@@ -33,7 +33,7 @@ struct TestAuthority {
 
 fn authorities() -> Vec<TestAuthority> {
     let create = |kind| {
-        let Issued { certificate_pem, key_pem } = Authority::create(kind, days(3650)).unwrap();
+        let CertificateWithKey { certificate_pem, key_pem } = Authority::create(kind, days(3650)).unwrap();
         TestAuthority { kind, authority: Authority::load(&certificate_pem, &key_pem).unwrap() }
     };
     AuthorityKind::ALL.into_iter().map(create).collect()

@@ -1,6 +1,6 @@
 //! Values that objects get from this machine (`valueFrom`): files, credentials of systemd, and variables of the process.
 
-use ha_api_types::setting::{Reference, Setting, VALUE_BYTES_MAX, ValuePlace};
+use ha_api_types::setting::{Reference, Setting, VALUE_BYTES_MAX, ValueLocation};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Places of the values on this machine.
+/// Locations of the values on this machine.
 #[derive(Clone, Debug)]
 pub struct LocalValues {
     /// Directory of the files.
@@ -18,7 +18,7 @@ pub struct LocalValues {
 }
 
 impl LocalValues {
-    /// Returns the places for a process that systemd may have started.
+    /// Returns the locations for a process that systemd may have started.
     pub fn new(secrets_directory: PathBuf) -> LocalValues {
         let credentials_directory = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
         LocalValues { secrets_directory, credentials_directory }
@@ -27,7 +27,7 @@ impl LocalValues {
     /// Returns the texts of all settings.
     ///
     /// # Errors
-    /// Fails if a text cannot be read. The message names the setting and the place, never the text.
+    /// Fails if a text cannot be read. The message names the setting and the location, never the text.
     pub fn resolve(&self, settings: &BTreeMap<String, Setting>) -> io::Result<BTreeMap<String, String>> {
         settings.iter().map(|(name, setting)| Ok((name.clone(), self.text(name, setting)?))).collect()
     }
@@ -40,7 +40,7 @@ impl LocalValues {
     /// Returns values without a fixed schema, in which references are replaced by their texts.
     ///
     /// # Errors
-    /// Fails if a text cannot be read. The message names the setting and the place, never the text.
+    /// Fails if a text cannot be read. The message names the setting and the location, never the text.
     pub fn resolve_values(&self, values: &BTreeMap<String, Value>) -> io::Result<BTreeMap<String, Value>> {
         values.iter().map(|(name, value)| Ok((name.clone(), self.value(name, value)?))).collect()
     }
@@ -61,7 +61,7 @@ impl LocalValues {
     /// Returns the text of the setting `name`.
     ///
     /// # Errors
-    /// Fails if the text cannot be read. The message names the setting and the place, never the text.
+    /// Fails if the text cannot be read. The message names the setting and the location, never the text.
     pub fn text(&self, name: &str, setting: &Setting) -> io::Result<String> {
         match setting {
             Setting::Text(text) => Ok(text.clone()),
@@ -70,20 +70,20 @@ impl LocalValues {
     }
 
     fn referenced_text(&self, name: &str, reference: &Reference) -> io::Result<String> {
-        let place = reference.value_from.place().map_err(|problem| invalid_reference(name, problem))?;
-        self.read(place).map_err(|problem| io::Error::other(format!("{name}: {place}: {problem}")))
+        let location = reference.value_from.location().map_err(|problem| invalid_reference(name, problem))?;
+        self.read(location).map_err(|problem| io::Error::other(format!("{name}: {location}: {problem}")))
     }
 
-    fn read(&self, place: ValuePlace<'_>) -> Result<String, String> {
-        match place {
-            ValuePlace::File(name) => read_secret(&self.secrets_directory.join(name)),
-            ValuePlace::Credential(name) => {
+    fn read(&self, location: ValueLocation<'_>) -> Result<String, String> {
+        match location {
+            ValueLocation::File(name) => read_secret(&self.secrets_directory.join(name)),
+            ValueLocation::Credential(name) => {
                 let directory = self.credentials_directory.as_ref().ok_or(
                     "systemd passes no credentials to this process: add LoadCredential= to its unit",
                 )?;
                 read_secret(&directory.join(name))
             }
-            ValuePlace::Env(name) => {
+            ValueLocation::Env(name) => {
                 std::env::var(name).map_err(|_| "this process has no such variable with text".to_owned())
             }
         }

@@ -325,7 +325,7 @@ enum Amount {
 
 const KINDS: [Amount; 3] = [Amount::Cpu, Amount::Memory, Amount::Disk];
 
-/// Returns the most that services may request on a node in total: cpu, memory and disk in thousandths. `None` means
+/// Returns the maximum of all requests on a node: cpu, memory and disk in thousandths. `None` means
 /// unlimited.
 pub fn limits(settings: &SchedulerSpec, node: &NodeFacts) -> [Option<i128>; 3] {
     KINDS.map(|kind| limit(settings, node, kind))

@@ -165,7 +165,7 @@ pub struct World {
     /// `true` if processes of the next version have written to etcd.
     has_next_version: bool,
     store_leader: Option<NodeName>,
-    deposed: Option<store_place::DeposedLeader>,
+    deposed_etcd_leader: Option<store_place::DeposedLeader>,
     store_latency_ms: Millis,
     /// Virtual time until which requests and answers are lost or delayed.
     store_flaky_until: Millis,
@@ -254,7 +254,7 @@ impl World {
                 Machine {
                     is_up: false,
                     is_powered: machine.power == Power::On,
-                    ending: None,
+                    shutdown_in_progress: None,
                     hardware_number: 0,
                     disk_copy: 0,
                     clone_of: machine.clone_of.clone(),
@@ -333,7 +333,7 @@ impl World {
             store_down_until: 0,
             has_next_version: false,
             store_leader: None,
-            deposed: None,
+            deposed_etcd_leader: None,
             store_latency_ms: 0,
             store_flaky_until: 0,
             watch_lag_until: BTreeMap::new(),

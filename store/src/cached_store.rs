@@ -88,7 +88,7 @@ impl<S: Store> SharedStore<S> {
             Ok(confirmed) => confirmed,
             Err(error) => return Some(Err(error)),
         };
-        // The store never goes back, except when it was restored from a backup. The cache does not know this yet.
+        // Only a restore from a backup decreases the revision of the store. The cache still has the earlier state.
         if confirmed < before {
             return None;
         }

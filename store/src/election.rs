@@ -16,7 +16,7 @@ pub use leadership::{CandidateKey, ElectionView, Leadership};
 pub use read_tracker::{FullReadId, ReadTracker};
 
 use crate::transaction::{Guard, LeaseId, Outcome, Transaction};
-use candidate_key::CandidateState;
+use candidate_key::CandidateKeyState;
 use ha_api_types::id::{MachineId, Revision, Term};
 use ha_api_types::keys::Keys;
 use ha_api_types::record::{Candidate, Leader};
@@ -113,7 +113,7 @@ pub struct Election {
     view: ElectionView,
     /// Content of the leader key in that view.
     leader: Option<Leader>,
-    candidate_state: CandidateState,
+    candidate_key_state: CandidateKeyState,
     /// Mod revision of the refresh key as last read or written; 0 means absent.
     refresh_revision: Revision,
     leader_state: LeaderState,
@@ -149,7 +149,7 @@ impl Election {
             ttl_seconds: 5,
             view: ElectionView::default(),
             leader: None,
-            candidate_state: CandidateState::Unread { reading: FullReadId(1), own: None },
+            candidate_key_state: CandidateKeyState::Unread { reading: FullReadId(1), own: None },
             refresh_revision: Revision(0),
             leader_state: LeaderState::Following,
             commits: CommitGaps::default(),
@@ -190,13 +190,13 @@ impl Election {
 
     /// Returns this process's candidate key, once the key exists, and while no other value is seen in the key.
     pub fn candidate_key(&self) -> Option<CandidateKey> {
-        self.candidate_state.own()
+        self.candidate_key_state.own()
     }
 
     /// Returns the machine of another process that refreshes this candidate's key. This process then only serves the
     /// API.
     pub fn duplicate(&self) -> Option<&MachineId> {
-        self.candidate_state.duplicate()
+        self.candidate_key_state.duplicate()
     }
 
     /// Returns the times at which this process committed.
@@ -266,7 +266,7 @@ impl Election {
                 if self.view.revision >= leadership.term.revision() && !is_same {
                     self.leases_to_revoke.push(*lease);
                     self.leader_state = LeaderState::Following;
-                } else if self.candidate_state.is_lost() {
+                } else if self.candidate_key_state.is_lost() {
                     self.give_up_leadership();
                 }
             }

@@ -118,7 +118,7 @@ impl Default for Recipients {
 }
 
 impl Recipients {
-    /// Returns the addresses.
+    /// Returns the mail addresses of all recipients.
     pub fn addresses(&self) -> &[String] {
         match self {
             Recipients::One(address) => std::slice::from_ref(address),

@@ -25,7 +25,7 @@ pub struct ExternalDriver {
 }
 
 impl ExternalDriver {
-    /// Returns the places on the node from which settings get their values.
+    /// Returns the locations on the node from which settings get their values.
     pub(super) fn value_sources(&self) -> impl Iterator<Item = ValueSource> {
         let references = self.settings.values().filter_map(|value| Reference::from_value(value)?.ok());
         references.map(|reference| reference.value_from)

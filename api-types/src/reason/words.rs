@@ -292,7 +292,7 @@ reasons! {
                 condition FenceDevicesHealthy",
         /// A fence device confirmed the machine off, and the same boot registered again.
         FenceDeviceRefuted => "Fence device confirmed a power-off that did not happen",
-            "find out which machine the device switches, then correct spec.fencing.devices of the node",
+            "find out which machine the device controls, then correct spec.fencing.devices of the node",
         /// A fence device is running.
         FenceDeviceStarted => "Fence device was started", "",
         /// A fabric device isolates the node from network and storage until the node reboots or an operator reconnects it.
@@ -305,7 +305,7 @@ reasons! {
             "check the log of the machine for the cause of the reset or power loss",
         /// The node runs although fencing was requested or confirmed.
         NodeAlive => "Node is running",
-            "none if the node is healthy; to move its services away, use maintenance or hactl node fence NODE",
+            "none if the node is healthy; to move its services away, run hactl drain NODE; to stop the node without a shutdown, run hactl node fence NODE",
         /// The request refers to a state that has changed.
         Outdated => "Request is stale because the state of the node has changed",
             "check hactl status, and repeat the request if it still applies",

@@ -237,7 +237,7 @@ impl Proof {
     }
 }
 
-/// The reason why a node left.
+/// Kind of the orderly shutdown with which a node left the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Leave {
     /// Power-off.

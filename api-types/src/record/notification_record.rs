@@ -40,7 +40,7 @@ pub struct SentFacts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct QueuedNotification {
-    /// The notification.
+    /// Content that every target receives.
     pub notification: Notification,
     /// Keys of the targets that have received the notification, or for which the notification was discarded.
     #[serde(rename = "done", skip_serializing_if = "BTreeSet::is_empty")]

@@ -58,7 +58,7 @@ pub fn suggestion<'a>(written: &str, candidates: impl Iterator<Item = &'a str>) 
     candidates
         .map(|name| (strsim::jaro_winkler(&lower, &name.to_ascii_lowercase()), name))
         .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
-        // Of equally similar names, the first is selected, so that the result is deterministic.
+        // If several names are equally similar, the first is selected, so that the result is deterministic.
         .fold(None, |best: Option<(f64, &str)>, next| match best {
             Some(best) if best.0 >= next.0 => Some(best),
             Some(_) | None => Some(next),

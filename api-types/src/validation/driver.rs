@@ -168,7 +168,7 @@ fn check_settings(path: &str, variables: &BTreeMap<String, Setting>, context: &m
 
 /// Checks where a value comes from, if it comes from the node.
 pub(super) fn check_source(path: &str, value: &Setting, context: &mut Context) {
-    if let Some(Err(problem)) = value.source().map(ValueSource::place) {
+    if let Some(Err(problem)) = value.source().map(ValueSource::location) {
         context.add_invalid(&field_path(path, "valueFrom"), problem);
     }
 }

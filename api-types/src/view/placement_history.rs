@@ -14,7 +14,7 @@ pub struct PlacementHistory {
     /// controller has read etcd.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Time of the answer on the clock of the controller.
+    /// Time of the response, on the clock of the controller.
     pub at: Timestamp,
     /// Changes of node or state, oldest first.
     pub changes: Vec<PlacementChange>,

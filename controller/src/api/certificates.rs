@@ -234,7 +234,7 @@ pub(crate) async fn list<S: Store>(
 
 /// A signed certificate, and the transaction that records it. The certificate leaves this process only after the
 /// transaction was applied.
-struct Issue {
+struct SignedCertificate {
     certificate: String,
     serial: String,
     key: String,
@@ -247,7 +247,7 @@ async fn issue<S: Store>(
     options: &JoinOptions,
     node: &NodeName,
     request: &str,
-) -> Result<Issue, ApiError> {
+) -> Result<SignedCertificate, ApiError> {
     let profile = profile(node)?;
     let request = CertificateRequest::check(request, &profile).map_err(|error| refusal(&error))?;
     let validity = Validity { now_unix_seconds: state.now_seconds(), lifetime: LIFETIME };
@@ -257,18 +257,18 @@ async fn issue<S: Store>(
         .map_err(|message| unusable(&message))?;
     let facts = CertificateFacts::of_pem(&certificate).map_err(|error| unusable(&error.to_string()))?;
     let mut transaction = Transaction::new();
-    let mut valid = 0;
+    let mut valid_count = 0;
     for ((key, revision), certificate) in issued_certificates(state, node).await? {
         if has_expired(&certificate, state.now_seconds()) {
             transaction = transaction.delete(key, Guard::Unchanged(revision));
         } else {
-            valid += 1;
+            valid_count += 1;
         }
     }
-    if valid >= VALID_CERTIFICATES_MAX {
+    if valid_count >= VALID_CERTIFICATES_MAX {
         return Err(ApiError::new(
             ErrorReason::TooManyRequests,
-            format!("node {node} already has {valid} certificates that have not expired"),
+            format!("node {node} already has {valid_count} certificates that have not expired"),
         ));
     }
     let record = IssuedCertificate {
@@ -279,7 +279,7 @@ async fn issue<S: Store>(
     let key = state.keys().issued_certificate(node, &record.serial);
     let value = serde_json::to_vec(&record).unwrap_or_default();
     let transaction = transaction.put_leased(&key, Guard::Absent, value.clone(), LeaseId::NONE);
-    Ok(Issue { certificate, serial: record.serial, key, value, transaction })
+    Ok(SignedCertificate { certificate, serial: record.serial, key, value, transaction })
 }
 
 /// Returns the records of the certificates of a node, with their keys and revisions.

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 /// Maximum size of a request body, in bytes.
 pub(crate) const MAX_BODY_LENGTH: usize = 1024 * 1024;
 /// Size at which the rest of a body that is too large is no longer read, in bytes.
-const MAX_DROPPED_LENGTH: usize = 64 * 1024 * 1024;
+const MAX_DISCARDED_LENGTH: usize = 64 * 1024 * 1024;
 /// Time limit for a whole body.
 const MAX_BODY_TIME: Duration = Duration::from_secs(60);
 /// Time after which a body must have arrived at the minimum rate.
@@ -87,7 +87,8 @@ impl Parameters {
     }
 
     fn set(&mut self, name: &str, value: String) -> Result<(), ApiError> {
-        let wrong = |expected: &str| ApiError::bad_request(format!("{name}={value}: must be {expected}"));
+        let invalid_value =
+            |expected: &str| ApiError::bad_request(format!("{name}={value}: must be {expected}"));
         match name {
             "watch" => self.watch = parse_flag(&value),
             "resourceVersion" => self.resource_version = (!value.is_empty()).then_some(value),
@@ -96,11 +97,11 @@ impl Parameters {
                     "" => None,
                     "Exact" => Some(VersionMatch::Exact),
                     "NotOlderThan" => Some(VersionMatch::NotOlderThan),
-                    _ => return Err(wrong("Exact or NotOlderThan")),
+                    _ => return Err(invalid_value("Exact or NotOlderThan")),
                 };
             }
             "limit" => {
-                let limit: usize = value.parse().map_err(|_| wrong("a number"))?;
+                let limit: usize = value.parse().map_err(|_| invalid_value("a number"))?;
                 self.limit = (limit > 0).then_some(limit);
             }
             "continue" => self.continue_token = (!value.is_empty()).then_some(value),
@@ -109,11 +110,11 @@ impl Parameters {
             "dryRun" => match value.as_str() {
                 "All" => self.dry_run = true,
                 "" => {}
-                _ => return Err(wrong("All")),
+                _ => return Err(invalid_value("All")),
             },
             "fieldManager" => {
-                let fits = value.len() <= MAX_MANAGER_LENGTH && !value.chars().any(char::is_control);
-                if !fits {
+                let is_valid = value.len() <= MAX_MANAGER_LENGTH && !value.chars().any(char::is_control);
+                if !is_valid {
                     return Err(ApiError::bad_request("fieldManager: at most 128 printable characters"));
                 }
                 self.field_manager = (!value.is_empty()).then_some(value);
@@ -123,11 +124,13 @@ impl Parameters {
                     "Strict" | "" => FieldValidation::Strict,
                     "Warn" => FieldValidation::Warn,
                     "Ignore" => FieldValidation::Ignore,
-                    _ => return Err(wrong("Strict, Warn or Ignore")),
+                    _ => return Err(invalid_value("Strict, Warn or Ignore")),
                 };
             }
             "force" => self.force = parse_flag(&value),
-            "timeoutSeconds" => self.timeout_seconds = Some(value.parse().map_err(|_| wrong("a number"))?),
+            "timeoutSeconds" => {
+                self.timeout_seconds = Some(value.parse().map_err(|_| invalid_value("a number"))?);
+            }
             "allowWatchBookmarks" => self.allow_bookmarks = parse_flag(&value),
             "sendInitialEvents" => self.send_initial_events = parse_flag(&value),
             "includeObject" => {
@@ -135,7 +138,7 @@ impl Parameters {
                     "None" => IncludeObject::None,
                     "Metadata" | "" => IncludeObject::Metadata,
                     "Object" => IncludeObject::Object,
-                    _ => return Err(wrong("None, Metadata or Object")),
+                    _ => return Err(invalid_value("None, Metadata or Object")),
                 };
             }
             _ => {}
@@ -162,7 +165,7 @@ pub(crate) enum Form {
 }
 
 /// Returns the first form in `Accept` that is possible; `None` if the client accepts none of them.
-pub(crate) fn form(headers: &HeaderMap, possible: &[Form]) -> Option<Form> {
+pub(crate) fn form(headers: &HeaderMap, supported: &[Form]) -> Option<Form> {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");
     accept.split(',').find_map(|range| {
         let mut parts = range.split(';').map(str::trim);
@@ -189,7 +192,7 @@ pub(crate) fn form(headers: &HeaderMap, possible: &[Form]) -> Option<Form> {
             Form::Table | Form::PartialMetadata => version == Some("v1"),
             Form::Discovery => version == Some("v2"),
         };
-        (version_fits && possible.contains(&form)).then_some(form)
+        (version_fits && supported.contains(&form)).then_some(form)
     })
 }
 
@@ -209,11 +212,11 @@ pub(crate) async fn read_body(body: Body) -> Result<Bytes, ApiError> {
     let mut reader = BodyReader::new(body);
     let mut content = BytesMut::new();
     while let Some(data) = reader.next().await? {
-        if reader.received <= MAX_BODY_LENGTH {
+        if reader.received_bytes <= MAX_BODY_LENGTH {
             content.extend_from_slice(&data);
         }
     }
-    if reader.received > MAX_BODY_LENGTH {
+    if reader.received_bytes > MAX_BODY_LENGTH {
         return Err(ApiError::too_large(MAX_BODY_LENGTH));
     }
     Ok(content.freeze())
@@ -224,26 +227,26 @@ struct BodyReader {
     body: Body,
     start_time: Instant,
     /// Bytes read so far.
-    received: usize,
+    received_bytes: usize,
 }
 
 impl BodyReader {
     fn new(body: Body) -> BodyReader {
-        BodyReader { body, start_time: Instant::now(), received: 0 }
+        BodyReader { body, start_time: Instant::now(), received_bytes: 0 }
     }
 
-    /// Returns the next bytes, or nothing at the end and beyond [`MAX_DROPPED_LENGTH`].
+    /// Returns the next bytes, or nothing at the end and beyond [`MAX_DISCARDED_LENGTH`].
     ///
     /// # Errors
     /// The body arrives too slowly, or the connection failed.
     async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
-        while self.received <= MAX_DROPPED_LENGTH {
-            let arrived = Duration::from_secs(self.received as u64 / MIN_BODY_BYTES_PER_SECOND);
-            let limit = MAX_BODY_TIME.min(SLOW_BODY_GRACE + arrived);
+        while self.received_bytes <= MAX_DISCARDED_LENGTH {
+            let earned_time = Duration::from_secs(self.received_bytes as u64 / MIN_BODY_BYTES_PER_SECOND);
+            let limit = MAX_BODY_TIME.min(SLOW_BODY_GRACE + earned_time);
             let frame = timeout_at(self.start_time + limit, self.body.frame()).await.map_err(|_| {
                 ApiError::bad_request(format!(
                     "request body arrived too slowly: {} bytes in {} s",
-                    self.received,
+                    self.received_bytes,
                     limit.as_secs()
                 ))
             })?;
@@ -251,7 +254,7 @@ impl BodyReader {
             let frame = frame
                 .map_err(|error| ApiError::bad_request(format!("cannot read the request body: {error}")))?;
             if let Ok(data) = frame.into_data() {
-                self.received += data.len();
+                self.received_bytes += data.len();
                 return Ok(Some(data));
             }
         }

@@ -1,4 +1,4 @@
-//! Turns: each user has a limited number of requests in progress, so that no user can use up the process.
+//! Turns: each user has a limited number of requests in progress, so that no user can block the others.
 
 use super::error::ApiError;
 use super::lock;
@@ -44,7 +44,7 @@ impl Turns {
         }
     }
 
-    /// Returns the turns of a user, and forgets users without requests.
+    /// Returns the turns of a user, and removes users without requests.
     fn of_user(&self, user: &str) -> Arc<UserTurns> {
         let mut users = lock(&self.users);
         if let Some(turns) = users.get(user) {

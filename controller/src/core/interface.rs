@@ -181,7 +181,7 @@ pub enum Effect {
     Event {
         /// Last part of the event's key, unique.
         name: String,
-        /// The event.
+        /// Event to write.
         event: Event,
     },
     /// Deliver a notification once; answered by [`Input::Delivered`].
@@ -190,7 +190,7 @@ pub enum Effect {
     AnswerHold {
         /// Id of the hold request.
         id: HoldId,
-        /// The answer.
+        /// Answer to the agent: grant or refusal.
         answer: HoldAnswer,
     },
     /// Count this in a metric; no decision depends on it.
@@ -210,7 +210,7 @@ pub struct FencerRun {
     pub id: RunId,
     /// Name of the node that the device fences.
     pub node: NodeName,
-    /// The device.
+    /// Definition of the device, with all of its parts.
     pub device: FenceDevice,
     /// Action of the run.
     pub action: FencerAction,

@@ -141,7 +141,7 @@ impl Plan {
         self.actions.is_empty() && self.runs.is_empty() && self.waiting.is_empty()
     }
 
-    /// Adds an action.
+    /// Adds a write with its events. Each subject has at most one action in a plan.
     pub fn add_action(
         &mut self,
         subject: Subject,

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Everything on which a plan depends. Equal inputs give equal plans.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanInput<'a> {
-    /// The view of the cluster.
+    /// View of the cluster from which the plan is computed.
     pub cluster_view: &'a ClusterView,
     /// Clock readings at which the plan is made.
     pub now: &'a Now,

@@ -33,7 +33,7 @@ pub type Relocations = BTreeMap<(ResourceName, Reason), u64>;
 /// Input of the metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricsInput<'a> {
-    /// The view of the cluster.
+    /// View of the cluster from which the metrics are computed.
     pub cluster_view: &'a ClusterView,
     /// The current time, on the view's clock and on the wall clock.
     pub now: &'a Now,

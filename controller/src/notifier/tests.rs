@@ -97,11 +97,11 @@ async fn limits_apply_to_addresses_and_files() {
     let other = WebhookSpec { url: "http://192.0.2.1/".to_owned(), ..spec };
     for (target, expected) in [
         (Target::Webhook(file), "hmacKeyFile /etc/shadow is not in /etc/hactl/secrets"),
-        (Target::Webhook(other), "does not send notifications to 192.0.2.1"),
+        (Target::Webhook(other), "does not allow notifications to 192.0.2.1"),
         (Target::Mail(smtp.clone()), "caFile /etc/shadow is not in /etc/hactl/secrets"),
         (
             Target::Mail(SmtpSpec { server: "192.0.2.1".to_owned(), ca_file: None, ..smtp }),
-            "does not send notifications to 192.0.2.1",
+            "does not allow notifications to 192.0.2.1",
         ),
     ] {
         let outcome = limited_outcome(&limits, target).await;

@@ -62,7 +62,7 @@ fn a_fence_agent_must_be_listed_and_names_no_programs() {
     };
     for (agent, attribute, expected) in [
         ("fence_ipmilan", "ip", None),
-        ("fence_ssh", "ip", Some("does not run fence_ssh")),
+        ("fence_ssh", "ip", Some("does not allow fence_ssh")),
         ("fence_ipmilan", "passwd_script", Some("passwd_script can name a file or a program")),
         ("fence_ipmilan", "ipmitool-path", Some("ipmitool-path can name")),
         ("fence_ipmilan", "identity_file", Some("identity_file can name")),
@@ -84,7 +84,7 @@ fn fence_agents_get_only_files_from_a_controller_with_a_policy() {
         .expect("a part");
         let refusal = limits("{}").check_part(&part).err();
         assert_eq!(refusal.is_none(), is_allowed, "{refusal:?}");
-        let expected = "bmc to fence agents: use a file in /etc/hactl/secrets";
+        let expected = "bmc for fence agents: use a file in /etc/hactl/secrets";
         assert!(is_allowed || refusal.unwrap_or_default().ends_with(expected));
         assert_eq!(Limits::default().check_part(&part), Ok(()));
     }

@@ -25,7 +25,7 @@ pub struct Options {
     /// Id of this controller, which must not change; default: host name
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
-    /// Directory with the lock of this controller; not shared by controllers
+    /// Directory for the lock of this controller; one for each controller
     #[arg(long, default_value = "/var/lib/hactl/controller", value_name = "DIR")]
     pub state_dir: PathBuf,
     /// Id of the machine with the state directory; default: /etc/machine-id

@@ -18,8 +18,8 @@ use ha_e2e::qemu_nodes::holders::{OWNER, PREFIX, VIOLATIONS};
 #[derive(Parser)]
 struct Arguments {
     /// Directory to hold; created if missing
-    #[arg(long)]
-    folder: PathBuf,
+    #[arg(long = "folder")]
+    directory: PathBuf,
     /// Time between two writes, in milliseconds
     #[arg(long, default_value_t = 40)]
     interval_ms: u64,
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
-    let directory = &arguments.folder;
+    let directory = &arguments.directory;
     fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     let node = std::env::var("HA_NODE").context("missing environment variable HA_NODE")?;
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").context("cannot read the boot id")?;

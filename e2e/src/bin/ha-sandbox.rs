@@ -26,8 +26,8 @@ enum Command {
     /// Start a cluster; default: 3 etcd members, 3 controllers and 3 nodes
     Up {
         /// Directory for data, logs and certificates
-        #[arg(long)]
-        folder: PathBuf,
+        #[arg(long = "folder")]
+        directory: PathBuf,
         /// Timing profile: Default, Fast or Conservative
         #[arg(long, default_value = "Default")]
         profile: String,
@@ -44,14 +44,14 @@ enum Command {
     /// Stop the sandbox and remove all of its data
     Down {
         /// Directory of the sandbox
-        #[arg(long)]
-        folder: PathBuf,
+        #[arg(long = "folder")]
+        directory: PathBuf,
     },
     /// List machines, or inject and repair faults of one machine
     Machine {
         /// Directory of the sandbox
-        #[arg(long)]
-        folder: PathBuf,
+        #[arg(long = "folder")]
+        directory: PathBuf,
         /// Name of the machine; without a name, all machines are listed
         name: Option<String>,
         /// Action
@@ -87,15 +87,15 @@ enum Action {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
-        Command::Up { folder, profile, etcd, controllers, nodes } => {
+        Command::Up { directory, profile, etcd, controllers, nodes } => {
             let lifetime = Lifetime::UntilStopped;
-            up(Plan { etcd, controllers, nodes, profile, lifetime, ..Plan::test(&folder) })
+            up(Plan { etcd, controllers, nodes, profile, lifetime, ..Plan::test(&directory) })
         }
-        Command::Down { folder } => down(&folder),
-        Command::Machine { folder, name: None, .. } => list(&folder),
-        Command::Machine { folder, name: Some(name), action: None, .. } => show(&folder, &name),
-        Command::Machine { folder, name: Some(name), action: Some(action), program } => {
-            run_action(&folder, &name, action, program.as_deref())
+        Command::Down { directory } => down(&directory),
+        Command::Machine { directory, name: None, .. } => list(&directory),
+        Command::Machine { directory, name: Some(name), action: None, .. } => show(&directory, &name),
+        Command::Machine { directory, name: Some(name), action: Some(action), program } => {
+            run_action(&directory, &name, action, program.as_deref())
         }
         Command::Init { spec } => start_init(&spec),
     };
@@ -109,9 +109,9 @@ fn up(mut plan: Plan) -> Result<()> {
     print_line(&format!("Sandbox started in {}", cluster.directory().display()))
 }
 
-fn down(folder: &Path) -> Result<()> {
-    let Ok(folder) = folder.canonicalize() else { return print_line("No sandbox is running") };
-    match Cluster::open(&folder) {
+fn down(directory: &Path) -> Result<()> {
+    let Ok(directory) = directory.canonicalize() else { return print_line("No sandbox is running") };
+    match Cluster::open(&directory) {
         Ok(cluster) => cluster.remove()?,
         Err(error) => return print_line(&format!("{error:#}")),
     }
@@ -122,14 +122,14 @@ fn down(folder: &Path) -> Result<()> {
 ///
 /// # Errors
 /// Fails if no sandbox runs.
-fn open_sandbox(folder: &Path) -> Result<Cluster> {
+fn open_sandbox(directory: &Path) -> Result<Cluster> {
     // The error of a missing directory contains no other information.
-    let Ok(folder) = folder.canonicalize() else { bail!("no sandbox is running; run \"./dev/up\"") };
-    Cluster::open(&folder)
+    let Ok(directory) = directory.canonicalize() else { bail!("no sandbox is running; run \"./dev/up\"") };
+    Cluster::open(&directory)
 }
 
-fn list(folder: &Path) -> Result<()> {
-    let cluster = open_sandbox(folder)?;
+fn list(directory: &Path) -> Result<()> {
+    let cluster = open_sandbox(directory)?;
     for role in [Role::Etcd, Role::Controller, Role::Node] {
         for name in cluster.names(role) {
             show_machine(&cluster, &name)?;
@@ -138,8 +138,8 @@ fn list(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn show(folder: &Path, name: &str) -> Result<()> {
-    show_machine(&Cluster::open(&folder.canonicalize()?)?, name)
+fn show(directory: &Path, name: &str) -> Result<()> {
+    show_machine(&Cluster::open(&directory.canonicalize()?)?, name)
 }
 
 fn show_machine(cluster: &Cluster, name: &str) -> Result<()> {
@@ -158,8 +158,8 @@ fn show_machine(cluster: &Cluster, name: &str) -> Result<()> {
     print_line(&format!("{name:<12} {power:<4} {:<15} {}", machine.address, programs.join(" ")))
 }
 
-fn run_action(folder: &Path, name: &str, action: Action, program: Option<&str>) -> Result<()> {
-    let mut cluster = open_sandbox(folder)?;
+fn run_action(directory: &Path, name: &str, action: Action, program: Option<&str>) -> Result<()> {
+    let mut cluster = open_sandbox(directory)?;
     let required_program = || {
         program.with_context(|| {
             format!("no program of {name} specified; run \"./dev/node {name}\" to list the programs")

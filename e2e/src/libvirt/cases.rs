@@ -158,7 +158,7 @@ fn stop_by_hand(rig: &mut Rig) -> Result<()> {
     check_restart(
         rig,
         &line_before,
-        "stopped outside hactl (guest was asked to shut down, as with \"virsh shutdown\")",
+        "stopped outside hactl (virtual machine was asked to shut down, as with \"virsh shutdown\")",
     )?;
     check_accepted_stops(rig, &node)
 }

@@ -138,7 +138,7 @@ fn with_current_names(text: &str) -> Result<(Vec<Value>, Vec<RenamedFieldUse>), 
             match renamed::accept(kind, object) {
                 Ok(fields) => renamed_uses.extend(fields.into_iter().map(|renamed| {
                     let path = format!("{}.{}", renamed.parent.join("."), renamed.earlier);
-                    // The element of a list is not known.
+                    // A path with `*` does not determine the list element, so the line is unknown.
                     let line = if renamed.parent.contains(&"*") { None } else { line(&path) };
                     RenamedFieldUse { renamed, line }
                 })),

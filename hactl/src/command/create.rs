@@ -32,7 +32,7 @@ enum CreateCommand {
     /// Create an affinity or anti-affinity rule
     #[command(visible_alias = "affinityrule")]
     Rule(RuleFlags),
-    /// Create a node again that was deleted
+    /// Create a deleted node again
     Node(NodeFlags),
 }
 

@@ -25,7 +25,7 @@ use similar::{ChangeTag, TextDiff};
 pub(crate) struct Diff {
     #[command(flatten)]
     files: FileFlags,
-    /// Compare with an apply that has the same --inventory
+    /// Show the changes of an apply with this --inventory
     #[arg(long, value_name = "NAME")]
     inventory: Option<String>,
     /// Show objects of the inventory that an apply with --prune would delete

@@ -21,7 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 enum ServiceTreatment {
     /// Services keep running and are not changed
     Freeze,
-    /// Services may be moved manually; arm locates them again
+    /// Services may be moved manually; hactl arm finds their nodes
     Ignore,
 }
 

@@ -1,4 +1,4 @@
-//! `hactl sync`: applies the objects of a Git repository again and again, and reports the outcome.
+//! `hactl sync`: applies the objects of a Git repository at regular intervals, and reports the outcome.
 
 mod drift;
 mod git;
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Apply the objects of a Git repository, again at each interval
+/// Apply the objects of a Git repository at regular intervals
 #[derive(Args, Debug)]
 #[command(
     after_help = "The objects become one inventory: a pass deletes objects that are no longer in the files, and undoes \

@@ -24,7 +24,7 @@ const DEFAULT_EXPIRY_DELAY: &str = "500ms";
 #[command(
     after_help = "The total is the time from the last heartbeat of a failed node until its services start elsewhere. The start \
         time of a service is not included. Fence devices that confirm earlier shorten the fence phase.\n\n\
-        Exit status: 0 computed; 1 the timings of a node differ from the cluster settings or are \
+        Exit status: 0 computed; 1 the timing settings of a node differ from those of the cluster or are \
         unknown; 3 unreachable; 4 permission denied."
 )]
 pub(crate) struct Timing {
@@ -41,8 +41,8 @@ pub(crate) struct Timing {
     #[arg(long, value_name = "DURATION", default_value = DEFAULT_EXPIRY_DELAY, value_parser = crate::duration::parse)]
     expiry: Duration,
     /// Assumed number of etcd requests lost together with all their retries
-    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
-    lost: u32,
+    #[arg(long = "lost", value_name = "NUMBER", default_value_t = 0)]
+    lost_requests: u32,
     /// Show the settings, and every part of the total
     #[arg(long)]
     explain: bool,
@@ -93,7 +93,7 @@ impl Timing {
         StoreTimes {
             commit_ms: ms(self.commit),
             expiry_ms: ms(self.expiry),
-            unanswered_ms: UNANSWERED_REQUEST_MS * u64::from(self.lost),
+            unanswered_ms: UNANSWERED_REQUEST_MS * u64::from(self.lost_requests),
         }
     }
 

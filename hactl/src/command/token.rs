@@ -49,8 +49,8 @@ enum Subcommands {
         #[arg(long, value_enum)]
         role: Role,
         /// Validity of the token
-        #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = crate::duration::parse)]
-        valid: Duration,
+        #[arg(long = "valid", value_name = "DURATION", default_value = "90d", value_parser = crate::duration::parse)]
+        validity: Duration,
     },
     /// List the tokens
     List,
@@ -92,20 +92,22 @@ impl TokenCommand {
     pub(crate) fn run(&self, session: &Session) -> Outcome {
         session.format(&[])?;
         match &self.command {
-            Subcommands::Create { name, role, valid } => self.create(session, name, (*role).into(), *valid),
+            Subcommands::Create { name, role, validity } => {
+                self.create(session, name, (*role).into(), *validity)
+            }
             Subcommands::List => self.list(session),
             Subcommands::Revoke { name } => self.revoke(session, name),
         }
     }
 
-    fn create(&self, session: &Session, name: &str, role: role::Role, valid: Duration) -> Outcome {
+    fn create(&self, session: &Session, name: &str, role: role::Role, validity: Duration) -> Outcome {
         let mut file = read(&self.file)?;
         if file.tokens.iter().any(|token| token.name == name) {
             return Err(Failure::failed(format!("token {name} already exists in {}", self.file.display()))
                 .help(format!("run \"hactl token revoke {name}\" first, or use another name")));
         }
         let text = random_token();
-        let expires = since_1970().saturating_add(valid).as_millis();
+        let expires = since_1970().saturating_add(validity).as_millis();
         let expires = Timestamp::from_unix_ms(i128::try_from(expires).unwrap_or(i128::MAX));
         file.tokens.push(Token {
             name: name.to_owned(),

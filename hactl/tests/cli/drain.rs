@@ -67,7 +67,7 @@ fn flags_of_kubectl_are_explained() {
         check(&["drain", "node1", flag], &format!("drain moves services and deletes none: omit {flag}"));
     }
     for (command, selector) in [("drain", "-l"), ("cordon", "-l"), ("uncordon", "--selector")] {
-        let tip = format!("name the nodes: hactl {command} $(hactl get nodes -l SELECTOR -o name)");
+        let tip = format!("specify the nodes: hactl {command} $(hactl get nodes -l SELECTOR -o name)");
         check(&[command, selector, "rack=1"], &tip);
     }
     check(

@@ -130,12 +130,12 @@ impl Watchdog {
     }
 
     /// Returns `true` if the daemon has been disconnected for so long that it counts as ended.
-    pub(super) fn is_gone(&self, now: &Now) -> bool {
-        self.gone_at().is_some_and(|at| now.monotonic_raw >= at)
+    pub(super) fn is_assumed_ended(&self, now: &Now) -> bool {
+        self.assumed_end_time().is_some_and(|at| now.monotonic_raw >= at)
     }
 
     /// Returns the time at which the disconnected daemon counts as ended. The time may be in the past.
-    fn gone_at(&self) -> Option<MonotonicTime> {
+    fn assumed_end_time(&self) -> Option<MonotonicTime> {
         let disconnect_tolerance_ms =
             if self.is_running() { self.disconnect_tolerance_ms } else { DISCONNECT_TOLERANCE_MS };
         self.disconnected_since.filter(|_| !self.is_connected).map(|since| since + disconnect_tolerance_ms)
@@ -208,9 +208,10 @@ impl Watchdog {
     }
 
     pub(super) fn due_at(&self, last: MonotonicTime) -> Option<MonotonicTime> {
-        let gone_at = self.gone_at().filter(|_| self.problem_reason != Some(Reason::WatchdogMissing));
+        let assumed_end_time =
+            self.assumed_end_time().filter(|_| self.problem_reason != Some(Reason::WatchdogMissing));
         let recovered_at = self.recovered_at().filter(|at| *at > last);
-        [self.retry_at, gone_at, recovered_at].into_iter().flatten().min()
+        [self.retry_at, assumed_end_time, recovered_at].into_iter().flatten().min()
     }
 }
 
@@ -384,7 +385,9 @@ impl AgentCore {
 
     /// Sends the request that is due to the daemon, one request at a time.
     pub(super) fn advance_watchdog(&mut self, now: &Now) {
-        if self.watchdog.is_gone(now) && self.watchdog.problem_reason != Some(Reason::WatchdogMissing) {
+        if self.watchdog.is_assumed_ended(now)
+            && self.watchdog.problem_reason != Some(Reason::WatchdogMissing)
+        {
             "cannot reach ha-watchdogd: start it, or set its socket with --watchdog-socket"
                 .clone_into(&mut self.watchdog.problem);
             self.watchdog.problem_reason = Some(Reason::WatchdogMissing);

@@ -24,11 +24,11 @@ pub struct Config {
     pub node: NodeName,
     /// Identifier of this process. Each process has a different one.
     pub instance: ProcessInstance,
-    /// The machine id.
+    /// Id of the machine, which stays the same across boots.
     pub machine_id: MachineId,
     /// The product id of the hardware; `None` if it cannot be read.
     pub product_id: Option<ProductId>,
-    /// The boot id.
+    /// Id of the current boot; each boot has another id.
     pub boot_id: BootId,
     /// `true` if the machine is virtual.
     pub is_virtual: bool,

@@ -84,7 +84,7 @@ pub struct WatchdogTrial {
     pub operation: OperationName,
     /// Machine id of the tested machine.
     pub machine_id: MachineId,
-    /// The boot that is to be reset.
+    /// Id of the boot that the watchdog resets.
     pub boot_id: BootId,
     /// Identity that the watchdog's driver reports.
     pub identity: String,

@@ -48,7 +48,7 @@ impl AgentCore {
         }
     }
 
-    /// Returns `true` if mode Restart is to be committed now: no command is in progress, or the time limit of the wait
+    /// Returns `true` if the agent must commit mode Restart now: no command is in progress, or the time limit of the wait
     /// has passed.
     pub(super) fn is_ready_to_restart(&self) -> bool {
         self.is_restart_ready
@@ -65,7 +65,7 @@ impl AgentCore {
         }
         let current = self.current_report(service);
         let may_run = current.as_ref().is_some_and(|report| report.phase.may_run());
-        if !self.may_be_here(service) && !may_run {
+        if !self.may_have_copy(service) && !may_run {
             return;
         }
         if self.must_stop_later(service) {
@@ -94,7 +94,7 @@ impl AgentCore {
     fn must_stop_later(&self, service: &Service) -> bool {
         self.services.values().any(|other| {
             other.definition.depends_on.iter().any(|dependency| dependency == service.name())
-                && self.may_be_here(other)
+                && self.may_have_copy(other)
                 && !self.is_unmanaged(other.name())
                 && !self.reports_stop_failed(other)
                 && !self.depends_transitively_on(service, other.name())
@@ -230,11 +230,11 @@ impl AgentCore {
             Shutdown::Restart => Some("agent is stopping: services of this node keep running unmonitored".to_owned()),
             Shutdown::Leave(_) if self.awaits_moves() => Some(format!(
                 "machine is shutting down: waiting for {} to move away",
-                names_of_services(&|service| self.may_be_here(service))
+                names_of_services(&|service| self.may_have_copy(service))
             )),
             Shutdown::Leave(_) => Some(format!(
                 "machine is shutting down: stopping {}",
-                names_of_services(&|service| self.may_be_here(service))
+                names_of_services(&|service| self.may_have_copy(service))
             )),
         }
     }

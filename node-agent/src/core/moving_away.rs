@@ -54,7 +54,7 @@ impl AgentCore {
         self.has_stopped_awaiting_moves = true;
         self.are_all_dirty = true;
         self.changed = true;
-        let remaining_services = self.services.values().filter(|service| self.may_be_here(service)).count();
+        let remaining_services = self.services.values().filter(|service| self.may_have_copy(service)).count();
         if remaining_services > 0 {
             let text = format!(
                 "shutdown continues: stopping the services that are still on this node ({remaining_services})"
@@ -82,7 +82,7 @@ impl AgentCore {
     /// Returns `true` if a service is here and the leader can move it. A service that must be left unchanged does not
     /// count.
     fn is_to_move(&self, service: &Service) -> bool {
-        if self.is_ignored(service.name()) || !self.may_be_here(service) {
+        if self.is_ignored(service.name()) || !self.may_have_copy(service) {
             return false;
         }
         match self.role(service.name()) {

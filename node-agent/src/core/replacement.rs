@@ -27,7 +27,7 @@ pub(super) enum Replacing {
     /// No replacement is in progress.
     #[default]
     Idle,
-    /// The beginning is to be committed.
+    /// The agent has not yet committed that the replacement begins.
     Begin { uid: ReplacementUid },
     /// The driver is replacing the secondary.
     Run { replacement: Box<Replacement>, running_command: CommandId },

@@ -22,7 +22,7 @@ const FAILED_KILLS_TO_REPORT: u32 = 3;
 
 impl AgentCore {
     /// Returns `true` if a copy may be here: it runs, is unclear, was begun and not probed, or has a worker.
-    pub(super) fn may_be_here(&self, service: &Service) -> bool {
+    pub(super) fn may_have_copy(&self, service: &Service) -> bool {
         let is_present =
             match service.presence {
                 Presence::Running | Presence::Unclear => true,
@@ -70,7 +70,7 @@ impl AgentCore {
             report.epoch == epoch && report.boot_id == self.config.boot_id && report.phase.may_run()
         };
         is_step_in_progress
-            || self.may_be_here(service)
+            || self.may_have_copy(service)
             || service.replacing != Replacing::Idle
             || service.pending_write.is_some() && service.permit.is_some()
             || service.desired_report.as_ref().is_some_and(reports_running)
@@ -91,7 +91,7 @@ impl AgentCore {
     /// Returns `true` if no exclusive service and no worker of an exclusive service remains on this node.
     fn is_empty(&self) -> bool {
         self.services.values().all(|service| {
-            !self.is_guarded(service) || !(self.may_be_here(service) || service.replacing.is_busy())
+            !self.is_guarded(service) || !(self.may_have_copy(service) || service.replacing.is_busy())
         })
     }
 
@@ -181,7 +181,7 @@ impl AgentCore {
                         | Step::CloseReception { kill_reason: KillReason::BeforeReset(_), .. }
                 );
                 if is_guarded && !is_being_killed {
-                    if core.may_be_here(service) {
+                    if core.may_have_copy(service) {
                         killed += 1;
                         core.kill(now, service, KillReason::BeforeReset(cause));
                     } else if matches!(
@@ -207,14 +207,14 @@ impl AgentCore {
 
     /// Returns `true` if the running watchdog has been without its daemon for too long: it will reset this machine.
     pub(super) fn is_unpetted(&self, now: &Now) -> bool {
-        self.watchdog.is_running() && self.watchdog.is_gone(now)
+        self.watchdog.is_running() && self.watchdog.is_assumed_ended(now)
     }
 
     /// Writes a shutdown record that names the services that have not ended.
     fn record_remaining_services(&mut self, now: &Now, cause: &str) {
-        let is_left = |service: &&Service| self.is_guarded(service) && self.may_be_here(service);
+        let is_remaining = |service: &&Service| self.is_guarded(service) && self.may_have_copy(service);
         let remaining_services: Vec<&str> =
-            self.services.values().filter(is_left).map(|service| service.name().as_str()).collect();
+            self.services.values().filter(is_remaining).map(|service| service.name().as_str()).collect();
         let message = if remaining_services.is_empty() {
             format!("{cause}, and all exclusive services were stopped")
         } else {

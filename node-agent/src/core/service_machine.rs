@@ -80,7 +80,7 @@ impl AgentCore {
     fn abandon_superseded_step(&mut self, now: &Now, service: &mut Service) {
         let role = self.role(service.name());
         if self.must_not_run_here(service, &role)
-            && self.may_be_here(service)
+            && self.may_have_copy(service)
             && !self.is_ignored(service.name())
         {
             self.log(
@@ -487,7 +487,7 @@ impl AgentCore {
         let outdated = ordered
             || another
             || (unassigned && older)
-            || (service.presence == Presence::Unprobed && self.may_be_here(service));
+            || (service.presence == Presence::Unprobed && self.may_have_copy(service));
         if outdated || report.phase == Phase::ProbedUnknown {
             service.transition_to(probe);
             return;

@@ -92,7 +92,7 @@ pub(super) struct World {
     pub(super) hold_heartbeats: bool,
     held_heartbeats: Vec<(CommitId, Transaction)>,
     pub(super) copies: BTreeMap<String, ServiceCopy>,
-    /// The usage that can be measured of each service: milli-cores and MiB of memory.
+    /// Usage that the test driver reports for each service: milli-cores and MiB of memory.
     pub(super) loads: BTreeMap<ResourceName, (u64, u64)>,
     pub(super) measuring_hangs: bool,
     /// Number of usage readings.

@@ -215,7 +215,7 @@ mod tests {
         // A change of 0.05 cores is too small, even if it is a large share of the figure.
         check(Some(10), Some(60), false);
         check(Some(10), Some(61), true);
-        // A change by a fifth of a large figure is enough.
+        // A change of 20 % of a large value counts.
         check(Some(4000), Some(4800), false);
         check(Some(4000), Some(4801), true);
         check(Some(4000), Some(3199), true);

@@ -8,17 +8,20 @@ const HOW_TO_APPLY: &str =
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagerSettings {
     /// `RuntimeWatchdogSec`: if on, systemd itself pets the watchdog while the machine runs.
-    pub runtime: String,
+    pub runtime_watchdog_sec: String,
     /// `RebootWatchdogSec`: if on, systemd arms the watchdog again at reboot.
-    pub reboot: String,
+    pub reboot_watchdog_sec: String,
 }
 
 impl ManagerSettings {
     /// Returns the problem with `RuntimeWatchdogSec`, if any: the observation, and the suggested fix.
     pub fn runtime_problem(&self) -> Option<(String, String)> {
-        (!is_off(&self.runtime)).then(|| {
+        (!is_off(&self.runtime_watchdog_sec)).then(|| {
             (
-                format!("systemd renews the watchdog itself (RuntimeWatchdogSec={})", self.runtime),
+                format!(
+                    "systemd renews the watchdog itself (RuntimeWatchdogSec={})",
+                    self.runtime_watchdog_sec
+                ),
                 format!("set RuntimeWatchdogSec=0 {HOW_TO_APPLY}"),
             )
         })
@@ -26,11 +29,11 @@ impl ManagerSettings {
 
     /// Returns the problem with `RebootWatchdogSec`, if any: the observation, and the suggested fix.
     pub fn reboot_problem(&self) -> Option<(String, String)> {
-        (!is_off(&self.reboot)).then(|| {
+        (!is_off(&self.reboot_watchdog_sec)).then(|| {
             (
                 format!(
                     "systemd sets the watchdog timeout to {} at reboot, so a machine that hangs during shutdown is reset late",
-                    self.reboot
+                    self.reboot_watchdog_sec
                 ),
                 format!("set RebootWatchdogSec=0 {HOW_TO_APPLY}"),
             )

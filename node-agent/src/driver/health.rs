@@ -21,17 +21,17 @@ pub(in crate::driver) enum Health {
 pub(in crate::driver) async fn wait_until_unhealthy<F: Future<Output = Health>>(
     container: &str,
     check: &HealthCheck,
-    ask: impl Fn() -> F,
+    run_check: impl Fn() -> F,
 ) -> String {
-    let begin = Instant::now();
-    let mut streak = Streak::default();
+    let start_time = Instant::now();
+    let mut failure_streak = FailureStreak::default();
     loop {
         sleep(seconds(check.interval_seconds)).await;
-        let health = ask().await;
+        let health = run_check().await;
         if let Health::Unknown(why) = &health {
             tracing::debug!(container, why, "cannot run the health check");
         }
-        if let Some(message) = streak.record(health, check, begin.elapsed()) {
+        if let Some(message) = failure_streak.record(health, check, start_time.elapsed()) {
             return message;
         }
     }
@@ -39,25 +39,28 @@ pub(in crate::driver) async fn wait_until_unhealthy<F: Future<Output = Health>>(
 
 /// Counter of consecutive failed checks.
 #[derive(Debug, Default)]
-struct Streak {
-    failures: u32,
+struct FailureStreak {
+    consecutive_failures: u32,
 }
 
-impl Streak {
+impl FailureStreak {
     /// Records a result at a time after the start. Returns the reason once enough checks in a row have failed.
     fn record(&mut self, health: Health, check: &HealthCheck, since_start: Duration) -> Option<String> {
         let cause = match health {
             Health::Healthy => {
-                self.failures = 0;
+                self.consecutive_failures = 0;
                 return None;
             }
             Health::Unknown(_) | Health::Undefined => return None,
             Health::Unhealthy(_) if since_start < seconds(check.start_period_seconds) => return None,
             Health::Unhealthy(cause) => cause,
         };
-        self.failures += 1;
-        (self.failures >= check.retries.max(1)).then(|| {
-            format!("container is unhealthy: health check failed {} times in a row: {cause}", self.failures)
+        self.consecutive_failures += 1;
+        (self.consecutive_failures >= check.retries.max(1)).then(|| {
+            format!(
+                "container is unhealthy: health check failed {} times in a row: {cause}",
+                self.consecutive_failures
+            )
         })
     }
 }
@@ -74,9 +77,9 @@ mod tests {
     #[test]
     fn consecutive_health_check_failures_count() {
         let check = HealthCheck { retries: 2, start_period_seconds: 5.0, ..HealthCheck::default() };
-        let mut streak = Streak::default();
+        let mut failure_streak = FailureStreak::default();
         let mut record = |health: Health, since_start_seconds: u64| {
-            streak.record(health, &check, Duration::from_secs(since_start_seconds))
+            failure_streak.record(health, &check, Duration::from_secs(since_start_seconds))
         };
         let unhealthy = || Health::Unhealthy("not ok".into());
         let message = Some("container is unhealthy: health check failed 2 times in a row: not ok".to_owned());

@@ -131,7 +131,7 @@ impl Driver for LibvirtDriver {
     fn check_usable(&self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async {
             let virsh = Virsh::new(LibvirtSpec::default().uri(), &self.context.directory);
-            virsh.ask(QUERY_TIMEOUT, &["uri"]).await.map(|_| ()).map_err(|error| error.to_string())
+            virsh.run(QUERY_TIMEOUT, &["uri"]).await.map(|_| ()).map_err(|error| error.to_string())
         })
     }
 
@@ -199,7 +199,7 @@ impl Driver for LibvirtDriver {
             let domain = self.domain(service).ok()?;
             let uuid = domain.uuid().await.ok()??;
             let arguments = ["domstats", "--cpu-total", "--balloon", "--block", "--interface", &uuid];
-            let printed = domain.virsh.ask(QUERY_TIMEOUT, &arguments).await.ok()?;
+            let printed = domain.virsh.run(QUERY_TIMEOUT, &arguments).await.ok()?;
             Some(answers::sample(&printed, at))
         })
     }
@@ -214,7 +214,7 @@ impl Driver for LibvirtDriver {
             // The definition of the running domain names the console. After the domain's end, libvirt still has the log
             // of QEMU.
             let console = match domain.uuid().await {
-                Ok(Some(uuid)) => domain.virsh.ask(QUERY_TIMEOUT, &["dumpxml", &uuid]).await.ok(),
+                Ok(Some(uuid)) => domain.virsh.run(QUERY_TIMEOUT, &["dumpxml", &uuid]).await.ok(),
                 Ok(None) | Err(_) => None,
             };
             let console = console.and_then(|xml| console_log(&xml)).map(PathBuf::from);

@@ -43,7 +43,7 @@ const PODMAN_PROGRAM_FILES: [&str; 3] = ["/usr/bin/podman", "/usr/local/bin/podm
 pub struct PodmanSettings {
     /// Name of this node, passed to containers as `HA_NODE`.
     pub node: NodeName,
-    /// Places of the values that containers get from this node.
+    /// Locations of the values that containers get from this node.
     pub values: LocalValues,
     /// Path of the socket of podman's service.
     pub socket: PathBuf,

@@ -44,7 +44,7 @@ pub struct ProgramSettings {
     pub cgroups: bool,
     /// Size in bytes above which a service's log is rotated; one older file is kept.
     pub log_bytes_max: u64,
-    /// Places of the values that services get from this node.
+    /// Locations of the values that services get from this node.
     pub values: LocalValues,
 }
 

@@ -55,10 +55,10 @@ impl Effects {
             }
             Effect::Refuse { id, result } => self.drivers.answer(id, result),
             Effect::Cancel(id) => self.drivers.cancel(id),
-            Effect::Watchdog { id, request } => self.watchdog.ask(id, request),
+            Effect::Watchdog { id, request } => self.watchdog.send_request(id, request),
             Effect::RequestHold { id, candidate, url, request, timeout_ms } => {
                 let limit = Duration::from_millis(timeout_ms);
-                self.controllers.ask(id, candidate, &url, &request, limit);
+                self.controllers.send_request(id, candidate, &url, &request, limit);
             }
             Effect::ReadUsage { id, services } => self.drivers.measure(self.clock, id, services),
             Effect::Event(event) => {

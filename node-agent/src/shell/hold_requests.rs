@@ -31,7 +31,7 @@ impl Controllers {
     }
 
     /// Sends a hold request to one controller. The answer, or a timeout, arrives as an input.
-    pub(super) fn ask(
+    pub(super) fn send_request(
         &self,
         id: HoldId,
         candidate: ControllerId,

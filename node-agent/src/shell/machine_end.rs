@@ -36,8 +36,8 @@ pub(super) fn spawn(shutdown: Shutdown, inputs: Inputs) {
     tokio::spawn(async move {
         shutdown.wait_for_request().await;
         let evidence = Evidence {
-            jobs: ask(&["list-jobs", "--plain", "--no-legend", "--no-pager"]).await,
-            manager: ask(&["is-system-running"]).await,
+            jobs: run_systemctl(&["list-jobs", "--plain", "--no-legend", "--no-pager"]).await,
+            manager: run_systemctl(&["is-system-running"]).await,
             first_process: std::fs::read_to_string("/proc/1/cmdline").unwrap_or_default(),
             // The file is deleted when it is found, because it applies only to this exit.
             removed: std::fs::remove_file(REMOVED).is_ok(),
@@ -50,7 +50,7 @@ pub(super) fn spawn(shutdown: Shutdown, inputs: Inputs) {
 }
 
 /// Returns the output of systemctl for any exit status; `None` if no service manager answers.
-async fn ask(words: &[&str]) -> Option<String> {
+async fn run_systemctl(words: &[&str]) -> Option<String> {
     for _ in 0..ATTEMPTS {
         let answer = Command::new("systemctl").args(words).kill_on_drop(true).output();
         match tokio::time::timeout(ANSWER_WITHIN, answer).await {

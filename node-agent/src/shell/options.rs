@@ -65,11 +65,11 @@ pub struct Options {
     ///
     /// The watchdog of a virtual machine does not confirm fencing, because a hypervisor can pause the machine together
     /// with its clock. Configure a fence device.
-    #[arg(long = "virtual", value_enum, default_value_t = Virtual::Auto, value_name = "MODE")]
-    pub virtual_machine: Virtual,
+    #[arg(long = "virtual", value_enum, default_value_t = VirtualMachineMode::Auto, value_name = "MODE")]
+    pub virtual_machine: VirtualMachineMode,
     /// Prevent sleep, unless this machine cannot sleep
-    #[arg(long, value_enum, default_value_t = Sleeps::Auto, value_name = "MODE")]
-    pub sleeps: Sleeps,
+    #[arg(long, value_enum, default_value_t = SleepMode::Auto, value_name = "MODE")]
+    pub sleeps: SleepMode,
     /// Directory of the files that services get with valueFrom
     #[arg(long, default_value = "/etc/hactl/secrets", value_name = "DIRECTORY")]
     pub secrets_directory: PathBuf,
@@ -86,7 +86,7 @@ pub struct Options {
 
 /// Whether the machine can sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Sleeps {
+pub enum SleepMode {
     /// Detect automatically
     Auto,
     /// The machine cannot sleep; use for a container whose host never sleeps
@@ -95,7 +95,7 @@ pub enum Sleeps {
 
 /// Whether the machine is virtual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Virtual {
+pub enum VirtualMachineMode {
     /// Detect automatically
     Auto,
     /// The machine is virtual
@@ -122,9 +122,9 @@ impl Options {
     /// Returns `true` if the machine is virtual, as configured or as detected.
     pub fn machine_is_virtual(&self) -> bool {
         match self.virtual_machine {
-            Virtual::Auto => super::identity::is_probably_virtual(),
-            Virtual::Yes => true,
-            Virtual::No => false,
+            VirtualMachineMode::Auto => super::identity::is_probably_virtual(),
+            VirtualMachineMode::Yes => true,
+            VirtualMachineMode::No => false,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Sleep protection: a machine that sleeps neither sends heartbeats nor is reset in time (FENCING R5.32 to R5.34).
 
-use super::options::{Options, Sleeps};
+use super::options::{Options, SleepMode};
 use super::{Inputs, inhibitor};
 use crate::core::Input;
 use crate::watchdog::system_conf;
@@ -26,8 +26,8 @@ struct HeldInhibitor {
 pub(super) async fn prevent_sleep(options: &Options, inputs: Inputs) -> SleepProtection {
     let states = std::fs::read_to_string("/sys/power/state").unwrap_or_default();
     let sleeps = match options.sleeps {
-        Sleeps::Auto => can_sleep(&states),
-        Sleeps::No => false,
+        SleepMode::Auto => can_sleep(&states),
+        SleepMode::No => false,
     };
     if !sleeps {
         return SleepProtection::NotNeeded;

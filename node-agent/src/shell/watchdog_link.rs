@@ -19,7 +19,7 @@ pub(super) struct WatchdogLink {
 
 impl WatchdogLink {
     /// Sends a request. An answer follows, or an event that reports the loss of the connection.
-    pub(super) fn ask(&self, id: WatchdogRequestId, request: Request) {
+    pub(super) fn send_request(&self, id: WatchdogRequestId, request: Request) {
         // Sending cannot fail: the task runs until this sender is dropped.
         let _ = self.requests.send((id, request));
     }
@@ -74,7 +74,7 @@ async fn serve(
             request = requests.recv() => {
                 let (id, request) = request?;
                 // Requests are sent one at a time: the order of requests is the order of their effects.
-                let (refusal, status) = match client.ask(request).await {
+                let (refusal, status) = match client.send_request(request).await {
                     Ok(status) => (None, status),
                     // A refusal does not contain the daemon's status.
                     Err(ClientError::Refused(refusal)) => match client.status().await {

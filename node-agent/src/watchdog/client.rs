@@ -50,7 +50,7 @@ pub enum ClientError {
     #[error("lost the connection to ha-watchdogd")]
     Lost,
     /// The received data is not a valid message.
-    #[error("ha-watchdogd sent an invalid answer: {0}")]
+    #[error("ha-watchdogd sent an invalid response: {0}")]
     Protocol(DecodeError),
 }
 
@@ -113,31 +113,31 @@ impl Client {
     ///
     /// After the acknowledgment the device runs: by the given deadline, or without one on an empty node.
     pub async fn arm(&self, arm: Arm) -> Result<Status, ClientError> {
-        self.ask(Request::Arm(arm)).await
+        self.send_request(Request::Arm(arm)).await
     }
 
     /// Sets the deadline after a committed heartbeat. After the acknowledgment the device follows this deadline.
     pub async fn deadline(&self, deadline: Moment) -> Result<Status, ClientError> {
-        self.ask(Request::Deadline(deadline)).await
+        self.send_request(Request::Deadline(deadline)).await
     }
 
     /// Permits the daemon to pet without a deadline, because the node is empty.
     pub async fn stay(&self) -> Result<Status, ClientError> {
-        self.ask(Request::PetWithoutDeadline).await
+        self.send_request(Request::PetWithoutDeadline).await
     }
 
     /// Stops the device, after a heartbeat with `armed: false` was committed.
     pub async fn release(&self) -> Result<Status, ClientError> {
-        self.ask(Request::Release).await
+        self.send_request(Request::Release).await
     }
 
     /// Returns the daemon's status.
     pub async fn status(&self) -> Result<Status, ClientError> {
-        self.ask(Request::Query).await
+        self.send_request(Request::Query).await
     }
 
     /// Sends any request; see [`Request`].
-    pub async fn ask(&self, request: Request) -> Result<Status, ClientError> {
+    pub async fn send_request(&self, request: Request) -> Result<Status, ClientError> {
         let (answer, answer_receiver) = oneshot::channel();
         let exchange = async {
             self.requests.send(Pending { request, answer }).await.map_err(|_| ClientError::Lost)?;

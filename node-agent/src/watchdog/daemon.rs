@@ -117,7 +117,7 @@ pub fn run(options: &Options) -> Result<()> {
         Ok(State::Armed { .. } | State::Expired { .. }) => {
             warn!("exited while armed: the watchdog resets the machine unless a new ha-watchdogd takes over");
         }
-        Ok(State::Released | State::Staying) => info!("exited while no service was guarded"),
+        Ok(State::Released | State::Staying) => info!("exited while no service required the watchdog"),
         Err(errno) => error!(%errno, "event loop failed"),
     }
     ended.map(drop).map_err(|errno| anyhow!("cannot wait for events: {errno}"))

@@ -339,7 +339,7 @@ pub struct Timing {
 /// this state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SavedState {
-    /// The state.
+    /// State of the watchdog as the daemon reports it.
     pub state: State,
     /// The device, while it is open.
     pub device: Option<DeviceFacts>,

@@ -52,7 +52,10 @@ pub fn settings(root: &Path) -> Option<ManagerSettings> {
     let configured = configured_values(root);
     let value =
         |(name, default): (&str, &str)| configured.get(name).cloned().unwrap_or_else(|| default.to_owned());
-    Some(ManagerSettings { runtime: value(RUNTIME_WATCHDOG_SETTING), reboot: value(REBOOT_WATCHDOG_SETTING) })
+    Some(ManagerSettings {
+        runtime_watchdog_sec: value(RUNTIME_WATCHDOG_SETTING),
+        reboot_watchdog_sec: value(REBOOT_WATCHDOG_SETTING),
+    })
 }
 
 /// Returns `true` if the service manager cannot put this machine to sleep: its targets are masked, or its settings

@@ -103,7 +103,9 @@ pub fn router(live: Checks, ready: Checks, metrics: Metrics, state: ReadState) -
 fn document(state: Option<Value>) -> Response {
     match state {
         Some(state) => Json(state).into_response(),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "the core has ended\n").into_response(),
+        None => {
+            (StatusCode::SERVICE_UNAVAILABLE, "the main loop of this process has ended\n").into_response()
+        }
     }
 }
 

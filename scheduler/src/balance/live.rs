@@ -69,7 +69,7 @@ pub fn cluster(view: &View, usage: &UsageOverview) -> Cluster {
     }
 }
 
-/// Returns the nodes that are to be emptied as if they were offline: in maintenance, or not `schedulable`.
+/// Returns the nodes that a plan empties as if they were offline: in maintenance, or not `schedulable`.
 pub fn drained_nodes(view: &View) -> BTreeSet<String> {
     let leaves = |facts: &NodeFacts| facts.maintenance || !facts.schedulable;
     view.nodes.iter().filter(|(_, facts)| leaves(facts)).map(|(name, _)| name.to_string()).collect()

@@ -26,7 +26,7 @@ pub struct LiveConstraints {
 
 impl LiveConstraints {
     /// Applies the constraints to a service. `nodes` are the positions of the problem's nodes in the cluster. `is_leaving`
-    /// is `true` if the node of the service is to be emptied.
+    /// is `true` if the plan empties the node of the service.
     pub(super) fn apply_to(
         &self,
         service: &mut ProblemService,

@@ -67,15 +67,15 @@ pub enum Allocation {
 pub struct Node {
     /// Name of the node.
     pub name: String,
-    /// Total memory.
+    /// Total memory, in MiB.
     pub memory_total: i64,
-    /// Memory that the node itself uses.
+    /// Memory that the node itself uses, in MiB.
     pub memory_own: i64,
-    /// Free memory; negative if overcommitted.
+    /// Free memory, in MiB; negative if overcommitted.
     pub memory_free: i64,
-    /// Total disk.
+    /// Total disk space, in MiB.
     pub disk_total: i64,
-    /// Free disk; negative if overcommitted.
+    /// Free disk space, in MiB; negative if overcommitted.
     pub disk_free: i64,
     /// Number of physical cpus.
     pub cpus: i64,
@@ -113,9 +113,9 @@ pub enum Role {
 pub struct Instance {
     /// Name of the instance.
     pub name: String,
-    /// Memory.
+    /// Memory, in MiB.
     pub memory: i64,
-    /// Disk.
+    /// Disk space, in MiB.
     pub disk: i64,
     /// Number of virtual cpus.
     pub vcpus: i64,
@@ -283,11 +283,11 @@ pub struct Policy {
 /// The size of an instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Specification {
-    /// Memory.
+    /// Memory, in MiB.
     pub memory: i64,
     /// Number of virtual cpus.
     pub cpus: i64,
-    /// Disk.
+    /// Disk space, in MiB.
     pub disk: i64,
     /// Number of disks.
     pub disks: i64,

@@ -79,14 +79,14 @@ fn a_node_whose_policy_forbids_the_service_is_refused() {
         view.nodes.get_mut(node).expect("a node").policy = Some(NodePolicyId(policy));
     }
     let mut service = service(None, Some("g"));
-    service.forbidding_policies.insert(NodePolicyId(0), "node does not run exec as root".to_owned());
+    service.forbidding_policies.insert(NodePolicyId(0), "node policy does not allow exec as root".to_owned());
     check(&view, &service, Some("node2"), Reason::Scheduled);
     let Verdict::Refused(refusals) = &place(&view, &"web".into(), &service).verdicts["node1"] else {
         panic!("node1 is allowed");
     };
     let actual: Vec<_> = refusals.iter().map(|refusal| (refusal.reason, refusal.message.as_str())).collect();
-    assert_eq!(actual, [(Reason::NodePolicy, "node does not run exec as root")]);
-    service.forbidding_policies.insert(NodePolicyId(1), "node does not run driver exec".to_owned());
+    assert_eq!(actual, [(Reason::NodePolicy, "node policy does not allow exec as root")]);
+    service.forbidding_policies.insert(NodePolicyId(1), "node policy does not allow driver exec".to_owned());
     check(&view, &service, Some("node4"), Reason::Scheduled);
 }
 

@@ -207,7 +207,7 @@ fn a_policy_forbids_only_some_services_with_the_same_driver() {
     let mut view = cluster(&[("node1", "8Gi"), ("node2", "8Gi")], &["a node1 1Gi", "b node1 1Gi"]);
     view.nodes.get_mut("node2").expect("a node").policy = Some(NodePolicyId(0));
     let mut b = view.services.get_mut(&"b".into()).expect("a service");
-    b.forbidding_policies.insert(NodePolicyId(0), "node does not run exec as root".to_owned());
+    b.forbidding_policies.insert(NodePolicyId(0), "node policy does not allow exec as root".to_owned());
     drop(b);
     check_verdict(&view, &["node1"], "fails (no node): b");
 }

@@ -61,7 +61,7 @@ pub struct Campaign {
 /// A failed seed.
 #[derive(Clone, Debug)]
 pub struct FailedSeed {
-    /// The seed.
+    /// Seed that reproduces the failure.
     pub seed: u64,
     /// Violations of the run.
     pub violations: Vec<Violation>,

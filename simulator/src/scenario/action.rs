@@ -149,7 +149,7 @@ pub enum PetBehavior {
 pub enum FenceDeviceCondition {
     /// The devices execute their orders.
     Works,
-    /// The devices fail.
+    /// The fence devices of the node fail.
     Broken,
     /// The devices confirm their orders, but switch another machine or no machine.
     WithoutEffect,

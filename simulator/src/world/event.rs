@@ -1,6 +1,6 @@
 //! Events of the simulated world.
 
-use super::hold::Question;
+use super::hold::HoldQuestion;
 use super::link::{Purpose, Request, Token};
 use super::process::{Client, Generation};
 use ha_api_types::id::{NodeName, Revision, Term};
@@ -92,9 +92,9 @@ pub(crate) enum Event {
     /// A notification reaches its target or fails.
     Delivery { node: NodeName, generation: Generation, delivery: Box<Delivery> },
     /// An agent's request for hold reaches a controller.
-    HoldAsked { question: Question, request: Box<HoldRequest> },
+    HoldAsked { question: HoldQuestion, request: Box<HoldRequest> },
     /// A controller's answer reaches an agent, or the agent's wait has timed out.
-    HoldAnswered { question: Question, answer: Result<HoldAnswer, String> },
+    HoldAnswered { question: HoldQuestion, answer: Result<HoldAnswer, String> },
     /// A machine completes its shutdown.
     Down { node: NodeName, boot: u64 },
     /// A process of a machine is started.

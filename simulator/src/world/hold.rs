@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A request of an agent to one controller for hold of the agent's node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Question {
+pub(crate) struct HoldQuestion {
     /// Node of the agent.
     pub(crate) node: NodeName,
     /// Generation of the agent's process.
@@ -31,9 +31,9 @@ pub(crate) struct Question {
 #[derive(Debug, Default)]
 pub(super) struct HoldRequests {
     /// Questions for whose answers an agent still waits.
-    unanswered: BTreeSet<Question>,
+    unanswered: BTreeSet<HoldQuestion>,
     /// Questions that a controller has received, by the controller's number.
-    received: BTreeMap<controller::HoldId, Question>,
+    received: BTreeMap<controller::HoldId, HoldQuestion>,
     /// Controllers that have granted, by node, process and question.
     granted: BTreeMap<(NodeName, Generation, agent::HoldId), BTreeSet<NodeName>>,
 }
@@ -42,7 +42,7 @@ impl World {
     /// Sends a question from an agent to a controller. The question or its answer may be lost.
     pub(super) fn send_hold_question(
         &mut self,
-        question: Question,
+        question: HoldQuestion,
         request: HoldRequest,
         timeout_ms: Millis,
     ) {
@@ -65,7 +65,7 @@ impl World {
     }
 
     /// Delivers a question to a controller.
-    pub(super) fn deliver_hold_question(&mut self, question: Question, request: HoldRequest) {
+    pub(super) fn deliver_hold_question(&mut self, question: HoldQuestion, request: HoldRequest) {
         if self.draw_message_loss() || !self.can_ask_controller(&question.node, &question.candidate) {
             return;
         }
@@ -100,11 +100,11 @@ impl World {
     }
 
     /// Delivers the answer, or the timeout, to the agent.
-    pub(super) fn deliver_hold_answer(&mut self, question: Question, answer: Result<HoldAnswer, String>) {
+    pub(super) fn deliver_hold_answer(&mut self, question: HoldQuestion, answer: Result<HoldAnswer, String>) {
         if !self.hold_requests.unanswered.remove(&question) {
             return;
         }
-        let Question { node, generation, id, candidate, .. } = question;
+        let HoldQuestion { node, generation, id, candidate, .. } = question;
         self.send_to_agent(
             &node,
             generation,
@@ -115,8 +115,8 @@ impl World {
     /// Records a grant. Once every candidate that counts has granted, services on the node may continue until D,
     /// measured from the time of the question. A candidate counts if its key is not newer than the newest generation in
     /// the node's report.
-    fn record_grant(&mut self, question: &Question) {
-        let Question { node, generation, id, candidate, asked_at } = question;
+    fn record_grant(&mut self, question: &HoldQuestion) {
+        let HoldQuestion { node, generation, id, candidate, asked_at } = question;
         let report: Option<NodeReport> = self.read_record(&self.keys.node_report(node));
         let terms = report.and_then(|report| report.hold_terms());
         self.hold_requests

@@ -25,10 +25,10 @@ impl World {
         let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.is_working()) else {
             return Err(format!("{node} is not up"));
         };
-        if machine.ending.is_some() {
+        if machine.shutdown_in_progress.is_some() {
             return Err(format!("{node} is already shutting down"));
         }
-        machine.ending = Some(leave);
+        machine.shutdown_in_progress = Some(leave);
         machine.agent_restarts = false;
         let boot = machine.boot;
         self.log(node, "machine", if leave == Leave::Reboot { "reboots" } else { "shuts down" });
@@ -45,9 +45,9 @@ impl World {
     /// Handles the end of an agent's process: a shutdown that waits for it continues, and a restart starts the next process.
     pub(super) fn finish_agent_end(&mut self, node: &NodeName) {
         let Some(machine) = self.machines.get_mut(node) else { return };
-        let (boot, ending) = (machine.boot, machine.ending);
+        let (boot, shutdown) = (machine.boot, machine.shutdown_in_progress);
         let is_restart = std::mem::take(&mut machine.agent_restarts);
-        if ending.is_some() {
+        if shutdown.is_some() {
             if let Some(generation) = self.controllers.get(node).map(|process| process.generation) {
                 self.send_to_controller(node, generation, ControllerInput::Shutdown);
             }
@@ -97,7 +97,7 @@ impl World {
         else {
             return;
         };
-        let Some(leave) = machine.ending else { return };
+        let Some(leave) = machine.shutdown_in_progress else { return };
         self.log(node, "machine", "is down");
         self.lose_everything(node);
         if leave == Leave::Reboot {

@@ -26,7 +26,7 @@ pub(crate) struct Machine {
     /// `true` if the machine has power: it is up or booting.
     pub is_powered: bool,
     /// Kind of the orderly shutdown in progress; `None`: no shutdown.
-    pub ending: Option<Leave>,
+    pub shutdown_in_progress: Option<Leave>,
     /// `true` if the watchdog has reset the machine since it was last up.
     pub watchdog_expired: bool,
     /// Number of the machine, counting the machines that have had this name.
@@ -240,7 +240,7 @@ impl Machine {
 
     /// Returns `true` if a service can be started on the machine; a machine that shuts down starts no service.
     pub(crate) fn accepts_starts(&self) -> bool {
-        self.is_working() && self.ending.is_none()
+        self.is_working() && self.shutdown_in_progress.is_none()
     }
 
     /// Returns `true` if the machine's processes run.

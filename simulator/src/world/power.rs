@@ -62,7 +62,7 @@ impl World {
         if let Some(machine) = self.machines.get_mut(node) {
             machine.is_up = false;
             machine.is_powered = false;
-            machine.ending = None;
+            machine.shutdown_in_progress = None;
             machine.agent_restarts = false;
             machine.controller_restarts = false;
             machine.is_suspended = false;

@@ -2,7 +2,7 @@
 
 use super::World;
 use super::event::Event;
-use super::hold::Question;
+use super::hold::HoldQuestion;
 use super::link::{Purpose, Request};
 use super::process::{Client, Core, Generation, Process};
 use super::recorded::Step;
@@ -309,7 +309,7 @@ impl World {
             }
             agent::Effect::RequestHold { id, candidate, request, timeout_ms, .. } => {
                 let asked_at = self.now;
-                let question = Question {
+                let question = HoldQuestion {
                     node: node.to_owned(),
                     generation,
                     id,

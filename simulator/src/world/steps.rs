@@ -155,13 +155,13 @@ impl World {
             || self.machines.values().any(|machine| {
                 !machine.commands.is_empty()
                     || machine.is_suspended
-                    || machine.ending.is_some()
+                    || machine.shutdown_in_progress.is_some()
                     || (machine.is_powered && !machine.is_up)
             })
             || self.is_fencing()
             || self.operations_pending()
             || self.store_down_until > self.now
-            || self.deposed.is_some()
+            || self.deposed_etcd_leader.is_some()
     }
 
     /// Returns `true` if a node's epoch is closed and its proof will come automatically.

@@ -135,7 +135,7 @@ impl World {
             clients.into_iter().filter(|_| self.random.draw_chance(0.67)).collect();
         let names: Vec<String> = isolated_clients.iter().map(Client::to_string).collect();
         self.log(&"store".into(), "", &format!("leader is paused, with {}", names.join(", ")));
-        self.deposed = Some(DeposedLeader {
+        self.deposed_etcd_leader = Some(DeposedLeader {
             paused_until: self.now + (duration_ms / 2).min(MAX_PAUSE_MS),
             isolated_until: self.now + duration_ms,
             request_clients: isolated_clients.clone(),
@@ -147,14 +147,14 @@ impl World {
 
     /// Returns `true` if a process's requests go to a deposed leader.
     pub(super) fn sends_to_deposed_leader(&self, client: &Client) -> bool {
-        self.deposed.as_ref().is_some_and(|deposed| {
+        self.deposed_etcd_leader.as_ref().is_some_and(|deposed| {
             self.now < deposed.isolated_until && deposed.request_clients.contains(client)
         })
     }
 
     /// Returns the time at which a deposed leader answers a keep-alive of the process; `None`: it does not answer.
     pub(super) fn deposed_keep_alive_time(&self, client: &Client) -> Option<Millis> {
-        let deposed = self.deposed.as_ref()?;
+        let deposed = self.deposed_etcd_leader.as_ref()?;
         let is_client_isolated =
             self.now < deposed.isolated_until && deposed.keep_alive_clients.contains(client);
         is_client_isolated.then(|| deposed.paused_until.max(self.now))
@@ -162,15 +162,15 @@ impl World {
 
     /// Handles a timed-out attempt: the process sends its requests to another member.
     pub(super) fn switch_store_member(&mut self, client: &Client) {
-        if let Some(deposed) = &mut self.deposed {
+        if let Some(deposed) = &mut self.deposed_etcd_leader {
             deposed.request_clients.remove(client);
         }
     }
 
     /// Ends an outage of etcd, or the isolation of its former leader.
     pub(super) fn resume_store(&mut self) {
-        if self.deposed.as_ref().is_some_and(|deposed| deposed.isolated_until <= self.now) {
-            self.deposed = None;
+        if self.deposed_etcd_leader.as_ref().is_some_and(|deposed| deposed.isolated_until <= self.now) {
+            self.deposed_etcd_leader = None;
             self.log(&"store".into(), "", "the isolated leader follows the new one");
         }
         if self.store_down_until <= self.now

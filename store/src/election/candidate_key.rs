@@ -10,10 +10,10 @@ use ha_api_types::time::{MonotonicTime, Now};
 
 /// State of the candidate key from the view of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum CandidateState {
+pub(super) enum CandidateKeyState {
     /// The key must first be read, by this read or a later one. Until then, `own` is its last known state.
     Unread { reading: FullReadId, own: Option<CandidateKey> },
-    /// The key is to be put: over the key of an earlier process that cannot be alive (`kept`), or because the key is
+    /// This process must put the key: over the key of an earlier process that cannot be alive (`kept`), or because the key is
     /// absent.
     Unjoined { kept: Option<(Revision, Revision)>, due: MonotonicTime },
     /// The put is in progress.
@@ -28,28 +28,28 @@ pub(super) enum CandidateState {
     Removing,
 }
 
-impl CandidateState {
+impl CandidateKeyState {
     pub(super) fn own(&self) -> Option<CandidateKey> {
         match self {
-            CandidateState::Unread { own, .. } => *own,
-            CandidateState::Own { own, .. } | CandidateState::Refreshing { own } => Some(*own),
-            CandidateState::Unjoined { .. }
-            | CandidateState::Joining { .. }
-            | CandidateState::Foreign { .. }
-            | CandidateState::Removing => None,
+            CandidateKeyState::Unread { own, .. } => *own,
+            CandidateKeyState::Own { own, .. } | CandidateKeyState::Refreshing { own } => Some(*own),
+            CandidateKeyState::Unjoined { .. }
+            | CandidateKeyState::Joining { .. }
+            | CandidateKeyState::Foreign { .. }
+            | CandidateKeyState::Removing => None,
         }
     }
 
     pub(super) fn duplicate(&self) -> Option<&MachineId> {
         match self {
-            CandidateState::Foreign { machine, is_refreshed: true, .. } => Some(machine),
-            CandidateState::Foreign { .. }
-            | CandidateState::Unread { .. }
-            | CandidateState::Unjoined { .. }
-            | CandidateState::Joining { .. }
-            | CandidateState::Own { .. }
-            | CandidateState::Refreshing { .. }
-            | CandidateState::Removing => None,
+            CandidateKeyState::Foreign { machine, is_refreshed: true, .. } => Some(machine),
+            CandidateKeyState::Foreign { .. }
+            | CandidateKeyState::Unread { .. }
+            | CandidateKeyState::Unjoined { .. }
+            | CandidateKeyState::Joining { .. }
+            | CandidateKeyState::Own { .. }
+            | CandidateKeyState::Refreshing { .. }
+            | CandidateKeyState::Removing => None,
         }
     }
 
@@ -69,26 +69,27 @@ impl Election {
         let seen_revision = self.view.candidate.as_ref().map(|entry| entry.mod_revision);
         let is_other =
             |own: &CandidateKey| self.view.revision >= own.revision && seen_revision != Some(own.revision);
-        match &mut self.candidate_state {
-            CandidateState::Own { own, .. }
-            | CandidateState::Refreshing { own }
-            | CandidateState::Unread { own: Some(own), .. }
+        match &mut self.candidate_key_state {
+            CandidateKeyState::Own { own, .. }
+            | CandidateKeyState::Refreshing { own }
+            | CandidateKeyState::Unread { own: Some(own), .. }
                 if is_other(own) =>
             {
-                self.candidate_state = self.resolve_candidate_state(now);
+                self.candidate_key_state = self.resolve_candidate_state(now);
             }
-            CandidateState::Unread { reading, own: None } if read_tracker.is_complete(*reading) => {
-                self.candidate_state = self.resolve_candidate_state(now);
+            CandidateKeyState::Unread { reading, own: None } if read_tracker.is_complete(*reading) => {
+                self.candidate_key_state = self.resolve_candidate_state(now);
             }
-            CandidateState::Unread { reading, own: Some(own) } if read_tracker.is_complete(*reading) => {
-                self.candidate_state = CandidateState::Own { own: *own, due: now.monotonic_raw };
+            CandidateKeyState::Unread { reading, own: Some(own) } if read_tracker.is_complete(*reading) => {
+                self.candidate_key_state = CandidateKeyState::Own { own: *own, due: now.monotonic_raw };
             }
-            CandidateState::Foreign { revisions, since, is_refreshed, .. } => {
+            CandidateKeyState::Foreign { revisions, since, is_refreshed, .. } => {
                 let candidate_revisions =
                     self.view.candidate.as_ref().map(|entry| (entry.mod_revision, self.refresh_revision));
                 match candidate_revisions {
                     None => {
-                        self.candidate_state = CandidateState::Unjoined { kept: None, due: now.monotonic_raw }
+                        self.candidate_key_state =
+                            CandidateKeyState::Unjoined { kept: None, due: now.monotonic_raw }
                     }
                     Some(candidate_revisions) if *revisions != candidate_revisions => {
                         (*revisions, *since, *is_refreshed) = (candidate_revisions, now.monotonic_raw, true);
@@ -96,34 +97,36 @@ impl Election {
                     Some(_) => {}
                 }
             }
-            CandidateState::Unjoined { .. } => self.candidate_state = self.resolve_candidate_state(now),
-            CandidateState::Own { .. }
-            | CandidateState::Refreshing { .. }
-            | CandidateState::Unread { .. }
-            | CandidateState::Joining { .. }
-            | CandidateState::Removing => {}
+            CandidateKeyState::Unjoined { .. } => {
+                self.candidate_key_state = self.resolve_candidate_state(now);
+            }
+            CandidateKeyState::Own { .. }
+            | CandidateKeyState::Refreshing { .. }
+            | CandidateKeyState::Unread { .. }
+            | CandidateKeyState::Joining { .. }
+            | CandidateKeyState::Removing => {}
         }
     }
 
     /// Returns the state of the candidate key in the view.
-    fn resolve_candidate_state(&mut self, now: &Now) -> CandidateState {
+    fn resolve_candidate_state(&mut self, now: &Now) -> CandidateKeyState {
         let Some(entry) = &self.view.candidate else {
-            return CandidateState::Unjoined { kept: None, due: now.monotonic_raw };
+            return CandidateKeyState::Unjoined { kept: None, due: now.monotonic_raw };
         };
         let stored_candidate = candidate_of(entry);
         if stored_candidate.instance == self.candidate.instance {
             self.may_keep_existing_key = false;
-            return CandidateState::Own { own: candidate_key_of(entry), due: now.monotonic_raw };
+            return CandidateKeyState::Own { own: candidate_key_of(entry), due: now.monotonic_raw };
         }
         let is_own = stored_candidate.url == self.candidate.url
             && stored_candidate.machine == self.candidate.machine
             && !stored_candidate.machine.is_empty();
         if is_own && self.may_keep_existing_key {
             let kept = Some((entry.create_revision, entry.mod_revision));
-            return CandidateState::Unjoined { kept, due: now.monotonic_raw };
+            return CandidateKeyState::Unjoined { kept, due: now.monotonic_raw };
         }
         let revisions = (entry.mod_revision, self.refresh_revision);
-        CandidateState::Foreign {
+        CandidateKeyState::Foreign {
             machine: stored_candidate.machine,
             revisions,
             since: now.monotonic_raw,
@@ -137,19 +140,19 @@ impl Election {
         outcome: &Outcome,
         read_tracker: &mut ReadTracker,
     ) {
-        let CandidateState::Joining { kept } = self.candidate_state else { return };
-        self.candidate_state = match outcome {
+        let CandidateKeyState::Joining { kept } = self.candidate_key_state else { return };
+        self.candidate_key_state = match outcome {
             Outcome::Applied(revision) => {
                 self.may_keep_existing_key = false;
                 let joined = kept.map_or(*revision, |(created, _)| created);
                 let own = CandidateKey { joined, revision: *revision };
-                CandidateState::Own { own, due: now.monotonic_raw }
+                CandidateKeyState::Own { own, due: now.monotonic_raw }
             }
             Outcome::Refused(_) | Outcome::LeaseNotFound => {
-                CandidateState::Unjoined { kept, due: now.monotonic_raw + self.interval_ms }
+                CandidateKeyState::Unjoined { kept, due: now.monotonic_raw + self.interval_ms }
             }
             Outcome::Conflict(_) | Outcome::Unknown(_) => {
-                CandidateState::Unread { reading: read_tracker.request(), own: None }
+                CandidateKeyState::Unread { reading: read_tracker.request(), own: None }
             }
         };
     }
@@ -163,13 +166,13 @@ impl Election {
         if let Outcome::Applied(revision) = outcome {
             self.refresh_revision = self.refresh_revision.max(*revision);
         }
-        let CandidateState::Refreshing { own } = self.candidate_state else { return };
-        self.candidate_state = match outcome {
+        let CandidateKeyState::Refreshing { own } = self.candidate_key_state else { return };
+        self.candidate_key_state = match outcome {
             Outcome::Applied(_) | Outcome::Refused(_) | Outcome::LeaseNotFound => {
-                CandidateState::Own { own, due: now.monotonic_raw + self.interval_ms }
+                CandidateKeyState::Own { own, due: now.monotonic_raw + self.interval_ms }
             }
             Outcome::Conflict(_) | Outcome::Unknown(_) => {
-                CandidateState::Unread { reading: read_tracker.request(), own: Some(own) }
+                CandidateKeyState::Unread { reading: read_tracker.request(), own: Some(own) }
             }
         };
     }
@@ -180,13 +183,13 @@ impl Election {
         outcome: &Outcome,
         read_tracker: &mut ReadTracker,
     ) {
-        if self.candidate_state != CandidateState::Removing {
+        if self.candidate_key_state != CandidateKeyState::Removing {
             return;
         }
-        self.candidate_state = match outcome {
-            Outcome::Applied(_) => CandidateState::Unjoined { kept: None, due: now.monotonic_raw },
+        self.candidate_key_state = match outcome {
+            Outcome::Applied(_) => CandidateKeyState::Unjoined { kept: None, due: now.monotonic_raw },
             Outcome::Conflict(_) | Outcome::Unknown(_) | Outcome::Refused(_) | Outcome::LeaseNotFound => {
-                CandidateState::Unread { reading: read_tracker.request(), own: None }
+                CandidateKeyState::Unread { reading: read_tracker.request(), own: None }
             }
         };
     }
@@ -195,14 +198,14 @@ impl Election {
     pub(super) fn poll_candidate_key(&mut self, now: &Now) -> Option<Step> {
         let candidate = self.keys.candidate(&self.candidate.id);
         let refresh = self.keys.refresh(&self.candidate.id);
-        match &self.candidate_state {
-            CandidateState::Unjoined { kept, due } if now.monotonic_raw >= *due => {
+        match &self.candidate_key_state {
+            CandidateKeyState::Unjoined { kept, due } if now.monotonic_raw >= *due => {
                 let guard = kept.map_or(Guard::Absent, |(_, modified)| Guard::Unchanged(modified));
                 let value = serde_json::to_vec(&self.candidate).unwrap_or_default();
-                self.candidate_state = CandidateState::Joining { kept: *kept };
+                self.candidate_key_state = CandidateKeyState::Joining { kept: *kept };
                 Some(Step::Commit(WriteKind::Candidate, Transaction::new().put(candidate, guard, value)))
             }
-            CandidateState::Own { own, due } if now.monotonic_raw >= *due => {
+            CandidateKeyState::Own { own, due } if now.monotonic_raw >= *due => {
                 let own = *own;
                 self.candidate.sequence += 1;
                 let value =
@@ -211,10 +214,10 @@ impl Election {
                 let transaction = Transaction::new()
                     .put(refresh, self.refresh_guard(), value)
                     .guard(candidate, Guard::Unchanged(own.revision));
-                self.candidate_state = CandidateState::Refreshing { own };
+                self.candidate_key_state = CandidateKeyState::Refreshing { own };
                 Some(Step::Commit(WriteKind::Refresh, transaction))
             }
-            CandidateState::Foreign { revisions: (modified, _), since, .. }
+            CandidateKeyState::Foreign { revisions: (modified, _), since, .. }
                 if now.monotonic_raw >= *since + self.valid_ms =>
             {
                 let removal = Transaction::new().delete(candidate, Guard::Unchanged(*modified));
@@ -222,16 +225,16 @@ impl Election {
                     Guard::Absent => removal.guard(refresh, Guard::Absent),
                     guard @ (Guard::Unchanged(_) | Guard::Created(_)) => removal.delete(refresh, guard),
                 };
-                self.candidate_state = CandidateState::Removing;
+                self.candidate_key_state = CandidateKeyState::Removing;
                 Some(Step::Commit(WriteKind::Removal, transaction))
             }
-            CandidateState::Own { .. }
-            | CandidateState::Foreign { .. }
-            | CandidateState::Unread { .. }
-            | CandidateState::Unjoined { .. }
-            | CandidateState::Joining { .. }
-            | CandidateState::Refreshing { .. }
-            | CandidateState::Removing => None,
+            CandidateKeyState::Own { .. }
+            | CandidateKeyState::Foreign { .. }
+            | CandidateKeyState::Unread { .. }
+            | CandidateKeyState::Unjoined { .. }
+            | CandidateKeyState::Joining { .. }
+            | CandidateKeyState::Refreshing { .. }
+            | CandidateKeyState::Removing => None,
         }
     }
 
@@ -244,16 +247,16 @@ impl Election {
     }
 
     pub(super) fn candidate_key_deadline(&self) -> Option<(MonotonicTime, &'static str)> {
-        match &self.candidate_state {
-            CandidateState::Own { due, .. } => Some((*due, "refresh the candidate")),
-            CandidateState::Foreign { since, .. } => {
+        match &self.candidate_key_state {
+            CandidateKeyState::Own { due, .. } => Some((*due, "refresh the candidate")),
+            CandidateKeyState::Foreign { since, .. } => {
                 Some((*since + self.valid_ms, "delete the candidate key of another process"))
             }
-            CandidateState::Unjoined { due, .. } => Some((*due, "put the candidate key")),
-            CandidateState::Unread { .. }
-            | CandidateState::Joining { .. }
-            | CandidateState::Refreshing { .. }
-            | CandidateState::Removing => None,
+            CandidateKeyState::Unjoined { due, .. } => Some((*due, "put the candidate key")),
+            CandidateKeyState::Unread { .. }
+            | CandidateKeyState::Joining { .. }
+            | CandidateKeyState::Refreshing { .. }
+            | CandidateKeyState::Removing => None,
         }
     }
 }

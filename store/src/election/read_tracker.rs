@@ -13,18 +13,18 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FullReadId(pub u64);
 
-/// Counts the requested, begun and completed reads. After a commit with an unknown outcome, the only legal next step
+/// Counts the requested, started and completed reads. After a commit with an unknown outcome, the only legal next step
 /// is a read that begins later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadTracker {
     requested: FullReadId,
-    begun: FullReadId,
+    started: FullReadId,
     completed: FullReadId,
 }
 
 impl Default for ReadTracker {
     fn default() -> ReadTracker {
-        ReadTracker { requested: FullReadId(1), begun: FullReadId(0), completed: FullReadId(0) }
+        ReadTracker { requested: FullReadId(1), started: FullReadId(0), completed: FullReadId(0) }
     }
 }
 
@@ -32,7 +32,7 @@ impl ReadTracker {
     /// Requests a read that begins after this call, and returns its id.
     pub fn request(&mut self) -> FullReadId {
         // A read that has not begun yet answers all earlier requests.
-        if self.requested == self.begun {
+        if self.requested == self.started {
             self.requested.0 += 1;
         }
         self.requested
@@ -40,8 +40,8 @@ impl ReadTracker {
 
     /// Returns the id of the read that must begin now; `None` if none was requested.
     pub fn begin(&mut self) -> Option<FullReadId> {
-        if self.requested > self.begun {
-            self.begun = self.requested;
+        if self.requested > self.started {
+            self.started = self.requested;
             return Some(self.requested);
         }
         None
@@ -49,7 +49,7 @@ impl ReadTracker {
 
     /// Records that a read, and all before it, are complete.
     pub fn complete(&mut self, reading: FullReadId) {
-        self.completed = self.completed.max(reading.min(self.begun));
+        self.completed = self.completed.max(reading.min(self.started));
     }
 
     /// Returns `true` if this read is complete.

@@ -79,7 +79,7 @@ pub(crate) async fn handler<S: Store>(
             "continue" => {
                 let parsed = Position::parse(&value);
                 position = Some(parsed.ok_or_else(|| {
-                    ApiError::bad_request(format!("continue={value}: not a token of an earlier answer"))
+                    ApiError::bad_request(format!("continue={value}: not a token of an earlier response"))
                 })?);
             }
             _ => {}

@@ -60,25 +60,25 @@ fn check_machine_ids(cluster_view: &ClusterView, nodes: &[&NodeOverview]) -> Che
         }
     }
     let shared = machines.values().filter(|nodes| nodes.len() > 1);
-    let mut is_one_machine = false;
+    let mut has_identical_hardware = false;
     let shown: Vec<String> = shared
         .map(|nodes| {
             let hardware: BTreeSet<Option<&str>> = nodes.iter().map(|(_, product)| *product).collect();
-            is_one_machine |= hardware.len() < nodes.len() && !hardware.contains(&None);
+            has_identical_hardware |= hardware.len() < nodes.len() && !hardware.contains(&None);
             nodes.iter().map(|(name, _)| *name).collect::<Vec<&str>>().join(", ")
         })
         .collect();
     if shown.is_empty() {
         return Check::ok(name, "every node has its own machine ID");
     }
-    let seen_text = format!("machine ID shared by several nodes: {}", shown.join("; "));
+    let finding = format!("machine ID shared by several nodes: {}", shown.join("; "));
     let help =
         "create a new machine ID on each node: rm /etc/machine-id && systemd-machine-id-setup, then reboot";
-    if is_one_machine {
+    if has_identical_hardware {
         let cause = "hardware IDs are also identical, so the next boot of one node is refused";
-        Check::fail(name, format!("{seen_text}; {cause}"), help)
+        Check::fail(name, format!("{finding}; {cause}"), help)
     } else {
-        Check::warn(name, seen_text, help)
+        Check::warn(name, finding, help)
     }
 }
 
@@ -104,7 +104,7 @@ fn check_fence_devices(cluster_view: &ClusterView) -> Check {
     Check::fail(
         name,
         format!("identical fence device declared for several nodes: {}", shared.join("; ")),
-        "correct spec.fencing.devices of these nodes (address or plug): fencing one node would switch another machine off",
+        "correct spec.fencing.devices of these nodes (address or plug): fencing one node would power another machine off",
     )
 }
 
@@ -115,8 +115,8 @@ fn check_members(overview: &Overview) -> Check {
     match count {
         0 => Check::warn(name, "etcd members are unknown", "check etcd: etcdctl endpoint status --cluster"),
         1 | 2 => {
-            let seen_text = format!("etcd members: {count}; 3 are required to tolerate the loss of one");
-            Check::fail(name, seen_text, help)
+            let finding = format!("etcd members: {count}; 3 are required to tolerate the loss of one");
+            Check::fail(name, finding, help)
         }
         _ if count.is_multiple_of(2) => Check::warn(
             name,
@@ -130,12 +130,12 @@ fn check_members(overview: &Overview) -> Check {
 /// Finds etcd members on the same machine, which fail together.
 fn check_machines(overview: &Overview) -> Check {
     let name = "etcd-machines";
-    let mut by_host: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut members_by_host: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for member in &overview.store.members {
         let shown = if member.name.is_empty() { &member.url } else { &member.name };
-        by_host.entry(host_of(&member.url)).or_default().push(shown);
+        members_by_host.entry(host_of(&member.url)).or_default().push(shown);
     }
-    let shared: Vec<String> = by_host
+    let shared: Vec<String> = members_by_host
         .iter()
         .filter(|(_, members)| members.len() > 1)
         .map(|(host, members)| format!("{} share host {host}", members.join(", ")))
@@ -159,15 +159,15 @@ fn host_of(url: &str) -> &str {
 fn check_node_count(nodes: &[&NodeOverview]) -> Check {
     let name = "nodes";
     let count = nodes.len();
-    let seen_text = format!("{} in the cluster", names::count_with_noun(count, "node"));
+    let finding = format!("{} in the cluster", names::count_with_noun(count, "node"));
     let help =
         "start ha-node-agent on more machines: with three, one can fail while another is in maintenance";
     match count {
         0 | 1 => {
-            Check::fail(name, format!("{seen_text}, so services cannot be recovered on another node"), help)
+            Check::fail(name, format!("{finding}, so services cannot be recovered on another node"), help)
         }
-        2 => Check::warn(name, seen_text, help),
-        _ => Check::ok(name, seen_text),
+        2 => Check::warn(name, finding, help),
+        _ => Check::ok(name, finding),
     }
 }
 
@@ -175,8 +175,8 @@ fn check_node_count(nodes: &[&NodeOverview]) -> Check {
 fn check_pools(cluster_view: &ClusterView) -> Check {
     let name = "pools";
     let mut nodes_by_pool: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (node, known) in &cluster_view.nodes {
-        let node_value: &Node = &known.value;
+    for (node, object) in &cluster_view.nodes {
+        let node_value: &Node = &object.value;
         for pool in &node_value.spec.storage_pools {
             nodes_by_pool.entry(pool).or_default().insert(node);
         }
@@ -206,12 +206,12 @@ fn check_pools(cluster_view: &ClusterView) -> Check {
         .iter()
         .map(|pool| format!("{pool} ({})", names::count_with_noun(node_count(pool), "node")))
         .collect();
-    let seen_text = format!("storage pools connected to fewer than two nodes: {}", shown.join(", "));
+    let finding = format!("storage pools connected to fewer than two nodes: {}", shown.join(", "));
     let help = "connect the pool to another node and add it there: hactl set node/NODE storagePools=POOL,…";
     if isolated_pools.iter().any(|pool| required_pools.contains(pool)) {
-        Check::fail(name, format!("{seen_text}; services that use them cannot be recovered"), help)
+        Check::fail(name, format!("{finding}; services that use them cannot be recovered"), help)
     } else {
-        Check::warn(name, seen_text, help)
+        Check::warn(name, finding, help)
     }
 }
 
@@ -223,16 +223,16 @@ fn check_watchdog_tests(cluster_view: &ClusterView, nodes: &[&NodeOverview]) -> 
     if untested.is_empty() {
         return Check::ok(name, "the watchdog of every node has passed a test");
     }
-    let seen_text = format!("watchdog not tested on: {}", untested.join(", "));
+    let finding = format!("watchdog not tested on: {}", untested.join(", "));
     let first = untested[0];
     let help = format!(
         "run \"hactl node maintenance enable {first} --wait\", then \"hactl node test-watchdog {first}\" \
          (resets the node)"
     );
     if cluster_view.settings().fencing.require_tested {
-        Check::fail(name, format!("{seen_text}; required by Cluster.spec.fencing.requireTested"), help)
+        Check::fail(name, format!("{finding}; required by Cluster.spec.fencing.requireTested"), help)
     } else {
-        Check::warn(name, seen_text, help)
+        Check::warn(name, finding, help)
     }
 }
 
@@ -256,14 +256,14 @@ fn check_watchdog_kinds(nodes: &[&NodeOverview]) -> Check {
         );
     }
     if !simulated.is_empty() {
-        let seen_text =
+        let finding =
             format!("simulated watchdog in use (does not protect the machine): {}", simulated.join(", "));
-        return Check::warn(name, seen_text, "start ha-watchdogd without --simulated on these nodes");
+        return Check::warn(name, finding, "start ha-watchdogd without --simulated on these nodes");
     }
     if !soft.is_empty() {
-        let seen_text =
+        let finding =
             format!("softdog in use (cannot reset a node whose kernel has stopped): {}", soft.join(", "));
-        return Check::warn(name, seen_text, format!("hactl doctor {}", soft[0]));
+        return Check::warn(name, finding, format!("hactl doctor {}", soft[0]));
     }
     Check::ok(name, "every node has a hardware watchdog")
 }

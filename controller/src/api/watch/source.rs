@@ -1,4 +1,4 @@
-//! The source of one watch: the feed that all watches share, or a watch of the store by its own.
+//! The source of one watch: the feed that all watches share, or a separate watch of the store.
 
 use super::check_start;
 use super::feed::{FeedUpdate, FeedUpdates, Progress};

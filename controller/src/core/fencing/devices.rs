@@ -282,7 +282,7 @@ pub(super) fn plan_closed(
             queue.continue_with_next_device(value, Vec::new(), plan);
         }
         (IntentStage::Ended(FencerOutcome::Failed(error)), Switch::On) => {
-            let message = format!("Fence device {} did not switch the node on again: {error}", intent.name);
+            let message = format!("Fence device {} did not power the node on again: {error}", intent.name);
             // Only the first of consecutive failures gets an event; the waiting message shows the retries.
             let first = queue.work.failures == 1;
             let event = queue.event(EventType::Warning, Reason::FenceDeviceFailed, message);
@@ -353,7 +353,7 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
         let fence = &self.fence.value;
         let Some(device) = self.next_to_switch_on(fence) else { return self.wait_while_disconnected(plan) };
         if self.wait_for_retry(FencerAction::On, plan) {
-            let message = format!("Waiting for fence device {} to switch the node on again", device.name);
+            let message = format!("Waiting for fence device {} to power the node on again", device.name);
             plan.add_wait(Kind::Node, self.subject.name, Reason::FenceDeviceFailed, message);
         } else {
             self.record_intent(fence.clone(), device, Switch::On, Vec::new(), plan);
@@ -445,7 +445,7 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
             ),
             (Switch::Off, _) => ("was started", false),
             (Switch::On, FenceKind::Power) => {
-                ("was started to switch the node on again", self.has_failed_on())
+                ("was started to power the node on again", self.has_failed_on())
             }
             (Switch::On, FenceKind::Fabric) => ("was started to reconnect the node", self.has_failed_on()),
         };
@@ -479,7 +479,7 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
 
     /// Starts the intended device with the remaining time of the intent.
     fn run(&self, device: &FenceDevice, switch: Switch, ends_at: MonotonicTime, plan: &mut Plan) {
-        plan.wake_at(self.input, ends_at, "a fence device must have ended");
+        plan.wake_at(self.input, ends_at, "the time limit of a fence device has passed");
         let action = match switch {
             Switch::Off => FencerAction::Off,
             Switch::On => FencerAction::On,
@@ -496,7 +496,7 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
     /// Waits until the recorded duration has passed since this process saw the record. After that, no process starts
     /// the device.
     fn wait_for_other_process(&self, intent: &DeviceIntent, over_at: MonotonicTime, plan: &mut Plan) {
-        plan.wake_at(self.input, over_at, "a recorded fence device must have ended");
+        plan.wake_at(self.input, over_at, "the time limit of a recorded fence device has passed");
         let message = format!("Fence device {} may still be running", intent.name);
         plan.add_wait(Kind::Node, self.subject.name, Reason::FenceDeviceStarted, message);
     }

@@ -35,7 +35,7 @@ pub struct Delivery {
     pub id: DeliveryId,
     /// Target of the notification.
     pub target: Target,
-    /// The notification.
+    /// Notification to deliver.
     pub notification: Notification,
     /// Name of the operation that requested a test; `None` for other notifications.
     pub operation: Option<OperationName>,

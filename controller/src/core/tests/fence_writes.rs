@@ -102,7 +102,7 @@ fn check_closed(before: &Fence, after: &Fence, now: &Timestamp) {
         request: before.request,
         refuted_devices: before.refuted_devices.clone(),
         verify: before.verify,
-        // The close decides these.
+        // These fields change with the close, so they are not compared.
         state: after.state,
         proof: after.proof.clone(),
         on_missed_heartbeats: after.on_missed_heartbeats,

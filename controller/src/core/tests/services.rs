@@ -306,7 +306,7 @@ fn a_service_waits_for_a_node_whose_policy_allows_it() {
     cluster.run(5_000);
     let ready =
         cluster.status("web").conditions.into_iter().find(|condition| condition.kind == "Ready").unwrap();
-    assert!(ready.message.contains("node does not run exec as root"), "{}", ready.message);
+    assert!(ready.message.contains("node policy does not allow exec as root"), "{}", ready.message);
     assert!(cluster.running_nodes("web").is_empty());
     cluster.edit::<NodeSpec>("node2", |node| node.spec.schedulable = Some(true));
     cluster.run_until(5_000, "started", |cluster| cluster.is_in_state("web", ServiceState::Started));

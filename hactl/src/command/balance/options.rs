@@ -116,7 +116,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Returns the settings of the search. `drained` nodes are to be emptied.
+    /// Returns the settings of the search. The plan moves all instances away from `drained` nodes.
     pub(crate) fn settings(&self, drained: &BTreeSet<String>) -> Settings {
         let names = |names: &[String]| names.iter().filter(|name| !name.is_empty()).cloned().collect();
         Settings {

@@ -25,7 +25,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Answer a request to an allocator of Ganeti
+/// Answer an allocator request of Ganeti
 #[derive(Parser, Debug)]
 #[command(
     name = "hail",

@@ -196,7 +196,7 @@ async fn send<T: DeserializeOwned>(target: &JoinTarget, request: RequestBuilder)
     while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(target, &error))? {
         body.extend_from_slice(&chunk);
         if body.len() > MAX_RESPONSE_BYTES {
-            return Err(Failure::failed(format!("the answer of {} is too long", target.host)));
+            return Err(Failure::failed(format!("response of {} is too long", target.host)));
         }
     }
     if !code.is_success() {
@@ -211,7 +211,7 @@ async fn send<T: DeserializeOwned>(target: &JoinTarget, request: RequestBuilder)
         return Err(Failure::new(exit, message).with_server_reason(reason).help(help));
     }
     serde_json::from_slice(&body)
-        .map_err(|error| Failure::failed(format!("cannot parse the answer of {}: {error}", target.host)))
+        .map_err(|error| Failure::failed(format!("cannot parse the response of {}: {error}", target.host)))
 }
 
 fn unreachable(target: &JoinTarget, error: &reqwest::Error) -> Failure {

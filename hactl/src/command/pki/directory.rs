@@ -3,8 +3,8 @@
 use crate::atomic_file;
 use crate::failure::Failure;
 use ha_pki::{
-    Authority, AuthorityKind, CertificateFacts, CertificateKind, Issued, PkiError, RevocationList, Serial,
-    Validity,
+    Authority, AuthorityKind, CertificateFacts, CertificateKind, CertificateWithKey, PkiError,
+    RevocationList, Serial, Validity,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File};
@@ -45,9 +45,9 @@ impl StoredCertificate {
 /// Revocation lists by their authority.
 pub(super) type RevocationLists = BTreeMap<AuthorityKind, RevocationList>;
 
-/// Content of the files of an authority.
+/// Whether the files of an authority exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Presence {
+pub(super) enum AuthorityPresence {
     Absent,
     Present,
 }
@@ -84,14 +84,14 @@ impl PkiDirectory {
     ///
     /// # Errors
     /// Fails if one of its files is missing, or belongs to another authority.
-    pub(super) fn presence(&self, kind: AuthorityKind) -> Result<Presence, Failure> {
+    pub(super) fn presence(&self, kind: AuthorityKind) -> Result<AuthorityPresence, Failure> {
         let [certificate, key] = self.authority_files(kind);
         match (certificate.exists(), key.exists()) {
-            (false, false) => Ok(Presence::Absent),
+            (false, false) => Ok(AuthorityPresence::Absent),
             (true, true) => {
                 let facts = facts(&certificate)?;
                 if facts.name == kind.name() {
-                    return Ok(Presence::Present);
+                    return Ok(AuthorityPresence::Present);
                 }
                 Err(Failure::failed(format!(
                     "{} belongs to authority {:?} instead of {:?}",
@@ -116,7 +116,7 @@ impl PkiDirectory {
     /// Reads an authority with its key.
     pub(super) fn authority(&self, kind: AuthorityKind) -> Result<Authority, Failure> {
         let [certificate, key] = self.authority_files(kind);
-        if self.presence(kind)? == Presence::Absent {
+        if self.presence(kind)? == AuthorityPresence::Absent {
             return Err(Failure::failed(format!("{} does not exist", certificate.display()))
                 .help("run \"hactl pki init\" first, or add --dir DIR"));
         }
@@ -127,7 +127,7 @@ impl PkiDirectory {
     pub(super) fn write_authority(
         &self,
         kind: AuthorityKind,
-        issued: &Issued,
+        issued: &CertificateWithKey,
         validity: Validity,
     ) -> Result<(), Failure> {
         let [certificate, key] = self.authority_files(kind);
@@ -171,7 +171,11 @@ impl PkiDirectory {
     }
 
     /// Writes a certificate and its key, and keeps a copy of the certificate for its revocation.
-    pub(super) fn write_certificate(&self, name: &str, issued: &Issued) -> Result<CertificateFacts, Failure> {
+    pub(super) fn write_certificate(
+        &self,
+        name: &str,
+        issued: &CertificateWithKey,
+    ) -> Result<CertificateFacts, Failure> {
         let facts = CertificateFacts::of_pem(&issued.certificate_pem).map_err(|error| failure(&error))?;
         let copies = self.file(ISSUED_DIRECTORY);
         DirBuilder::new()

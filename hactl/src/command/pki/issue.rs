@@ -1,6 +1,6 @@
 //! `hactl pki init`, `issue` and `renew`: new authorities and certificates.
 
-use super::directory::{PkiDirectory, Presence, failure};
+use super::directory::{AuthorityPresence, PkiDirectory, failure};
 use super::show::{State, state};
 use super::{LONG_VALIDITY, timestamp, validity};
 use crate::failure::{Exit, Failure, Outcome};
@@ -14,8 +14,8 @@ use std::time::Duration;
 #[derive(Args, Debug)]
 pub(super) struct Init {
     /// Validity of the authorities
-    #[arg(long, value_name = "DURATION", default_value = "3650d", value_parser = crate::duration::parse)]
-    valid: Duration,
+    #[arg(long = "valid", value_name = "DURATION", default_value = "3650d", value_parser = crate::duration::parse)]
+    validity: Duration,
     /// Print the files without writing them
     #[arg(long)]
     dry_run: bool,
@@ -37,13 +37,13 @@ impl Init {
             let (kind, presence) = presence?;
             let file = directory.file(&format!("{}.pem", kind.file_stem()));
             match presence {
-                Presence::Present => terminal.report(&format!("{} already exists", file.display())),
-                Presence::Absent if self.dry_run => {
+                AuthorityPresence::Present => terminal.report(&format!("{} already exists", file.display())),
+                AuthorityPresence::Absent if self.dry_run => {
                     terminal.report(&format!("{} would be created", file.display()));
                 }
-                Presence::Absent => {
+                AuthorityPresence::Absent => {
                     let issued =
-                        Authority::create(kind, validity(self.valid)).map_err(|error| failure(&error))?;
+                        Authority::create(kind, validity(self.validity)).map_err(|error| failure(&error))?;
                     directory.write_authority(kind, &issued, validity(LONG_VALIDITY))?;
                     terminal.report(&format!("{} created: authority of {}", file.display(), subjects(kind)));
                 }
@@ -129,8 +129,8 @@ pub(super) struct Issue {
     #[arg(long, value_enum)]
     group: Option<GroupName>,
     /// Validity of the certificates
-    #[arg(long, value_name = "DURATION", default_value = "730d", value_parser = crate::duration::parse)]
-    valid: Duration,
+    #[arg(long = "valid", value_name = "DURATION", default_value = "730d", value_parser = crate::duration::parse)]
+    validity: Duration,
     /// WARNING: overwrites existing certificates and keys
     #[arg(long)]
     force: bool,
@@ -210,7 +210,7 @@ impl Issue {
 
     fn issue(&self, session: &Session, directory: &PkiDirectory, profile: &Profile) -> Result<(), Failure> {
         let authority = directory.authority(profile.kind().authority())?;
-        let issued = authority.issue(profile, validity(self.valid)).map_err(|error| failure(&error))?;
+        let issued = authority.issue(profile, validity(self.validity)).map_err(|error| failure(&error))?;
         let [certificate, key] = directory.certificate_files(profile.common_name());
         if self.dry_run {
             let text = format!("{} and {} would be created", certificate.display(), key.display());
@@ -243,8 +243,8 @@ pub(super) struct Renew {
     #[arg(long, conflicts_with = "names")]
     all: bool,
     /// Validity of the certificates; default: as before
-    #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
-    valid: Option<Duration>,
+    #[arg(long = "valid", value_name = "DURATION", value_parser = crate::duration::parse)]
+    validity: Option<Duration>,
     /// Print the certificates without renewing them
     #[arg(long)]
     dry_run: bool,
@@ -301,7 +301,7 @@ impl Renew {
         }
         let authority = directory.authority(profile.kind().authority())?;
         let issued = authority
-            .issue(&profile, validity(self.valid.unwrap_or(facts.lifetime())))
+            .issue(&profile, validity(self.validity.unwrap_or(facts.lifetime())))
             .map_err(|error| failure(&error))?;
         let renewed = directory.write_certificate(&facts.name, &issued)?;
         let [certificate, key] = directory.certificate_files(&facts.name);

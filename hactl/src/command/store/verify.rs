@@ -32,7 +32,7 @@ pub(super) struct Verify {
     controller: bool,
 }
 
-/// An access to a key that is tried.
+/// An access to a key, and whether etcd must permit it.
 struct AccessTest {
     key: String,
     is_write: bool,

@@ -148,7 +148,7 @@ impl Report {
 
     fn unreported_nodes(&self, terminal: &Terminal) -> String {
         let not_reported =
-            terminal.paint(Style::Warn, "the agent has not reported its watchdog and timings yet");
+            terminal.paint(Style::Warn, "the agent has not reported its watchdog and timing settings yet");
         let line = |name: &String| format!("{}  {not_reported}\n", terminal.paint(Style::Bold, name));
         self.unreported_nodes.iter().map(line).collect()
     }

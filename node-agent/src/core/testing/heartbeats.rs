@@ -301,7 +301,7 @@ fn invalid_timings_are_logged_and_ignored() {
     world.advance(3_000);
     assert_eq!(world.node_report().timings, in_force);
     let warnings: Vec<&String> =
-        world.logs.iter().filter(|line| line.contains("cannot use the timings")).collect();
+        world.logs.iter().filter(|line| line.contains("cannot use the timing settings")).collect();
     assert_eq!(warnings.len(), 1, "{:?}", world.logs);
     assert!(
         warnings[0].contains("spec.timing.heartbeatLifetimeSeconds is 6")

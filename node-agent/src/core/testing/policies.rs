@@ -44,7 +44,7 @@ fn a_forbidden_service_is_refused_before_the_journal() {
     let report = world.service_report("web");
     assert_eq!(report.phase, Phase::Failed, "{:?}", world.logs);
     assert_eq!((report.failure, report.reason), (Some(FailureClass::NeverHere), Reason::NodePolicy));
-    assert_eq!(report.message, "node does not run exec as root");
+    assert_eq!(report.message, "node policy does not allow exec as root");
     assert!(world.journal.services.is_empty(), "{:?}", world.journal);
     // Stop, kill and probe run programs of the resource, too.
     world.assign("web", Action::Stop { timeout_ms: None });

@@ -30,7 +30,10 @@ fn healthy_machine() -> Machine {
     };
     Machine {
         facts: MachineFacts {
-            manager: Some(ManagerSettings { runtime: "0".to_owned(), reboot: "off".to_owned() }),
+            manager: Some(ManagerSettings {
+                runtime_watchdog_sec: "0".to_owned(),
+                reboot_watchdog_sec: "off".to_owned(),
+            }),
             watchdog_owner: Some(Owner { pid: 7, name: "ha-watchdogd".to_owned() }),
             panic: PanicSettings { panic: Some(10), panic_on_oops: Some(1), ..PanicSettings::default() },
             ..MachineFacts::default()
@@ -167,7 +170,10 @@ fn a_node_without_policy_is_reported() {
 fn a_simulated_watchdog_skips_the_device_checks() {
     let mut machine = healthy_machine();
     machine.watchdog.kind = WatchdogKind::Simulated;
-    machine.facts.manager = Some(ManagerSettings { runtime: "30".to_owned(), reboot: "10min".to_owned() });
+    machine.facts.manager = Some(ManagerSettings {
+        runtime_watchdog_sec: "30".to_owned(),
+        reboot_watchdog_sec: "10min".to_owned(),
+    });
     let checks = checks_of(&machine);
     let not_ok: Vec<&str> =
         checks.iter().filter(|check| check.verdict != Verdict::Ok).map(|check| check.name.as_str()).collect();
@@ -179,8 +185,10 @@ fn machine_checks_have_expected_verdicts() {
     use Verdict::{Fail, Ok, Warn};
     let manager = |runtime: &'static str, reboot: &'static str| {
         move |m: &mut Machine| {
-            m.facts.manager =
-                Some(ManagerSettings { runtime: runtime.to_owned(), reboot: reboot.to_owned() });
+            m.facts.manager = Some(ManagerSettings {
+                runtime_watchdog_sec: runtime.to_owned(),
+                reboot_watchdog_sec: reboot.to_owned(),
+            });
         }
     };
     check(manager("30s", "0"), "runtime-watchdog", Fail, "RuntimeWatchdogSec=30s", "RuntimeWatchdogSec=0");

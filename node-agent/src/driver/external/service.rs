@@ -95,7 +95,7 @@ impl Context {
             Ok(spec) => match self.directories.program(&spec.name) {
                 Ok(_) => {
                     let request_parameters = DriverRequest::new(Action::Probe, service.timeouts.monitor_ms());
-                    match self.ask(service, request_parameters).await {
+                    match self.send_request(service, request_parameters).await {
                         Ok(answer) => answer.into_observed(),
                         Err(failure) => Observed::Unknown(failure.message),
                     }
@@ -130,7 +130,7 @@ impl Context {
         if !runs {
             self.watches.end(&service.name);
             let request_parameters = DriverRequest::new(Action::Start, service.timeouts.start_ms());
-            self.ask(service, request_parameters).await?.into_result(Action::Start)?;
+            self.send_request(service, request_parameters).await?.into_result(Action::Start)?;
             match self.observe(service).await {
                 Observed::Running => {}
                 Observed::NotRunning => {
@@ -257,7 +257,8 @@ impl Context {
     ) -> Option<Sample> {
         let spec = external_spec(service).ok()?;
         if self.description(&spec.name).await.ok()?.supports(Action::Measure) {
-            let answer = self.ask(service, DriverRequest::new(Action::Measure, MEASURE_TIMEOUT_MS)).await;
+            let answer =
+                self.send_request(service, DriverRequest::new(Action::Measure, MEASURE_TIMEOUT_MS)).await;
             return answer.ok()?.sample(at);
         }
         let (context, service) = (Arc::clone(self), service.clone());
@@ -282,7 +283,7 @@ impl Context {
             [] => Ok(description),
             problems => {
                 let problem_texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
-                Err(configuration_wrong(problem_texts.join("; ")))
+                Err(invalid_configuration(problem_texts.join("; ")))
             }
         }
     }
@@ -292,11 +293,11 @@ impl Context {
         service: &ServiceDefinition,
         request_parameters: DriverRequest<'_>,
     ) -> Result<(), DriverFailure> {
-        self.ask(service, request_parameters).await?.into_result(request_parameters.action)
+        self.send_request(service, request_parameters).await?.into_result(request_parameters.action)
     }
 
     /// Sends the driver a request about a service, and returns its answer.
-    async fn ask(
+    async fn send_request(
         &self,
         service: &ServiceDefinition,
         request_parameters: DriverRequest<'_>,
@@ -352,7 +353,7 @@ impl Context {
         &self,
         service: &ServiceDefinition,
         request: &Request<'_>,
-    ) -> Result<Prepared, DriverFailure> {
+    ) -> Result<PreparedRun, DriverFailure> {
         let spec = external_spec(service)?;
         let program = self.directories.program(&spec.name).map_err(|message| DriverFailure {
             class: FailureClass::NeverHere,
@@ -380,7 +381,7 @@ impl Context {
         let input = serde_json::to_string(request)
             .map_err(|error| failure(request.action, &format!("cannot write the request: {error}")))?;
         let program = [program.display().to_string()];
-        Ok(Prepared {
+        Ok(PreparedRun {
             program,
             environment,
             cgroup,
@@ -391,7 +392,7 @@ impl Context {
 }
 
 /// A prepared run of a driver; it owns the values that [`Run`] borrows.
-pub(super) struct Prepared {
+pub(super) struct PreparedRun {
     program: [String; 1],
     environment: Vec<(String, String)>,
     cgroup: Option<crate::driver::program::cgroup::ServiceCgroup>,
@@ -399,7 +400,7 @@ pub(super) struct Prepared {
     killed_with_agent: bool,
 }
 
-impl Prepared {
+impl PreparedRun {
     /// Returns the run in the form that the launcher takes.
     pub(super) fn as_run(&self) -> Run<'_> {
         Run {
@@ -452,9 +453,9 @@ fn check_can_migrate(service: &ServiceDefinition, description: &Description) -> 
 
 fn external_spec(service: &ServiceDefinition) -> Result<&ExternalSpec, DriverFailure> {
     let spec = service.driver.external.as_ref();
-    spec.ok_or_else(|| configuration_wrong("spec.driver.external is missing".to_owned()))
+    spec.ok_or_else(|| invalid_configuration("spec.driver.external is missing".to_owned()))
 }
 
-fn configuration_wrong(message: String) -> DriverFailure {
+fn invalid_configuration(message: String) -> DriverFailure {
     DriverFailure { class: FailureClass::ConfigurationWrong, reason: Reason::BadConfiguration, message }
 }

@@ -1,6 +1,6 @@
 //! Sources of a domain's definition, and the definition that is passed to libvirt.
 
-use super::failure::{configuration_wrong, try_elsewhere};
+use super::failure::{invalid_configuration, try_elsewhere};
 use crate::core::DriverFailure;
 use ha_api_types::driver::{DomainDefinition, LibvirtDriver as LibvirtSpec};
 use ha_api_types::id::ObjectUid;
@@ -47,9 +47,9 @@ pub(super) fn prepare(
     resource_uid: &ObjectUid,
 ) -> Result<(DomainDefinition, String), DriverFailure> {
     let read = DomainDefinition::parse(xml)
-        .map_err(|error| configuration_wrong(format!("invalid domain definition: {error}")))?;
+        .map_err(|error| invalid_configuration(format!("invalid domain definition: {error}")))?;
     if read.name != domain {
-        return Err(configuration_wrong(format!(
+        return Err(invalid_configuration(format!(
             "domain definition has the name {:?}, but spec.driver.libvirt.domain is {domain:?}",
             read.name
         )));

@@ -3,7 +3,7 @@
 use super::answers::{self, Info};
 use super::definition::{self, Source};
 use super::domain_state::DomainState;
-use super::failure::{self, configuration_wrong, retry_here, try_elsewhere};
+use super::failure::{self, invalid_configuration, retry_here, try_elsewhere};
 use super::virsh::{Virsh, VirshError};
 use super::{Context, qemu};
 use crate::core::{DriverEvent, DriverFailure};
@@ -60,17 +60,17 @@ impl Domain {
             .driver
             .libvirt
             .clone()
-            .ok_or_else(|| configuration_wrong("spec.driver.libvirt is missing"))?;
+            .ok_or_else(|| invalid_configuration("spec.driver.libvirt is missing"))?;
         let name = spec
             .domain_name()
-            .map_err(|error| configuration_wrong(format!("spec.driver.libvirt.xml: {error}")))?;
+            .map_err(|error| invalid_configuration(format!("spec.driver.libvirt.xml: {error}")))?;
         let virsh = Virsh::new(spec.uri(), &context.directory);
         Ok(Domain { context: Arc::clone(context), virsh, name, service: service.clone(), spec })
     }
 
     pub(super) async fn query_state(&self) -> Result<DomainObservation, VirshError> {
         let Some(uuid) = self.uuid().await? else { return Ok(absent()) };
-        let printed = match self.virsh.ask(QUERY_TIMEOUT, &["domstate", "--reason", &uuid]).await {
+        let printed = match self.virsh.run(QUERY_TIMEOUT, &["domstate", "--reason", &uuid]).await {
             Ok(printed) => printed,
             // The domain may have ended since the list was read.
             Err(error) if error.is_answer() && self.uuid().await?.is_none() => return Ok(absent()),
@@ -78,7 +78,7 @@ impl Domain {
         };
         let reported = answers::state(&printed)
             .ok_or_else(|| VirshError::Reported(format!("virsh domstate printed {printed:?}")))?;
-        let job = match self.virsh.ask(QUERY_TIMEOUT, &["domjobinfo", &uuid]).await {
+        let job = match self.virsh.run(QUERY_TIMEOUT, &["domjobinfo", &uuid]).await {
             Ok(printed) => answers::job(Ok(&printed)),
             Err(error) if error.is_answer() => answers::job(Err(&error.to_string())),
             Err(error) => return Err(error),
@@ -95,7 +95,7 @@ impl Domain {
 
     /// Returns the domain's uuid, or `None` if the domain does not exist in libvirt.
     pub(super) async fn uuid(&self) -> Result<Option<String>, VirshError> {
-        let printed = self.virsh.ask(QUERY_TIMEOUT, &["list", "--all", "--uuid", "--name"]).await?;
+        let printed = self.virsh.run(QUERY_TIMEOUT, &["list", "--all", "--uuid", "--name"]).await?;
         Ok(answers::domains(&printed)
             .into_iter()
             .find(|listed| listed.name == self.name)
@@ -104,7 +104,7 @@ impl Domain {
 
     /// Returns the domain's `dominfo`.
     pub(super) async fn info(&self, uuid: &str) -> Result<Info, VirshError> {
-        self.virsh.ask(QUERY_TIMEOUT, &["dominfo", uuid]).await.map(|printed| answers::info(&printed))
+        self.virsh.run(QUERY_TIMEOUT, &["dominfo", uuid]).await.map(|printed| answers::info(&printed))
     }
 
     /// Returns the path of the marker file of a reception. It exists from the time at which this node prepares to
@@ -145,7 +145,7 @@ impl Domain {
                 if let DomainState::Leaving(outgoing) = &observation.state
                     && outgoing.elapsed_ms > self.service.timeouts.migrate_ms()
                 {
-                    let aborted = self.virsh.ask(QUERY_TIMEOUT, &["domjobabort", &observation.uuid]).await;
+                    let aborted = self.virsh.run(QUERY_TIMEOUT, &["domjobabort", &observation.uuid]).await;
                     tracing::info!(
                         resource = self.service.name.as_str(),
                         ?aborted,
@@ -182,7 +182,7 @@ impl Domain {
     ) -> Result<(), DriverFailure> {
         let mut observation = self.query_state().await.map_err(|error| failure::start_failure(&error))?;
         if matches!(observation.state, DomainState::Arriving | DomainState::Broken(_)) {
-            let destroyed = self.virsh.ask(KILL_TIMEOUT, &["destroy", &observation.uuid]).await;
+            let destroyed = self.virsh.run(KILL_TIMEOUT, &["destroy", &observation.uuid]).await;
             destroyed.map_err(|error| failure::start_failure(&error))?;
             observation = self.query_state().await.map_err(|error| failure::start_failure(&error))?;
         }
@@ -194,7 +194,7 @@ impl Domain {
             DomainState::Runs | DomainState::Paused { by_migration: false } => {}
             DomainState::Paused { by_migration: true } => {
                 may_begin()?;
-                let resumed = self.virsh.ask(self.start_limit(), &["resume", &observation.uuid]).await;
+                let resumed = self.virsh.run(self.start_limit(), &["resume", &observation.uuid]).await;
                 resumed.map_err(|error| failure::start_failure(&error))?;
             }
             DomainState::Absent | DomainState::Off => {
@@ -203,9 +203,9 @@ impl Domain {
                 let create_result = match &xml {
                     Some(path) => {
                         let path = path.to_string_lossy();
-                        self.virsh.ask(self.start_limit(), &["create", &path]).await
+                        self.virsh.run(self.start_limit(), &["create", &path]).await
                     }
-                    None => self.virsh.ask(self.start_limit(), &["start", &observation.uuid]).await,
+                    None => self.virsh.run(self.start_limit(), &["start", &observation.uuid]).await,
                 };
                 if let Some(path) = xml {
                     let _ = std::fs::remove_file(path);
@@ -308,16 +308,16 @@ impl Domain {
                             ask_at = Instant::now() + SHUTDOWN_REQUEST_INTERVAL;
                             let shutdown_result = self
                                 .virsh
-                                .ask(QUERY_TIMEOUT, &["shutdown", &observation.uuid, "--mode", "acpi,agent"])
+                                .run(QUERY_TIMEOUT, &["shutdown", &observation.uuid, "--mode", "acpi,agent"])
                                 .await;
                             if let Err(error) = shutdown_result {
-                                tracing::debug!(resource = self.service.name.as_str(), %error, "cannot request a shutdown of the guest");
+                                tracing::debug!(resource = self.service.name.as_str(), %error, "cannot request a shutdown of the virtual machine");
                             }
                         }
                     }
                     DomainState::Leaving(_) => {
                         // The domain may survive the abort, but the migration must not complete.
-                        let _ = self.virsh.ask(QUERY_TIMEOUT, &["domjobabort", &observation.uuid]).await;
+                        let _ = self.virsh.run(QUERY_TIMEOUT, &["domjobabort", &observation.uuid]).await;
                     }
                     // A guest that does not run cannot handle the request.
                     DomainState::Absent
@@ -379,7 +379,7 @@ impl Domain {
         };
         let destroyed = match observation {
             Ok(observation) => {
-                self.virsh.ask(DESTROY_TIMEOUT, &["destroy", &observation.uuid]).await.map(|_| ())
+                self.virsh.run(DESTROY_TIMEOUT, &["destroy", &observation.uuid]).await.map(|_| ())
             }
             Err(error) => Err(error),
         };

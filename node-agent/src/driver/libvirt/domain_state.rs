@@ -35,7 +35,7 @@ impl DomainState {
             "shut off" => return DomainState::Off,
             "crashed" => {
                 return DomainState::Broken(
-                    "kernel panic in the guest, and libvirt keeps the crashed domain",
+                    "kernel panic in the virtual machine, and libvirt keeps the crashed domain",
                 );
             }
             _ => {}
@@ -43,12 +43,12 @@ impl DomainState {
         match (state.state.as_str(), reason) {
             (_, "post-copy failed") => {
                 return DomainState::Broken(
-                    "migration failed after the change to post-copy: neither node has the complete memory of the guest",
+                    "migration failed after the change to post-copy: neither node has the complete memory of the virtual machine",
                 );
             }
             ("paused", "panicked" | "crashed") => {
                 return DomainState::Broken(
-                    "kernel panic in the guest, and libvirt keeps the crashed domain",
+                    "kernel panic in the virtual machine, and libvirt keeps the crashed domain",
                 );
             }
             _ => {}

@@ -32,7 +32,7 @@ pub(super) enum Change {
 }
 
 /// Description of the end of a domain whose guest has shut down.
-pub(super) const GUEST_SHUTDOWN: &str = "guest shut itself down";
+pub(super) const GUEST_SHUTDOWN: &str = "virtual machine shut itself down";
 
 /// Parses a line such as `event 'lifecycle' for domain 'web': Stopped Destroyed`, or
 /// `event POWERDOWN at 1700000000.123456 for domain 'web': <null>`.
@@ -58,7 +58,7 @@ pub(super) fn parse(line: &str) -> Option<LifecycleEvent> {
         ("Stopped", "Snapshot") => ended("domain was reverted to a snapshot with libvirt tools", true),
         ("Stopped", "Failed") => ended("QEMU exited unexpectedly", false),
         ("Stopped", _) => ended("domain stopped", false),
-        ("Crashed", _) => ended("kernel panic in the guest", false),
+        ("Crashed", _) => ended("kernel panic in the virtual machine", false),
         (_, _) => Change::Other,
     };
     Some(LifecycleEvent { domain, change })
@@ -95,7 +95,7 @@ mod tests {
         check(
             "event 'lifecycle' for domain 'g1': Stopped Shutdown",
             "g1",
-            ended("guest shut itself down", false),
+            ended("virtual machine shut itself down", false),
         );
         check(
             "event 'lifecycle' for domain 'g1': Stopped Destroyed",
@@ -110,7 +110,7 @@ mod tests {
         check(
             "event 'lifecycle' for domain 'g1': Crashed Panicked",
             "g1",
-            ended("kernel panic in the guest", false),
+            ended("kernel panic in the virtual machine", false),
         );
         check("event POWERDOWN at 1700000000.123456 for domain g1: <null>", "g1", Change::PowerButton);
         check("event POWERDOWN at 1700000000.123456 for domain 'g:1': <null>", "g:1", Change::PowerButton);

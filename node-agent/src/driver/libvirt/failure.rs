@@ -64,7 +64,7 @@ pub(super) fn try_elsewhere(reason: Reason, message: impl Into<String>) -> Drive
 }
 
 /// Returns a failure of the resource's configuration, on every node.
-pub(super) fn configuration_wrong(message: impl Into<String>) -> DriverFailure {
+pub(super) fn invalid_configuration(message: impl Into<String>) -> DriverFailure {
     let class = FailureClass::ConfigurationWrong;
     DriverFailure { class, reason: Reason::BadConfiguration, message: message.into() }
 }

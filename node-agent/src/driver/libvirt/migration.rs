@@ -38,7 +38,7 @@ impl Domain {
         let mut observation =
             self.query_state().await.map_err(|error| try_elsewhere(Reason::MoveFailed, error.to_string()))?;
         if matches!(observation.state, DomainState::Arriving | DomainState::Broken(_)) {
-            let destroyed = self.virsh.ask(QUERY_TIMEOUT, &["destroy", &observation.uuid]).await;
+            let destroyed = self.virsh.run(QUERY_TIMEOUT, &["destroy", &observation.uuid]).await;
             destroyed.map_err(|error| try_elsewhere(Reason::MoveFailed, error.to_string()))?;
             observation = self
                 .query_state()
@@ -133,7 +133,7 @@ impl Domain {
         };
         let deadline = Instant::now() + CANCEL_TIMEOUT;
         while Instant::now() < deadline {
-            let aborted = self.virsh.ask(QUERY_TIMEOUT, &["domjobabort", &observation.uuid]).await;
+            let aborted = self.virsh.run(QUERY_TIMEOUT, &["domjobabort", &observation.uuid]).await;
             if let Err(error) = aborted {
                 tracing::debug!(resource = self.service.name.as_str(), %error, "cannot cancel the migration yet");
             }
@@ -158,7 +158,7 @@ impl Domain {
                 Ok(observation) => match observation.state {
                     DomainState::Leaving(outgoing) => {
                         let aborted =
-                            self.virsh.ask(QUERY_TIMEOUT, &["domjobabort", &observation.uuid]).await;
+                            self.virsh.run(QUERY_TIMEOUT, &["domjobabort", &observation.uuid]).await;
                         let abort_failure =
                             aborted.err().map_or_else(String::new, |error| format!(": {error}"));
                         format!("migration from this node is still in progress ({outgoing}){abort_failure}")
@@ -233,19 +233,20 @@ impl MigrationSupervisor<'_> {
     }
 
     async fn update(&mut self) {
-        let Ok(printed) = self.ask(&["domjobinfo", self.uuid]).await else { return };
+        let Ok(printed) = self.run_virsh(&["domjobinfo", self.uuid]).await else { return };
         let Some(Job::Outgoing(outgoing)) = answers::job(Ok(&printed)) else { return };
         self.report_progress(&outgoing);
         let migration = &self.domain.spec.migration;
         if let Some(milliseconds) = migration.max_downtime_ms().filter(|_| !self.is_downtime_set) {
-            let result = self.ask(&["migrate-setmaxdowntime", self.uuid, &milliseconds.to_string()]).await;
+            let result =
+                self.run_virsh(&["migrate-setmaxdowntime", self.uuid, &milliseconds.to_string()]).await;
             self.is_downtime_set = result.is_ok();
         }
         let post_copy_after = migration.post_copy_after_seconds.map(Duration::from_secs);
         if !self.is_post_copy
             && post_copy_after.is_some_and(|post_copy_after| self.begin.elapsed() >= post_copy_after)
         {
-            self.is_post_copy = self.ask(&["migrate-postcopy", self.uuid]).await.is_ok();
+            self.is_post_copy = self.run_virsh(&["migrate-postcopy", self.uuid]).await.is_ok();
             if self.is_post_copy {
                 tracing::info!(
                     resource = self.domain.service.name.as_str(),
@@ -255,8 +256,8 @@ impl MigrationSupervisor<'_> {
         }
     }
 
-    async fn ask(&self, arguments: &[&str]) -> Result<String, VirshError> {
-        let answer = self.domain.virsh.ask(QUERY_TIMEOUT, arguments).await;
+    async fn run_virsh(&self, arguments: &[&str]) -> Result<String, VirshError> {
+        let answer = self.domain.virsh.run(QUERY_TIMEOUT, arguments).await;
         answer.inspect_err(|error| {
             tracing::debug!(resource = self.domain.service.name.as_str(), %error, "cannot change the parameters of the migration");
         })

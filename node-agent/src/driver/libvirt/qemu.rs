@@ -7,12 +7,12 @@ use std::io;
 
 /// Returns the processes that run a domain.
 pub(super) fn of_domain(domain: &str) -> io::Result<Vec<ProcessIdentity>> {
-    let runs_it = |process: &ProcessStatus| {
+    let runs_domain = |process: &ProcessStatus| {
         !process.ended
             && fs::read(format!("/proc/{}/cmdline", process.identity.pid))
                 .is_ok_and(|text| is_command_of(&text, domain))
     };
-    Ok(ProcessStatus::all()?.into_iter().filter(runs_it).map(|process| process.identity).collect())
+    Ok(ProcessStatus::all()?.into_iter().filter(runs_domain).map(|process| process.identity).collect())
 }
 
 /// Kills all processes that run a domain.
@@ -28,14 +28,14 @@ pub(super) fn kill(domain: &str) -> io::Result<()> {
 fn is_command_of(text: &[u8], domain: &str) -> bool {
     let text = String::from_utf8_lossy(text);
     let arguments: Vec<&str> = text.split('\0').collect();
-    let guest = format!("guest={}", domain.replace(',', ",,"));
-    let is_it = |value: &str| {
+    let guest_argument = format!("guest={}", domain.replace(',', ",,"));
+    let is_name_of_domain = |value: &str| {
         value
-            .strip_prefix(&guest)
+            .strip_prefix(&guest_argument)
             .is_some_and(|rest| rest.is_empty() || (rest.starts_with(',') && !rest.starts_with(",,")))
     };
     arguments.first().is_some_and(|program| program.contains("qemu"))
-        && arguments.windows(2).any(|pair| pair[0] == "-name" && is_it(pair[1]))
+        && arguments.windows(2).any(|pair| pair[0] == "-name" && is_name_of_domain(pair[1]))
 }
 
 #[cfg(test)]

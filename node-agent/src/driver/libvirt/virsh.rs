@@ -93,7 +93,7 @@ impl Virsh {
     /// Runs a command and returns its output.
     ///
     /// If the future is dropped early, virsh is killed, but libvirt still completes the operation.
-    pub(super) async fn ask(&self, limit: Duration, arguments: &[&str]) -> Result<String, VirshError> {
+    pub(super) async fn run(&self, limit: Duration, arguments: &[&str]) -> Result<String, VirshError> {
         let command = || arguments.first().copied().unwrap_or_default().to_owned();
         let running = self.begin(arguments)?;
         let ended = tokio::time::timeout(limit, running.end()).await;

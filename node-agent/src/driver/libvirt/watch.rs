@@ -181,7 +181,7 @@ async fn watch_power_buttons(shared: Weak<Shared>, virsh: Virsh) {
 /// Compares the list of domains with the known states. Returns `false` if the driver was dropped.
 async fn poll_domains(shared: &Weak<Shared>, virsh: &Virsh) -> bool {
     let begin = Instant::now();
-    let listed = virsh.ask(LIST_TIMEOUT, &["list", "--uuid", "--name"]).await;
+    let listed = virsh.run(LIST_TIMEOUT, &["list", "--uuid", "--name"]).await;
     let Some(shared) = shared.upgrade() else { return false };
     if let Ok(printed) = listed {
         let listed = answers::domains(&printed);
@@ -211,7 +211,11 @@ impl Shared {
                     .power_button_pressed_at
                     .is_some_and(|pressed_at| pressed_at.elapsed() < SHUTDOWN_WINDOW) =>
             {
-                self.on_exited(service, "guest was asked to shut down, as with \"virsh shutdown\"", true);
+                self.on_exited(
+                    service,
+                    "virtual machine was asked to shut down, as with \"virsh shutdown\"",
+                    true,
+                );
             }
             Change::Ended { message, stopped_externally } => {
                 self.on_exited(service, message, stopped_externally);
@@ -316,7 +320,7 @@ mod tests {
         check(
             true,
             &["Shutdown Finished after guest request", "Stopped Shutdown"],
-            &["guest shut itself down, false"],
+            &["virtual machine shut itself down, false"],
         )
         .await;
         check(
@@ -325,7 +329,7 @@ mod tests {
             &["QEMU was terminated on this node, true"],
         )
         .await;
-        let shutdown_message = "guest was asked to shut down, as with \"virsh shutdown\", true";
+        let shutdown_message = "virtual machine was asked to shut down, as with \"virsh shutdown\", true";
         check(
             true,
             &["button", "Shutdown Finished after guest request", "Stopped Shutdown"],
@@ -336,11 +340,16 @@ mod tests {
         check(
             true,
             &["button", "Stopped Crashed", "Started Booted", "Stopped Shutdown"],
-            &["guest crashed, false", "appeared", "guest shut itself down, false"],
+            &["guest crashed, false", "appeared", "virtual machine shut itself down, false"],
         )
         .await;
         check(true, &["Stopped Destroyed", "-"], &["domain was destroyed with libvirt tools, true"]).await;
-        check(true, &["Crashed Panicked", "Stopped Crashed"], &["kernel panic in the guest, false"]).await;
+        check(
+            true,
+            &["Crashed Panicked", "Stopped Crashed"],
+            &["kernel panic in the virtual machine, false"],
+        )
+        .await;
         check(true, &["-", "-"], &["domain is no longer in libvirt's list of running domains, false"]).await;
         check(true, &["old", "+", "Suspended Paused"], &[]).await;
         check(false, &["Started Booted", "+"], &["appeared"]).await;

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 const ATTACH_ERROR_PREFIX: &str = "lxc-attach: ";
 
 /// Runs the check once.
-pub(super) async fn ask(container: &Container, check: &HealthCheck) -> Health {
+pub(super) async fn run_health_check(container: &Container, check: &HealthCheck) -> Health {
     match tools::info(container).await {
         // A frozen container runs no check: `lxc-attach` waits until the container is thawed.
         Ok(info) if info.state != "RUNNING" => {

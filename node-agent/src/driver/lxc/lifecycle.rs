@@ -305,7 +305,7 @@ async fn wait_until_ready(
         match query_state(context, container).await.map_err(|error| query_failure(&error))? {
             ContainerState::Runs(now) => {
                 let Some(check) = check else { return Ok(now) };
-                match timeout_at(deadline, health::ask(container, check)).await {
+                match timeout_at(deadline, health::run_health_check(container, check)).await {
                     Ok(Health::Healthy) => return Ok(now),
                     Ok(Health::Unhealthy(cause) | Health::Unknown(cause)) => last_result = cause,
                     Ok(Health::Undefined) | Err(_) => {}

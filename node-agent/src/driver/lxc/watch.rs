@@ -79,7 +79,10 @@ async fn wait_for_end(
         let health_failed = async {
             match check {
                 Some(check) => {
-                    wait_until_unhealthy(&container.name, check, || health::ask(container, check)).await
+                    wait_until_unhealthy(&container.name, check, || {
+                        health::run_health_check(container, check)
+                    })
+                    .await
                 }
                 None => std::future::pending().await,
             }

@@ -76,7 +76,7 @@ impl Context {
         self.validate(service).await?;
         self.programs.record_start(service)?;
         let timeout_ms = self.timeouts(service).await.start_ms();
-        let outcome = self.ask(service, Request { action: Action::Start, timeout_ms }).await;
+        let outcome = self.run_action(service, Request { action: Action::Start, timeout_ms }).await;
         if !outcome.is_success() {
             return Err(outcome.failure("start", Reason::StartFailed));
         }
@@ -100,7 +100,7 @@ impl Context {
             return Ok(());
         }
         let timeout_ms = self.timeouts(service).await.start_ms();
-        let outcome = self.ask(service, Request { action: Action::Validate, timeout_ms }).await;
+        let outcome = self.run_action(service, Request { action: Action::Validate, timeout_ms }).await;
         if outcome.rules_out_start() {
             Err(outcome.failure("validate-all", Reason::StartFailed))
         } else {
@@ -121,7 +121,7 @@ impl Context {
         let spec_stop_ms = service.timeouts.stop_ms();
         let timeout_ms =
             if graceful_ms == spec_stop_ms { self.timeouts(service).await.stop_ms() } else { graceful_ms };
-        let outcome = self.ask(service, Request { action: Action::Stop, timeout_ms }).await;
+        let outcome = self.run_action(service, Request { action: Action::Stop, timeout_ms }).await;
         if outcome.is_success() {
             return self.confirm_stopped(service, &outcome).await;
         }
@@ -138,7 +138,7 @@ impl Context {
         self.watches.end(&service.name);
         self.programs.kill_leftovers(service).await?;
         let timeout_ms = self.timeouts(service).await.stop_ms().min(STOP_AFTER_KILL_TIMEOUT_MS);
-        let outcome = self.ask(service, Request { action: Action::Stop, timeout_ms }).await;
+        let outcome = self.run_action(service, Request { action: Action::Stop, timeout_ms }).await;
         self.confirm_stopped(service, &outcome).await
     }
 
@@ -189,7 +189,8 @@ impl Context {
     ) -> Result<(), DriverFailure> {
         self.programs.record_start(service)?;
         let timeout_ms = self.timeouts(service).await.migrate_ms();
-        let outcome = self.ask(service, Request { action: Action::MigrateFrom { source }, timeout_ms }).await;
+        let outcome =
+            self.run_action(service, Request { action: Action::MigrateFrom { source }, timeout_ms }).await;
         if outcome.is_success() { Ok(()) } else { Err(outcome.failure("migrate_from", Reason::MoveFailed)) }
     }
 
@@ -202,7 +203,8 @@ impl Context {
         self.check_can_migrate(service, &["migrate_to", "migrate_from"]).await?;
         self.watches.end(&service.name);
         let timeout_ms = self.timeouts(service).await.migrate_ms();
-        let outcome = self.ask(service, Request { action: Action::MigrateTo { target }, timeout_ms }).await;
+        let outcome =
+            self.run_action(service, Request { action: Action::MigrateTo { target }, timeout_ms }).await;
         if outcome.is_success() { Ok(()) } else { Err(outcome.failure("migrate_to", Reason::MoveFailed)) }
     }
 
@@ -230,7 +232,7 @@ impl Context {
     /// Runs the resource agent's `monitor`.
     pub(super) async fn monitor(&self, service: &ServiceDefinition, action: Action<'_>) -> MonitorResult {
         let timeout_ms = self.timeouts(service).await.monitor_ms();
-        self.ask(service, Request { action, timeout_ms })
+        self.run_action(service, Request { action, timeout_ms })
             .await
             .monitor_result(self.programs.is_start_recorded(service))
     }
@@ -270,7 +272,7 @@ impl Context {
     }
 
     /// Runs an action of the service's resource agent.
-    async fn ask(&self, service: &ServiceDefinition, request: Request<'_>) -> Outcome {
+    async fn run_action(&self, service: &ServiceDefinition, request: Request<'_>) -> Outcome {
         let (name, _) = match agent_of(service) {
             Ok(resources) => resources,
             Err(failure) => return Outcome::NotRun(failure),
@@ -338,7 +340,7 @@ impl Context {
 
 /// Returns the name and the settings of the service's resource agent.
 fn agent_of(service: &ServiceDefinition) -> Result<(AgentName, &OcfSpec), DriverFailure> {
-    let configuration_wrong = |message: String| DriverFailure {
+    let invalid_configuration = |message: String| DriverFailure {
         class: FailureClass::ConfigurationWrong,
         reason: Reason::BadConfiguration,
         message,
@@ -347,9 +349,11 @@ fn agent_of(service: &ServiceDefinition) -> Result<(AgentName, &OcfSpec), Driver
         .driver
         .ocf
         .as_ref()
-        .ok_or_else(|| configuration_wrong("spec.driver.ocf is missing".to_owned()))?;
-    let name =
-        spec.agent.parse().map_err(|error| configuration_wrong(format!("spec.driver.ocf.agent: {error}")))?;
+        .ok_or_else(|| invalid_configuration("spec.driver.ocf is missing".to_owned()))?;
+    let name = spec
+        .agent
+        .parse()
+        .map_err(|error| invalid_configuration(format!("spec.driver.ocf.agent: {error}")))?;
     Ok((name, spec))
 }
 

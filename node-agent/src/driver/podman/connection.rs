@@ -27,7 +27,7 @@ pub(super) enum ApiError {
     Slow(Duration),
     #[error("{message}")]
     Refused { status: StatusCode, cause: String, message: String },
-    #[error("cannot read the answer of podman: {0}")]
+    #[error("cannot read the response of podman: {0}")]
     Unreadable(String),
 }
 

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 pub(super) use crate::driver::health::Health;
 
 /// Runs the check once.
-pub(super) async fn ask(client: &Client, container: &str, check: &HealthCheck) -> Health {
+pub(super) async fn run_health_check(client: &Client, container: &str, check: &HealthCheck) -> Health {
     let limit = seconds(check.timeout_seconds);
     match timeout(limit, client.check(container, limit)).await {
         Ok(Ok(true)) => Health::Healthy,
@@ -51,5 +51,5 @@ async fn end(client: &Client, name: &str) {
 
 /// Runs the check at its interval. Returns when the service is unhealthy, with the reason as a clause.
 pub(super) async fn wait_until_unhealthy(client: Client, container: String, check: HealthCheck) -> String {
-    health::wait_until_unhealthy(&container, &check, || ask(&client, &container, &check)).await
+    health::wait_until_unhealthy(&container, &check, || run_health_check(&client, &container, &check)).await
 }

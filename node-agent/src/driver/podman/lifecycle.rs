@@ -305,7 +305,7 @@ async fn wait_until_ready(
         match find(client, target).await.map_err(|error| query_failure(&error))? {
             Found::Container(_, ContainerState::Runs(now)) => {
                 let Some(check) = &target.podman.health_check else { return Ok(now) };
-                match timeout_at(deadline, health::ask(client, &target.name, check)).await {
+                match timeout_at(deadline, health::run_health_check(client, &target.name, check)).await {
                     Ok(Health::Healthy) => return Ok(run),
                     Ok(Health::Unhealthy(cause) | Health::Unknown(cause)) => last_result = cause,
                     Ok(Health::Undefined) => {

@@ -38,7 +38,7 @@ pub(in crate::driver) struct ProcessSearch {
 /// Processes that a search has found.
 #[derive(Clone, Debug, Default)]
 pub(in crate::driver) struct LeftoverProcesses {
-    /// Processes of the service.
+    /// Processes of the service that still run, without supervisors.
     pub(in crate::driver) processes: Vec<ProcessStatus>,
     /// Supervisors of the service: at most one.
     pub(in crate::driver) supervisors: Vec<ProcessStatus>,
@@ -75,11 +75,11 @@ impl ProcessSearch {
         let is_supervisor = |process: &ProcessStatus| {
             supervisors.iter().any(|supervisor| supervisor.identity == process.identity)
         };
-        let is_left = |process: &&ProcessStatus| {
+        let is_leftover = |process: &&ProcessStatus| {
             let pid = process.identity.pid;
             pids.contains(&pid) && !process.ended && Some(pid) != own_pid && !is_supervisor(process)
         };
-        let processes = all_processes.iter().filter(is_left).cloned().collect();
+        let processes = all_processes.iter().filter(is_leftover).cloned().collect();
         Ok(LeftoverProcesses { processes, supervisors })
     }
 

@@ -19,7 +19,7 @@ pub(super) trait Modules {
 /// The result of providing a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ModuleOutcome {
-    /// The device exists, or no module is to be loaded.
+    /// The device exists, or no module is configured.
     NotNeeded,
     /// The configured driver was loaded, and its device exists.
     Loaded(String),

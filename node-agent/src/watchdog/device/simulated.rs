@@ -31,7 +31,7 @@ impl SimulatedDevice {
     /// Connects and starts the timer.
     pub(super) fn open(socket: &Path, timeout_seconds: u32) -> Result<(Self, DeviceFacts), Refusal> {
         let mut device = Self::connect(socket).map_err(|errno| refusal_of(errno, socket))?;
-        device.ask(Operation::Start).map_err(|errno| refusal_of(errno, socket))?;
+        device.run_operation(Operation::Start).map_err(|errno| refusal_of(errno, socket))?;
         device.pet(Some(timeout_seconds)).map_err(|errno| Refusal::DeviceFailed { errno })?;
         let facts = device.facts();
         Ok((device, facts))
@@ -41,8 +41,8 @@ impl SimulatedDevice {
     /// run.
     pub(crate) fn inherit(socket: &Path) -> Option<(Self, DeviceFacts)> {
         let mut device = Self::connect(socket).ok()?;
-        device.ask(Operation::TimeLeft).ok().filter(|left_ms| *left_ms > 0)?;
-        device.timeout_seconds = device.ask(Operation::GetTimeout).ok()?;
+        device.run_operation(Operation::TimeLeft).ok().filter(|left_ms| *left_ms > 0)?;
+        device.timeout_seconds = device.run_operation(Operation::GetTimeout).ok()?;
         let facts = device.facts();
         Some((device, facts))
     }
@@ -71,22 +71,23 @@ impl SimulatedDevice {
 
     pub(super) fn pet(&mut self, timeout_seconds: Option<u32>) -> Result<u32, u32> {
         let operation = timeout_seconds.map_or(Operation::KeepAlive, Operation::SetTimeout);
-        self.timeout_seconds = self.ask(operation).map_err(|errno| (errno as i32).unsigned_abs())?;
+        self.timeout_seconds =
+            self.run_operation(operation).map_err(|errno| (errno as i32).unsigned_abs())?;
         Ok(self.timeout_seconds)
     }
 
     pub(super) fn close(&mut self) -> Result<(), u32> {
-        self.ask(Operation::MagicClose).map(drop).map_err(|errno| (errno as i32).unsigned_abs())
+        self.run_operation(Operation::MagicClose).map(drop).map_err(|errno| (errno as i32).unsigned_abs())
     }
 
     /// Orders the simulated watchdog to kill the node now. The machine that hosts the sandbox is never reset.
     pub(super) fn expire(&mut self) {
         // The simulated watchdog ends with the node, so there may be no answer.
-        let _ = self.ask(Operation::Expire);
+        let _ = self.run_operation(Operation::Expire);
     }
 
     /// Sends an operation and waits for its answer. Late answers to earlier operations are skipped.
-    fn ask(&mut self, operation: Operation) -> Result<u32, Errno> {
+    fn run_operation(&mut self, operation: Operation) -> Result<u32, Errno> {
         self.number = self.number.wrapping_add(1).max(1);
         seqpacket::send(&self.socket, &wire::encode(self.number, operation))?;
         loop {

@@ -1,4 +1,4 @@
-//! A service that is to be created: its size and storage, and the check against the policy of a group.
+//! A service that does not exist yet: its size and storage, and the check against the policy of a group.
 
 use super::partition::{self, Barrier};
 use crate::balance::live_constraints::LiveConstraints;
@@ -9,7 +9,7 @@ use crate::balance::problem::{Problem, Settings};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Size, storage and tags of a service that is to be created.
+/// Size, storage and tags of a service that does not exist yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewService {
     /// Memory in MiB.

@@ -15,7 +15,7 @@ use std::fmt;
 pub enum Obstacle {
     /// A barrier prevents the move of the instance to the group.
     Barrier(Barrier),
-    /// The group itself is not healthy, or is to be emptied.
+    /// The group itself is not healthy, or the plan empties it.
     Unhealthy,
     /// The most frequent shortage of the group's nodes.
     BlockingReason(BlockingReason),

@@ -139,7 +139,7 @@ pub enum Refusal {
     NoNode {
         /// The group as in descriptions.
         group: String,
-        /// The reasons.
+        /// Reasons why nodes were not chosen, as hail prints them.
         reasons: String,
     },
     /// The request cannot be met.

@@ -323,7 +323,7 @@ fn affinity_rules_hold_after_every_step() {
     }
 }
 
-/// A preference does not keep a service on a node that is to be emptied.
+/// A preference does not keep a service on a node that a plan empties.
 #[test]
 fn a_service_leaves_a_cordoned_node_for_one_that_it_prefers_less() {
     let nodes = NodePriorities([("n1".into(), 2), ("n2".into(), 1)].into());

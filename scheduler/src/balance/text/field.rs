@@ -13,7 +13,7 @@ pub struct TextError {
     /// Expected content.
     pub expected: String,
     /// Actual content.
-    pub found: String,
+    pub actual: String,
 }
 
 impl fmt::Display for TextError {
@@ -22,7 +22,7 @@ impl fmt::Display for TextError {
         if !self.field.is_empty() {
             write!(formatter, ", {}", self.field)?;
         }
-        write!(formatter, ": expected {}, found {}", self.expected, self.found)
+        write!(formatter, ": expected {}, found {}", self.expected, self.actual)
     }
 }
 
@@ -31,7 +31,7 @@ impl std::error::Error for TextError {}
 impl TextError {
     /// Returns the name of the node of an instance, if the error is that the file has no such node.
     pub fn unknown_node(&self) -> Option<&str> {
-        (self.expected == "a node of the section above").then(|| self.found.trim_matches('`'))
+        (self.expected == "a node of the section above").then(|| self.actual.trim_matches('`'))
     }
 }
 
@@ -68,7 +68,7 @@ impl<'a> Fields<'a> {
             line,
             field: String::new(),
             expected: format!("{line_kind} with {count_text} fields separated by `{separator}`"),
-            found: format!("{} fields", values.len()),
+            actual: format!("{} fields", values.len()),
         })
     }
 
@@ -85,12 +85,12 @@ impl<'a> Fields<'a> {
     /// Builds an error about a field.
     pub(super) fn error(&self, index: usize, name: &str, expected: impl Into<String>) -> TextError {
         let kind = if self.separator == '|' { "field" } else { "value" };
-        let found = self.text(index);
+        let actual = self.text(index);
         TextError {
             line: self.line,
             field: format!("{name} ({kind} {})", index + 1),
             expected: expected.into(),
-            found: if found.is_empty() { "nothing".to_owned() } else { format!("`{}`", shortened(found)) },
+            actual: if actual.is_empty() { "nothing".to_owned() } else { format!("`{}`", shortened(actual)) },
         }
     }
 

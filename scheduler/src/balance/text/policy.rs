@@ -47,7 +47,7 @@ fn ranges(line: usize, text: &str) -> Result<Vec<(Specification, Specification)>
             line,
             field: "sizes (field 3)".to_owned(),
             expected: "pairs of minimum and maximum size, all separated by `;`".to_owned(),
-            found: format!("{} sizes", parts.len()),
+            actual: format!("{} sizes", parts.len()),
         });
     }
     let size = |text: &str| specification(line, text, "sizes (field 3)");

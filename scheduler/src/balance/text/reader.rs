@@ -99,7 +99,7 @@ fn unexpected_section(sections: &[Section<'_>], text: &str) -> TextError {
         expected:
             "sections for groups, nodes, instances, cluster tags and policies, separated by one empty line"
                 .to_owned(),
-        found: if line.is_some() {
+        actual: if line.is_some() {
             "a sixth section".to_owned()
         } else {
             format!("{} sections", sections.len())
@@ -127,7 +127,7 @@ impl Names {
             line,
             field: field.to_owned(),
             expected: format!("a unique {}", self.kind),
-            found: format!("`{name}` a second time"),
+            actual: format!("`{name}` a second time"),
         })
     }
 

@@ -246,7 +246,7 @@ proptest! {
             Ok(cluster) => prop_assert_eq!(read(&write(&cluster)).unwrap(), cluster),
             Err(error) => {
                 prop_assert!(error.line >= 1 && error.line <= text.lines().count().max(1), "{}", error);
-                prop_assert!(!error.expected.is_empty() && !error.found.is_empty(), "{}", error);
+                prop_assert!(!error.expected.is_empty() && !error.actual.is_empty(), "{}", error);
             }
         }
     }

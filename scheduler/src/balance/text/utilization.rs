@@ -24,7 +24,7 @@ pub fn read_utilization(cluster: &mut Cluster, text: &str) -> Result<(), TextErr
             line: index + 1,
             field: field.to_owned(),
             expected: expected.to_owned(),
-            found: found.to_owned(),
+            actual: found.to_owned(),
         };
         let [name, values @ ..] = words.as_slice() else { continue };
         if values.len() != 4 {

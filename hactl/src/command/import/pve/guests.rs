@@ -148,7 +148,7 @@ impl Guests {
         }
         if self.has_omitted_sizes {
             notes.push(
-                "sizes of guests are omitted, because ha-manager ignores them in mode basic; with crs: ha=static, sizes become \
+                "sizes of virtual machines and containers are omitted, because ha-manager ignores them in mode basic; with crs: ha=static, sizes become \
                  spec.requests, which limit the services of a node"
                     .to_owned(),
             );
