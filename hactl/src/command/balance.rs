@@ -10,6 +10,7 @@ pub(crate) mod instances;
 pub(crate) mod nodes;
 pub(crate) mod options;
 pub(crate) mod planned;
+pub(crate) mod search_end;
 mod signals;
 pub(crate) mod steps;
 
@@ -30,7 +31,8 @@ use std::time::Instant;
 #[command(
     after_help = "The options are those of Ganeti's hbal. Exit status: 0 done or nothing to move; 1 a job failed, or the command was \
         interrupted; 2 invalid input.\n\n\
-        With --apply, SIGINT (Ctrl-C) stops after the current job set, and SIGTERM stops immediately.\n\n\
+        SIGINT (Ctrl-C) or SIGTERM ends the search, and the command prints the moves found so far. \
+        With --apply, SIGINT then stops after the current job set, and SIGTERM stops immediately.\n\n\
         When invoked as hbal, the program accepts the options of hbal and has its output format."
 )]
 pub(crate) struct Balance {
@@ -53,7 +55,7 @@ impl Balance {
             None => Source::from_live_cluster(session.client()?, options).await?,
         };
         let started_at = Instant::now();
-        let plans = plans(&source, options, started_at);
+        let plans = search_end::run_search(|| plans(&source, options, started_at));
         let seconds = started_at.elapsed().as_secs_f64();
         if format.is_none() {
             self.print(session, &source, &plans)?;
@@ -62,13 +64,17 @@ impl Balance {
         let steps: usize = plans.iter().map(|group_plan| group_plan.plan.steps.len()).sum();
         let mut document = document(&source, &plans, seconds);
         let mut failure = None;
-        if options.apply && steps > 0 {
+        if options.apply && steps > 0 && !search_end::has_received_signal() {
             apply::confirm(self.yes, steps)?;
             let applied = apply::apply(session, options.execution_settings(), &source, &plans).await?;
             document["applied"] = applied.jobs.into();
             failure = applied.failure;
         }
         session.print_value(format, &document)?;
+        if search_end::has_received_signal() {
+            session.terminal().error_line(search_end::MESSAGE);
+            return Ok(Exit::Failed);
+        }
         failure.map_or(Ok(Exit::Done), Err)
     }
 
@@ -131,7 +137,7 @@ fn text(source: &Source, group_plan: &GroupPlan, options: &Options) -> String {
         text += &format!("Score after:  {:.8}\n", plan.end_score());
         text += &summary(source, group_plan);
     }
-    if group_plan.has_reached_time_limit {
+    if group_plan.has_reached_time_limit && !search_end::has_received_signal() {
         text += TIME_LIMIT_MESSAGE;
         text += "\n";
     }

@@ -1,9 +1,9 @@
 //! Tests of `hactl balance` on files, and of the program under the name `hbal`.
 
-use super::hactl::{command, file, run};
+use super::hactl::{command, file, run, start};
 use serde_json::{Value, json};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Child, Command};
 
 const CLUSTER_TEXT: &str = "g1|u1|preferred||\ng2|u2|preferred||\n\n\
     a|1000|0|600|1000|1000|4|N|u1|1||N|0|0|1.0\n\
@@ -159,4 +159,53 @@ fn invoked_as_hbal_prints_hbal_output() {
     }
     run(&mut hbal(&["--bogus"])).expect_stderr(2, "Command line error: unrecognized option `--bogus'\n");
     run(&mut hbal(&["-V"])).expect_stdout_parts(0, &["hbal "]);
+}
+
+/// Waits until a process handles SIGTERM.
+fn wait_for_handler(child: &Child) {
+    const SIGTERM_BIT: u64 = 1 << 14;
+    loop {
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("the process runs");
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask");
+        if u64::from_str_radix(caught.trim(), 16).expect("hexadecimal") & SIGTERM_BIT != 0 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_signal_ends_the_search_with_the_moves_found_so_far() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let nodes: String = (0..30)
+        .map(|node| format!("n{node}|64000|0|64000|9000|9000|8|N|u1|1||N|0|0|1.0\n"))
+        .collect::<Vec<_>>()
+        .concat();
+    let instances: String = (0..400)
+        .map(|number| format!("i{number}|{}|10|1|running|Y|n0||rbd||1\n", 100 + number % 7))
+        .collect::<Vec<_>>()
+        .concat();
+    // The nodes have more memory than is free, so that the first node holds all instances.
+    let nodes = nodes.replacen("n0|64000|0|64000", "n0|64000|0|20000", 1);
+    let text = format!("g1|u1|preferred||\n\n{nodes}\n{instances}\n\n");
+    let path = file(directory.path(), "cluster", &text);
+    let arguments = ["-t", &path, "--evaluations=24000000", "--budget=600s"];
+    for (mut started, found) in
+        [(command(&["balance"]), "Score before: "), (hbal(&[]), "Trying to minimize the CV...\n")]
+    {
+        let child = start(started.args(arguments));
+        wait_for_handler(&child);
+        let status = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+        assert!(status.expect("kill runs").success());
+        let output = child.wait_with_output().expect("hactl exits");
+        let text = |stream: &[u8]| String::from_utf8_lossy(stream).into_owned();
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{stdout}{stderr}");
+        assert!(stdout.contains(found), "{stdout}");
+        assert!(
+            stderr.contains("A signal ended the search. The plan contains the moves found so far"),
+            "{stderr}"
+        );
+    }
 }

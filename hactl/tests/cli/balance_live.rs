@@ -4,6 +4,7 @@ use super::hactl::{CommandResult, command, hactl, run, start};
 use super::server::{Request, ScriptedResponse, Server};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -261,8 +262,14 @@ fn signal(child: &Child, name: &str) {
 /// Starts `hactl balance --apply` and waits until its first operation is in progress. Returns the process and its
 /// standard error.
 fn start_with_running_operation(server: &Server) -> (Child, BufReader<std::process::ChildStderr>) {
-    let mut child =
-        start(command(&["--server", server.url(), "balance", "--apply"]).stdin(std::process::Stdio::null()));
+    start_until_operation(server, &mut command(&["--server", server.url(), "balance", "--apply"]))
+}
+
+fn start_until_operation(
+    server: &Server,
+    balance: &mut Command,
+) -> (Child, BufReader<std::process::ChildStderr>) {
+    let mut child = start(balance.stdin(std::process::Stdio::null()));
     let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
     server.wait_for(|request| request.path.ends_with("/operations") && request.query.contains("watch=true"));
     (child, stderr)
@@ -309,8 +316,21 @@ fn sigterm_ends_balance_immediately() {
 }
 
 #[test]
+fn invoked_as_hbal_sigterm_ends_the_execution_with_status_2() {
+    let facts = PlacementFacts::all_on_first_node(&["a", "b", "c"]);
+    let server = answering_server(&facts, |_, _, _| ("Running", ""));
+    let mut hbal = Command::new(env!("CARGO_BIN_EXE_hactl"));
+    hbal.arg0("/usr/bin/hbal").args(["-L", "-X"]).env_clear().env("HACTL_SERVER", server.url());
+    let (mut child, _stderr) = start_until_operation(&server, &mut hbal);
+    signal(&child, "-TERM");
+    let mut shown = String::new();
+    child.stdout.take().expect("a pipe").read_to_string(&mut shown).expect("UTF-8");
+    assert_eq!(child.wait().expect("hactl exits").code(), Some(2), "{shown}");
+    assert!(shown.ends_with("Double cancel request, exiting now...\n"), "{shown}");
+}
+
+#[test]
 fn invoked_as_hbal_option_l_reads_live_cluster() {
-    use std::os::unix::process::CommandExt;
     let facts = PlacementFacts::all_on_first_node(&["a", "b", "c"]);
     let server = executing_server(&facts);
     let hbal = |arguments: &[&str]| {

@@ -478,7 +478,8 @@ fn build_service(instance: &Instance, index: usize, settings: &Settings) -> Prob
         disk_forthcoming: instance.disk * on_disk,
         vcpus: instance.vcpus * online * present,
         vcpus_forthcoming: instance.vcpus * online,
-        spindles: [instance.spindle_use * on_disk, instance.disk_spindles.unwrap_or(0) * on_disk],
+        // As in hbal, an instance uses its own spindles even if its disk is elsewhere.
+        spindles: [instance.spindle_use * on_disk, instance.disk_spindles.unwrap_or(0)],
         load: if settings.ignore_load || instance.forthcoming { [0; 4] } else { instance.load },
         is_created: !instance.forthcoming,
         template: instance.template,

@@ -5,6 +5,7 @@ use super::actions::{Action, actions};
 use super::arrival::wait_for_arrival;
 use super::expected::Expected;
 use super::planned::{GroupPlan, Source};
+use super::search_end;
 use super::signals::{Signals, Terminated};
 use crate::command::operate::{create_operation, follow_operation, phase_word, status_explanation};
 use crate::command::wait::with_timeout;
@@ -36,6 +37,8 @@ pub(crate) struct ApplyResult {
     pub(crate) jobs: Vec<Value>,
     /// Reason why the execution stopped; `None` if it is complete.
     pub(crate) failure: Option<Failure>,
+    /// `true` if SIGTERM stopped the execution.
+    pub(crate) is_terminated: bool,
 }
 
 /// A step that is being executed.
@@ -86,11 +89,13 @@ pub(crate) async fn apply(
         .flat_map(|group_plan| group_plan.job_sets().into_iter().map(move |set| (group_plan, set)))
         .collect();
     let move_count: usize = sets.iter().map(|(_, set)| set.len()).sum();
+    let signals = Signals::install()?;
+    search_end::leave_signals_to_execution();
     let mut execution = Execution {
         session,
         settings,
         source,
-        signals: Signals::install()?,
+        signals,
         expected: Expected::new(source, settings, plans),
         applied: Vec::new(),
         completed_moves: 0,
@@ -103,7 +108,8 @@ pub(crate) async fn apply(
             break;
         }
     }
-    Ok(ApplyResult { jobs: execution.applied, failure })
+    let is_terminated = execution.signals.is_terminated();
+    Ok(ApplyResult { jobs: execution.applied, failure, is_terminated })
 }
 
 impl Execution<'_> {

@@ -3,7 +3,7 @@
 
 use super::options::Options;
 use super::planned::{GroupPlan, Source, TIME_LIMIT_MESSAGE, cluster_after, find_group, time_limit};
-use super::{apply, commands, instances, nodes, steps};
+use super::{apply, commands, instances, nodes, search_end, steps};
 use crate::command::htools::{self, Abort};
 use crate::config::ConnectionFlags;
 use crate::failure::Exit;
@@ -109,13 +109,11 @@ impl Arguments {
             terminal.print_line(&format!("Note: Stripping common suffix of '{suffix}' from names"));
         }
         let group = self.group(cluster)?;
-        let group_plan = GroupPlan::new(
-            &source,
-            options,
-            group,
-            &time_limit(cluster, Instant::now(), options.budget, (0, 1)),
-        );
-        if group_plan.has_reached_time_limit {
+        let time = time_limit(cluster, Instant::now(), options.budget, (0, 1));
+        let group_plan = search_end::run_search(|| GroupPlan::new(&source, options, group, &time));
+        if search_end::has_received_signal() {
+            terminal.error_line(search_end::MESSAGE);
+        } else if group_plan.has_reached_time_limit {
             terminal.error_line(TIME_LIMIT_MESSAGE);
         }
         // The output has short names; commands and files have full names.
@@ -150,11 +148,22 @@ impl Arguments {
                 &group_plan.plan.placements(&group_plan.problem),
             );
         }
+        if search_end::has_received_signal() {
+            return Ok(Exit::Failed);
+        }
         if options.apply {
             if options.text_data.is_some() {
                 return Err(Abort::new("Error: hbal: Execution of commands possible only on LUXI"));
             }
             let applied = apply::apply(session, options.execution_settings(), &source, &chosen).await?;
+            if applied.is_terminated {
+                // hbal ends with this message and status at SIGTERM.
+                terminal.print_line("Double cancel request, exiting now...");
+                return Err(Abort {
+                    exit: Exit::Usage,
+                    ..applied.failure.map_or(Abort::new(""), Abort::from)
+                });
+            }
             return applied.failure.map_or(Ok(Exit::Done), |failure| Err(failure.into()));
         }
         Ok(Exit::Done)
@@ -301,10 +310,14 @@ impl Arguments {
 
 /// Returns every value of the score with its weight.
 pub(crate) fn coefficients(problem: &Problem, placements: &[Placement]) -> String {
-    let mut text = format!("   {:24} {:>10} {:>6}\n", "Field", "Value", "Weight");
-    for (value, amount) in VALUES.iter().zip(values(problem, placements)) {
+    let amounts: Vec<String> =
+        values(problem, placements).into_iter().map(|amount| format!("{amount:.8}")).collect();
+    // As in hbal, the longest value determines the width.
+    let width = amounts.iter().map(String::len).max().unwrap_or_default();
+    let mut text = format!("   {:24} {:>width$} {:>6}\n", "Field", "Value", "Weight");
+    for (value, amount) in VALUES.iter().zip(amounts) {
         let weight = format!("x{:.2}", value.weight);
-        text += &format!("   {:24} {amount:.8} {weight:>6}\n", value.name);
+        text += &format!("   {:24} {amount:>width$} {weight:>6}\n", value.name);
     }
     text
 }

@@ -1,6 +1,7 @@
 //! The source of a cluster, and the plan of one of its groups.
 
 use super::options::Options;
+use super::search_end;
 use crate::client::Client;
 use crate::failure::Failure;
 use ha_scheduler::balance::groups::partition::populated_groups;
@@ -150,7 +151,12 @@ pub(crate) fn time_limit(
     let budget = budget.unwrap_or_else(|| MIN_BUDGET.max(BUDGET_PER_INSTANCE.saturating_mul(instances)));
     let (begin, end) =
         (started_at.elapsed().as_secs_f64(), budget.as_secs_f64() * (index + 1) as f64 / group_count as f64);
-    TimeLimit::new(move || (started_at.elapsed().as_secs_f64() - begin) / (end - begin).max(1e-9))
+    TimeLimit::new(move || {
+        if search_end::has_received_signal() {
+            return 1.0;
+        }
+        (started_at.elapsed().as_secs_f64() - begin) / (end - begin).max(1e-9)
+    })
 }
 
 pub(crate) const TIME_LIMIT_MESSAGE: &str = "The search ended at the time limit. The plan may differ between runs; \

@@ -9,6 +9,7 @@ pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     is_interrupted: bool,
+    is_terminated: bool,
 }
 
 /// Marker that SIGTERM has arrived.
@@ -23,7 +24,13 @@ impl Signals {
             interrupt: install_handler(SignalKind::interrupt())?,
             terminate: install_handler(SignalKind::terminate())?,
             is_interrupted: false,
+            is_terminated: false,
         })
+    }
+
+    /// Returns `true` if SIGTERM has ended some work.
+    pub(super) fn is_terminated(&self) -> bool {
+        self.is_terminated
     }
 
     /// Returns `true` if SIGINT has arrived during any work so far.
@@ -45,7 +52,10 @@ impl Signals {
         loop {
             tokio::select! {
                 biased;
-                _ = self.terminate.recv() => return Err(Terminated),
+                _ = self.terminate.recv() => {
+                    self.is_terminated = true;
+                    return Err(Terminated);
+                }
                 _ = self.interrupt.recv() => {
                     if !self.is_interrupted {
                         session.terminal().notice(&format!("interrupted: {interrupt_effect}"));

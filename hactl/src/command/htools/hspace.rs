@@ -365,12 +365,17 @@ impl<'a> Space<'a> {
                 let groups = bad_groups.iter().map(|group| self.cluster.groups[*group].name.as_str());
                 self.terminal.error_line(&format!("Bad groups: {}", names(groups.collect())));
             }
+            // Ganeti counts simulated nodes from 1, and others from 0.
+            let first = usize::from(self.arguments.text_data.is_none());
             let nodes: Vec<String> = self
                 .candidates
                 .iter()
                 .map(|(node, secondaries)| match self.node_count() {
-                    2 => format!("({node},{})", format!("{secondaries:?}").replace(' ', "")),
-                    _ => node.to_string(),
+                    2 => {
+                        let secondaries: Vec<usize> = secondaries.iter().map(|other| other + first).collect();
+                        format!("({},{})", node + first, format!("{secondaries:?}").replace(' ', ""))
+                    }
+                    _ => (node + first).to_string(),
                 })
                 .collect();
             let kind = if self.node_count() == 2 { "Right" } else { "Left" };

@@ -25,12 +25,12 @@ pub(super) fn default_policy(owner: &str) -> Policy {
     }
 }
 
-/// Builds a cluster with a group for each specification.
+/// Builds a cluster with a group for each specification, the last one first, as in Ganeti.
 pub(super) fn cluster(specifications: &[String]) -> Result<Cluster, String> {
     let mut cluster =
         Cluster { generation: Generation::Newer, has_forthcoming_field: true, ..Cluster::default() };
     cluster.policies.push(default_policy(""));
-    for specification in specifications {
+    for specification in specifications.iter().rev() {
         add_group(&mut cluster, specification)?;
     }
     Ok(cluster)

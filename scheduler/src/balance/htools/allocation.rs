@@ -145,6 +145,8 @@ fn range_refusal(
 pub struct Trial<'a> {
     /// Reach of the instance that the request replaces. As in Ganeti, that instance is evacuated instead.
     pub(super) replaced: Option<Reach>,
+    /// `true` while nodes are filled without a check that each node can be evacuated.
+    defers_evacuations: bool,
     cluster: &'a Cluster,
     rules: &'a Rules,
     whole: Part<'a>,
@@ -250,10 +252,10 @@ pub(super) fn take_amounts(cluster: &mut Cluster, instance: &Instance, nodes: In
             node.disk_free -= instance.disk * sign;
         }
         // As in Ganeti, only exclusive spindles are free on a node that got an instance.
-        if !node.exclusive_storage {
-            node.spindles_free = 0;
-        } else if instance.template.uses_node_disk() {
+        if node.exclusive_storage {
             node.spindles_free -= instance.disk_spindles.unwrap_or(0) * sign;
+        } else {
+            node.spindles_free = 0;
         }
     }
 }
@@ -264,6 +266,7 @@ impl<'a> Trial<'a> {
         let groups = problems.groups.iter().filter(|(_, problem)| !problem.nodes.is_empty());
         Trial {
             replaced: None,
+            defers_evacuations: false,
             cluster,
             rules,
             whole: Part::new(cluster, &problems.whole, rules),
@@ -301,7 +304,7 @@ impl<'a> Trial<'a> {
         scored.reverse();
         scored.sort_by(|one, other| one.0.total_cmp(&other.0));
         for (score, placement, candidate) in scored {
-            if !self.try_evacuations(candidate) {
+            if !self.defers_evacuations && !self.try_evacuations(Some(candidate)) {
                 *attempt.failures.entry(FailMode::NPlusOne).or_default() += 1;
                 attempt.successes -= 1;
                 continue;
@@ -332,12 +335,12 @@ impl<'a> Trial<'a> {
         Ok((placement, score))
     }
 
-    /// Tries to evacuate each node with the instance on these nodes, and returns `true` if that is possible for all. The
-    /// states are as before afterward.
-    fn try_evacuations(&mut self, candidate: InstanceNodes) -> bool {
+    /// Tries to evacuate each node, if given with the instance on these nodes, and returns `true` if that is possible for
+    /// all. The states are as before afterward.
+    fn try_evacuations(&mut self, candidate: Option<InstanceNodes>) -> bool {
         let (accepts_existing, replaced) = (self.rules.accepts_existing, self.replaced);
         self.groups.iter_mut().all(|(_, part)| {
-            let placement = part.placement(candidate);
+            let placement = candidate.and_then(|candidate| part.placement(candidate));
             if let Some(placement) = placement {
                 part.add(placement, replaced);
             }
@@ -359,6 +362,38 @@ impl<'a> Trial<'a> {
         (node(placement.primary), placement.secondary.map(node))
     }
 
+    /// Places copies of the request until no node accepts one more, or until `limit` copies were placed. Returns the
+    /// refusals of the last attempt.
+    fn place_copies(
+        &mut self,
+        request: &Request,
+        candidates: &[Candidate],
+        limit: Option<usize>,
+        placed: &mut Vec<InstanceNodes>,
+    ) -> BTreeMap<FailMode, usize> {
+        let end = limit.map(|limit| placed.len().saturating_add(limit));
+        loop {
+            let attempt = self.attempt(request, candidates);
+            let Some((placement, _)) = attempt.best else { return attempt.failures };
+            if end.is_some_and(|end| placed.len() >= end) {
+                return attempt.failures;
+            }
+            let nodes = self.cluster_nodes(placement);
+            self.place(nodes);
+            placed.push(nodes);
+        }
+    }
+
+    /// Removes the last copies of the request, so that the first `remaining` ones are left.
+    fn remove_copies(&mut self, placed: &mut Vec<InstanceNodes>, remaining: usize) {
+        for nodes in placed.drain(remaining..).rev() {
+            let parts = self.groups.iter_mut().map(|(_, part)| part).chain([&mut self.whole]);
+            for part in parts.filter(|part| part.placement(nodes).is_some()) {
+                part.remove_last();
+            }
+        }
+    }
+
     /// Places a copy of the request.
     fn place(&mut self, nodes: InstanceNodes) {
         let parts = self.groups.iter_mut().map(|(_, part)| part).chain([&mut self.whole]);
@@ -369,6 +404,9 @@ impl<'a> Trial<'a> {
         }
     }
 }
+
+/// Smallest number of copies that are added before the check that each node can be evacuated.
+const MIN_STEP: usize = 20;
 
 /// A cluster with the instances that were added to it.
 #[derive(Clone, Debug)]
@@ -399,7 +437,54 @@ impl Filled {
         &self.cluster.instances[self.cluster.instances.len() - self.added..]
     }
 
+    /// Returns the number of copies that hspace adds before it checks that each node can be evacuated: an estimate of those
+    /// that fit.
+    fn step(&self, request: &Request, added: usize) -> usize {
+        let nodes = &self.cluster.nodes;
+        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let memory = request.instance.memory.max(1);
+        let free = nodes.iter().map(|node| node.memory_free).sum::<i64>() - memory * count(added);
+        let reserved = nodes.iter().map(|node| node.memory_total).max().unwrap_or(0);
+        let estimate = (free - reserved) / memory - count(nodes.len());
+        usize::try_from(estimate).unwrap_or(0).max(MIN_STEP)
+    }
+
+    /// Places copies of a request in steps, after which each node can be evacuated. Returns the refusals of the last attempt.
+    fn place_in_steps(
+        &self,
+        trial: &mut Trial<'_>,
+        request: &Request,
+        candidates: &[Candidate],
+        limit: Option<usize>,
+        placed: &mut Vec<InstanceNodes>,
+    ) -> BTreeMap<FailMode, usize> {
+        let mut has_failed = false;
+        loop {
+            let (start, remaining) = (placed.len(), limit.map(|limit| limit.saturating_sub(placed.len())));
+            let step = if has_failed { MIN_STEP } else { self.step(request, start) };
+            let step = step.min(remaining.unwrap_or(usize::MAX));
+            trial.defers_evacuations = true;
+            let failures = trial.place_copies(request, candidates, Some(step), placed);
+            trial.defers_evacuations = false;
+            let is_complete = placed.len() - start < step || remaining == Some(step);
+            if trial.try_evacuations(None) {
+                if is_complete {
+                    return failures;
+                }
+                continue;
+            }
+            trial.remove_copies(placed, start);
+            if step <= MIN_STEP {
+                return trial.place_copies(request, candidates, remaining, placed);
+            }
+            has_failed = true;
+        }
+    }
+
     /// Adds copies of a request until no node accepts one more, or until `limit` copies were added.
+    ///
+    /// As in hspace, many copies are added before the check that each node can be evacuated. If some node cannot, they are
+    /// removed, and fewer are added at a time, in the end with this check for each of them.
     pub fn fill(&mut self, request: &Request, rules: &Rules, candidates: &[Candidate], limit: Option<usize>) {
         let all: Vec<usize> = (0..self.cluster.groups.len()).collect();
         let filling = Rules { checks_capacity: rules.fills_with_checks(request), ..rules.clone() };
@@ -407,17 +492,11 @@ impl Filled {
         let mut placed = Vec::new();
         let rules = &Rules { checks_capacity: rules.fills_with_checks(request), ..self.rules(rules) };
         let mut trial = Trial::new(&self.cluster, rules, &problems);
-        loop {
-            let attempt = trial.attempt(request, candidates);
-            self.failures = attempt.failures;
-            let Some((placement, _)) = attempt.best else { break };
-            if limit.is_some_and(|limit| placed.len() >= limit) {
-                break;
-            }
-            let nodes = trial.cluster_nodes(placement);
-            trial.place(nodes);
-            placed.push(nodes);
-        }
+        self.failures = if rules.checks_capacity {
+            self.place_in_steps(&mut trial, request, candidates, limit, &mut placed)
+        } else {
+            trial.place_copies(request, candidates, limit, &mut placed)
+        };
         for nodes in placed {
             let name = format!("new-{}", self.added);
             add(&mut self.cluster, &Instance { name, ..request.instance.clone() }, nodes);
@@ -437,14 +516,15 @@ impl Filled {
         known: &mut KnownAttempts,
     ) -> Filled {
         let mut filled = self.clone();
-        let is_checked = rules.fills_with_checks(request);
-        if known.failures(&filled, request, is_checked).is_none() {
+        let checks =
+            if rules.fills_with_checks(request) { Evacuations::Deferred } else { Evacuations::Ignored };
+        if let Some(failures) = known.failures(&filled, request, checks) {
+            filled.failures = failures;
+        } else {
             filled.fill(request, rules, candidates, limit);
             if filled.added == self.added {
-                known.insert(&filled, request, is_checked, &filled.failures);
+                known.insert(&filled, request, checks, &filled.failures);
             }
-        } else {
-            filled.failures = known.failures(&filled, request, is_checked).unwrap_or_default();
         }
         if limit.is_some_and(|limit| limit <= filled.added) {
             return filled;
@@ -477,9 +557,9 @@ impl Filled {
         known: &mut KnownAttempts,
     ) -> Option<Request> {
         let mut request = request.clone();
-        let is_checked = rules.checks_capacity;
+        let checks = if rules.checks_capacity { Evacuations::Checked } else { Evacuations::Ignored };
         loop {
-            let failures = if let Some(failures) = known.failures(self, &request, is_checked) {
+            let failures = if let Some(failures) = known.failures(self, &request, checks) {
                 failures
             } else {
                 let all: Vec<usize> = (0..self.cluster.groups.len()).collect();
@@ -489,7 +569,7 @@ impl Filled {
                 if attempt.best.is_some() {
                     return Some(request);
                 }
-                known.insert(self, &request, is_checked, &attempt.failures);
+                known.insert(self, &request, checks, &attempt.failures);
                 attempt.failures
             };
             if !failures.contains_key(&mode) {
@@ -507,23 +587,34 @@ pub struct KnownAttempts {
     failures: BTreeMap<AttemptKey, BTreeMap<FailMode, usize>>,
 }
 
-/// The sizes of a request, and whether every node must be evacuable.
-type AttemptKey = ([i64; 4], bool);
+/// Time at which an attempt checks that every node can be evacuated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Evacuations {
+    /// Never.
+    Ignored,
+    /// After many copies, as in [`Filled::fill`].
+    Deferred,
+    /// After each copy.
+    Checked,
+}
+
+/// The sizes of a request, and the check of its attempts.
+type AttemptKey = ([i64; 4], Evacuations);
 
 impl KnownAttempts {
-    fn key(request: &Request, is_checked: bool) -> AttemptKey {
+    fn key(request: &Request, checks: Evacuations) -> AttemptKey {
         let instance = &request.instance;
         let spindles = instance.disk_spindles.unwrap_or(-1);
-        ([instance.memory, instance.disk, instance.vcpus, spindles], is_checked)
+        ([instance.memory, instance.disk, instance.vcpus, spindles], checks)
     }
 
     fn failures(
         &self,
         filled: &Filled,
         request: &Request,
-        is_checked: bool,
+        checks: Evacuations,
     ) -> Option<BTreeMap<FailMode, usize>> {
-        let known = self.failures.get(&KnownAttempts::key(request, is_checked));
+        let known = self.failures.get(&KnownAttempts::key(request, checks));
         known.filter(|_| filled.added == self.added).cloned()
     }
 
@@ -531,14 +622,14 @@ impl KnownAttempts {
         &mut self,
         filled: &Filled,
         request: &Request,
-        is_checked: bool,
+        checks: Evacuations,
         failures: &BTreeMap<FailMode, usize>,
     ) {
         if filled.added != self.added {
             self.failures.clear();
             self.added = filled.added;
         }
-        self.failures.insert(KnownAttempts::key(request, is_checked), failures.clone());
+        self.failures.insert(KnownAttempts::key(request, checks), failures.clone());
     }
 }
 
@@ -568,3 +659,6 @@ fn shrunk(request: &Request, mode: FailMode) -> Option<Request> {
         FailMode::NPlusOne | FailMode::Tags | FailMode::Migration | FailMode::DiskCount => None,
     }
 }
+
+#[cfg(test)]
+mod tests;
