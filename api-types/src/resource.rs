@@ -488,6 +488,14 @@ impl ServiceDefinition {
     pub fn may_replace(&self, other: &ServiceDefinition) -> bool {
         self.exclusive == other.exclusive && self.has_same_identity(other)
     }
+
+    /// Returns `true` if the current definition of a resource may replace this one, see
+    /// [`ServiceDefinition::may_replace`].
+    pub fn may_become(&self, resource: &Resource) -> bool {
+        self.exclusive == resource.spec.exclusive
+            && self.name == resource.metadata.name.as_str()
+            && self.driver.has_same_identity(&resource.spec.driver, &self.name)
+    }
 }
 
 impl TimeoutsSpec {

@@ -95,11 +95,10 @@ impl Timestamp {
     /// Converts milliseconds since 1970 to a timestamp in whole seconds, as Kubernetes prints them.
     pub fn from_unix_ms(unix_ms: i128) -> Timestamp {
         let seconds = unix_ms.div_euclid(1000);
-        let format = time::macros::format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z");
         let text = i64::try_from(seconds)
             .ok()
             .and_then(|seconds| time::OffsetDateTime::from_unix_timestamp(seconds).ok())
-            .and_then(|at| at.format(&format).ok());
+            .and_then(text_of);
         Timestamp(text.unwrap_or_else(|| "1970-01-01T00:00:00Z".to_owned()))
     }
 
@@ -116,6 +115,35 @@ impl Timestamp {
             .ok()
             .map(time::OffsetDateTime::unix_timestamp)
     }
+}
+
+/// Returns a time as text in whole seconds. Every plan needs many such texts, and the formatter of the crate `time` is slow.
+fn text_of(at: time::OffsetDateTime) -> Option<String> {
+    if !(0..=9999).contains(&at.year()) {
+        return formatted(at);
+    }
+    let (month, day) = (u8::from(at.month()), at.day());
+    let [century, year] =
+        [at.year() / 100, at.year() % 100].map(|part| u8::try_from(part).unwrap_or_default());
+    let mut text = String::with_capacity("2026-01-01T00:00:00.000Z".len());
+    for (number, separator) in [
+        (century, None),
+        (year, Some('-')),
+        (month, Some('-')),
+        (day, Some('T')),
+        (at.hour(), Some(':')),
+        (at.minute(), Some(':')),
+        (at.second(), Some('Z')),
+    ] {
+        text.push(char::from(b'0' + number / 10));
+        text.push(char::from(b'0' + number % 10));
+        text.extend(separator);
+    }
+    Some(text)
+}
+
+fn formatted(at: time::OffsetDateTime) -> Option<String> {
+    at.format(&time::macros::format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z")).ok()
 }
 
 impl fmt::Display for Timestamp {
@@ -164,5 +192,17 @@ mod tests {
         };
         check(1_767_225_600_007, "2026-01-01T00:00:00Z", "2026-01-01T00:00:00.007Z");
         check(-1, "1969-12-31T23:59:59Z", "1969-12-31T23:59:59.999Z");
+    }
+
+    #[test]
+    fn texts_are_those_of_the_formatter() {
+        // From year -58 to year 9999, which is the last year of the crate `time`.
+        for seconds in (-64_000_000_000..253_402_300_800_i64).step_by(12_345_679) {
+            let at = time::OffsetDateTime::from_unix_timestamp(seconds).unwrap();
+            assert_eq!(text_of(at), formatted(at), "{seconds}");
+        }
+        let last = time::OffsetDateTime::from_unix_timestamp(253_402_300_799).unwrap();
+        assert_eq!(text_of(last).as_deref(), Some("9999-12-31T23:59:59Z"));
+        assert_eq!(Timestamp::from_unix_ms(253_402_300_800_000).0, "1970-01-01T00:00:00Z");
     }
 }

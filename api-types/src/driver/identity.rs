@@ -82,10 +82,13 @@ impl DriverSpec {
     /// Returns `true` if both drivers run the same unit, domain or container for a resource: equal identities, or equal
     /// specs if neither has an identity.
     pub fn has_same_identity(&self, other: &DriverSpec, resource: &ResourceName) -> bool {
+        // Equal specs have equal identities, or none.
+        if self == other {
+            return true;
+        }
         match (self.identity(resource), other.identity(resource)) {
             (Some(left), Some(right)) => left == right,
-            (None, None) => self == other,
-            (Some(_), None) | (None, Some(_)) => false,
+            (Some(_) | None, None) | (None, Some(_)) => false,
         }
     }
 }
