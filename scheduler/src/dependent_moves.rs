@@ -5,7 +5,7 @@ mod component;
 mod tests;
 
 use crate::filter::evicts;
-use crate::place::{Verdict, place_unit};
+use crate::place::eligible_nodes;
 use crate::placement_query::priorities_of;
 use crate::score::{PriorityTier, Score};
 use crate::unit::Unit;
@@ -197,36 +197,29 @@ fn compute_preferences(without_movable: &View, unit: &MoveUnit) -> Option<NodePr
     })?;
     let facts = without_movable.services.get(representative)?;
     let whole_unit = Unit::of(without_movable, representative, facts);
-    let mut placement = place_unit(without_movable, &whole_unit);
+    let mut eligible = eligible_nodes(without_movable, &whole_unit, unit.node.as_ref());
     let mut scheduled_unit = whole_unit.clone();
-    if placement.node.is_none()
+    if eligible.scores.is_empty()
         && unit.node.is_some()
         && let Some(running) = whole_unit.retaining(|_, facts| facts.movable)
     {
-        placement = place_unit(without_movable, &running);
+        eligible = eligible_nodes(without_movable, &running, unit.node.as_ref());
         scheduled_unit = running;
     }
     let has_failback = scheduled_unit.has_failback(without_movable);
     let key = |score: &Score| -> Key {
         (score.failed_before, has_failback.then_some((score.priority_tier, score.partners_tier)))
     };
-    let scores: BTreeMap<&NodeName, &Score> = placement
-        .verdicts
-        .iter()
-        .filter_map(|(node, verdict)| match verdict {
-            Verdict::Allowed(score) => Some((node, score)),
-            Verdict::Refused(_) => None,
-        })
-        .collect();
+    let scores = &eligible.scores;
     let ranks: BTreeSet<_> =
         scores.values().map(|score| (score.priority_tier, score.partners_tier)).collect();
     let tiers = scores.iter().map(|(node, score)| {
         let rank =
             ranks.iter().position(|rank| *rank == (score.priority_tier, score.partners_tier)).unwrap_or(0);
-        ((*node).clone(), u32::try_from(rank).unwrap_or(u32::MAX))
+        (node.clone(), u32::try_from(rank).unwrap_or(u32::MAX))
     });
     let tiers = tiers.collect();
-    let allowed: BTreeMap<&NodeName, Key> = scores.iter().map(|(node, score)| (*node, key(score))).collect();
+    let allowed: BTreeMap<&NodeName, Key> = scores.iter().map(|(node, score)| (node, key(score))).collect();
     let keys: BTreeSet<&Key> = allowed.values().collect();
     let left_node = scheduled_unit.maintenance_node().filter(|left_node| allowed.contains_key(left_node));
     let mut distances: BTreeMap<NodeName, u32> = allowed
@@ -239,7 +232,7 @@ fn compute_preferences(without_movable: &View, unit: &MoveUnit) -> Option<NodePr
         .collect();
     // If a reason only prevents new placements, the unit neither leaves its node nor prefers another node.
     if let Some(node) = &unit.node
-        && let Some(Verdict::Refused(refusals)) = placement.verdicts.get(node)
+        && let Some(refusals) = &eligible.refusals
         && !refusals.iter().any(makes_leave)
     {
         distances.insert(node.clone(), 0);

@@ -109,13 +109,39 @@ pub fn place_unit(view: &View, unit: &Unit<'_>) -> Placement {
         let verdict = if let Some((_, score)) = allowed.next_if(|(allowed, _)| *allowed == name) {
             Verdict::Allowed(*score)
         } else {
-            let mut refusals = query_refusals(&query, name, node);
-            refusals.extend(node_group_refusal(&query, name, node));
-            Verdict::Refused(refusals)
+            Verdict::Refused(all_refusals(&query, name, node))
         };
         verdicts.insert(name.clone(), verdict);
     }
     Placement { node: node.cloned(), reason, verdicts }
+}
+
+/// The eligible nodes of a unit.
+pub(crate) struct EligibleNodes {
+    /// Scores by node; their loads are 0.
+    pub(crate) scores: BTreeMap<NodeName, Score>,
+    /// The blocking reasons of the requested node; `None` if it is eligible or does not exist.
+    pub(crate) refusals: Option<Vec<Refusal>>,
+}
+
+/// Returns the eligible nodes of a unit, and the blocking reasons of one node. Compared with [`place_unit`], this function
+/// neither computes loads nor explains the other nodes.
+pub(crate) fn eligible_nodes(view: &View, unit: &Unit<'_>, node: Option<&NodeName>) -> EligibleNodes {
+    let query = PlacementQuery::of(view, unit);
+    let scores: BTreeMap<NodeName, Score> = scores_without_load(&query, &eligible_candidates(&query))
+        .into_iter()
+        .map(|(name, score)| (name.clone(), score))
+        .collect();
+    let refusals = node
+        .filter(|node| !scores.contains_key(*node))
+        .and_then(|node| Some(all_refusals(&query, node, view.nodes.get(node)?)));
+    EligibleNodes { scores, refusals }
+}
+
+fn all_refusals(query: &PlacementQuery<'_>, name: &NodeName, node: &NodeFacts) -> Vec<Refusal> {
+    let mut refusals = query_refusals(query, name, node);
+    refusals.extend(node_group_refusal(query, name, node));
+    refusals
 }
 
 /// Chooses the node for a service as [`place`] does, but without the verdicts, which takes a fraction of the time.
@@ -141,9 +167,23 @@ fn choose_unit<'a>(view: &'a View, unit: &Unit<'_>) -> (Option<&'a NodeName>, Re
 
 /// Returns the eligible nodes with their scores, in the order of names.
 fn scores<'a>(query: &'a PlacementQuery<'_>) -> Vec<(&'a NodeName, Score)> {
+    let candidates = eligible_candidates(query);
+    let loads = loads(query, &candidates);
+    let scores = scores_without_load(query, &candidates);
+    scores.into_iter().zip(loads).map(|((name, score), load)| (name, Score { load, ..score })).collect()
+}
+
+fn eligible_candidates<'a>(query: &'a PlacementQuery<'_>) -> Vec<Candidate<'a>> {
     let mut candidates: Vec<Candidate<'_>> = Vec::with_capacity(query.view.nodes.len());
     candidates.extend(query.candidates().filter(|candidate| is_eligible_with_group(query, candidate)));
-    let loads = loads(query, &candidates);
+    candidates
+}
+
+/// Returns the scores of these nodes, with loads of 0.
+fn scores_without_load<'a>(
+    query: &'a PlacementQuery<'_>,
+    candidates: &[Candidate<'a>],
+) -> Vec<(&'a NodeName, Score)> {
     let mut partners: Vec<Vec<Reverse<PriorityTier>>> = Vec::new();
     if query.has_several_priority_lists() {
         partners.extend(
@@ -152,7 +192,7 @@ fn scores<'a>(query: &'a PlacementQuery<'_>) -> Vec<(&'a NodeName, Score)> {
         partners.sort();
         partners.dedup();
     }
-    let score = |(candidate, load): (&Candidate<'a>, u64)| {
+    let score = |candidate: &Candidate<'a>| {
         let rank = match partners.as_slice() {
             [] | [_] => 0,
             several => {
@@ -160,9 +200,9 @@ fn scores<'a>(query: &'a PlacementQuery<'_>) -> Vec<(&'a NodeName, Score)> {
             }
         };
         let partners_tier = u32::try_from(rank).unwrap_or(u32::MAX);
-        (candidate.name, Score { partners_tier, load, ..score_on(query, candidate) })
+        (candidate.name, Score { partners_tier, ..score_on(query, candidate) })
     };
-    candidates.iter().zip(loads).map(score).collect()
+    candidates.iter().map(score).collect()
 }
 
 /// Returns `true` if a node is eligible for a unit, including the rules for node groups.

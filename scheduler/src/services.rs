@@ -105,8 +105,9 @@ impl Services {
 
     /// Returns a service for modification. The indexes are updated when the returned guard is dropped.
     pub fn get_mut(&mut self, name: &ResourceName) -> Option<ServiceGuard<'_>> {
-        let (name, facts) = self.remove_entry(name)?;
-        Some(ServiceGuard { services: self, name, facts })
+        let facts = std::mem::take(self.facts.get_mut(name)?);
+        self.remove_from_indexes(name, &facts);
+        Some(ServiceGuard { services: self, name: name.clone(), facts })
     }
 
     /// Keeps only the services for which `keep` returns `true`.
@@ -235,7 +236,8 @@ impl<'a> IntoIterator for &'a Services {
     }
 }
 
-/// A service that is being modified. It is removed from the indexes until the guard is dropped.
+/// A service that is being modified. It is removed from the indexes until the guard is dropped, and its place in the map
+/// is kept.
 pub struct ServiceGuard<'a> {
     services: &'a mut Services,
     name: ResourceName,
@@ -258,7 +260,11 @@ impl DerefMut for ServiceGuard<'_> {
 
 impl Drop for ServiceGuard<'_> {
     fn drop(&mut self) {
-        self.services.insert(std::mem::take(&mut self.name), std::mem::take(&mut self.facts));
+        let facts = std::mem::take(&mut self.facts);
+        self.services.add_to_indexes(&self.name, &facts);
+        if let Some(slot) = self.services.facts.get_mut(&self.name) {
+            *slot = facts;
+        }
     }
 }
 
