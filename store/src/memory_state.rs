@@ -94,14 +94,16 @@ impl MemoryState {
 
     /// Reads all keys under a selector.
     pub fn list(&self, selector: &str) -> Reading {
-        let entries = self
-            .entries
+        Reading { entries: self.entries_of(selector).cloned().collect(), revision: self.revision }
+    }
+
+    /// Returns the entries of all keys under a selector, sorted by key.
+    pub fn entries_of(&self, selector: &str) -> impl Iterator<Item = &Entry> {
+        self.entries
             .range::<str, _>((Bound::Included(selector), Bound::Unbounded))
-            .take_while(|(key, _)| key.starts_with(selector))
-            .filter(|(key, _)| selects(selector, key))
-            .map(|(_, entry)| entry.clone())
-            .collect();
-        Reading { entries, revision: self.revision }
+            .take_while(move |(key, _)| key.starts_with(selector))
+            .filter(move |(key, _)| selects(selector, key))
+            .map(|(_, entry)| entry)
     }
 
     /// Reads all keys under any of the selectors, sorted by key.

@@ -280,7 +280,7 @@ impl World {
 
     /// Returns the names of the stored objects of a kind.
     pub(crate) fn names_of(&self, kind: Kind) -> Vec<String> {
-        let reading = self.store.list(&self.keys.specs_of(kind));
+        let prefix = self.keys.specs_of(kind);
         let name = |key: &str| match self.keys.parse(key) {
             Some(Key::Spec(_, name)) => Some(name.to_owned()),
             Some(
@@ -308,7 +308,7 @@ impl World {
             )
             | None => None,
         };
-        reading.entries.iter().filter_map(|entry| name(&entry.key)).collect()
+        self.store.entries_of(&prefix).filter_map(|entry| name(&entry.key)).collect()
     }
 
     /// Returns a stored status.

@@ -196,17 +196,18 @@ impl Election {
 
     /// Returns the next write of the candidate or refresh key.
     pub(super) fn poll_candidate_key(&mut self, now: &Now) -> Option<Step> {
-        let candidate = self.keys.candidate(&self.candidate.id);
-        let refresh = self.keys.refresh(&self.candidate.id);
         match &self.candidate_key_state {
             CandidateKeyState::Unjoined { kept, due } if now.monotonic_raw >= *due => {
                 let guard = kept.map_or(Guard::Absent, |(_, modified)| Guard::Unchanged(modified));
                 let value = serde_json::to_vec(&self.candidate).unwrap_or_default();
+                let candidate = self.keys.candidate(&self.candidate.id);
                 self.candidate_key_state = CandidateKeyState::Joining { kept: *kept };
                 Some(Step::Commit(WriteKind::Candidate, Transaction::new().put(candidate, guard, value)))
             }
             CandidateKeyState::Own { own, due } if now.monotonic_raw >= *due => {
                 let own = *own;
+                let candidate = self.keys.candidate(&self.candidate.id);
+                let refresh = self.keys.refresh(&self.candidate.id);
                 self.candidate.sequence += 1;
                 let value =
                     Refresh { instance: self.candidate.instance.clone(), sequence: self.candidate.sequence };
@@ -220,6 +221,8 @@ impl Election {
             CandidateKeyState::Foreign { revisions: (modified, _), since, .. }
                 if now.monotonic_raw >= *since + self.valid_ms =>
             {
+                let candidate = self.keys.candidate(&self.candidate.id);
+                let refresh = self.keys.refresh(&self.candidate.id);
                 let removal = Transaction::new().delete(candidate, Guard::Unchanged(*modified));
                 let transaction = match self.refresh_guard() {
                     Guard::Absent => removal.guard(refresh, Guard::Absent),
