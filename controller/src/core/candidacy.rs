@@ -200,15 +200,15 @@ impl Candidacy {
             };
             self.effects.push_back(effect);
         }
-        let election_state = ElectionState {
-            leadership: self.election.leadership().cloned(),
-            candidate_key: self.election.candidate_key(),
-            commits: self.election.commits().clone(),
-            duplicate: self.election.duplicate().cloned(),
-            yields: self.yields,
-            is_ending: self.election.is_shutting_down(),
-        };
-        if election_state != self.reported {
+        if !self.is_reported() {
+            let election_state = ElectionState {
+                leadership: self.election.leadership().cloned(),
+                candidate_key: self.election.candidate_key(),
+                commits: self.election.commits().clone(),
+                duplicate: self.election.duplicate().cloned(),
+                yields: self.yields,
+                is_ending: self.election.is_shutting_down(),
+            };
             self.reported = election_state.clone();
             self.effects.push_back(Effect::ReportElection(Box::new(election_state)));
         }
@@ -218,6 +218,18 @@ impl Candidacy {
         } else if let Some(id) = self.read_tracker.begin() {
             self.effects.push_back(Effect::Refresh { id: FullReadId(FIRST_ELECTION_ID + id.0) });
         }
+    }
+
+    /// Returns `true` if the planner knows the present state of the election.
+    fn is_reported(&self) -> bool {
+        let ElectionState { leadership, candidate_key, commits, duplicate, yields, is_ending } =
+            &self.reported;
+        leadership.as_ref() == self.election.leadership()
+            && *candidate_key == self.election.candidate_key()
+            && commits == self.election.commits()
+            && duplicate.as_ref() == self.election.duplicate()
+            && *yields == self.yields
+            && *is_ending == self.election.is_shutting_down()
     }
 
     fn advance_revision(&mut self, revision: Revision) {

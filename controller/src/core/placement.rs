@@ -29,16 +29,13 @@ pub fn view(input: &PlanInput<'_>, nodes: &NodeTable) -> (View, Vec<RuleConflict
         ..declarations(cluster_view)
     });
     let paused = pause::paused_services(input, &rules);
+    let no_status = ResourceStatus::default();
     let services = cluster_view
         .resources
         .iter()
         .map(|(name, resource)| {
-            let status = cluster_view
-                .resource_statuses
-                .get(name)
-                .map(|status| status.value.clone())
-                .unwrap_or_default();
-            let mut facts = service_facts(cluster_view, &resource.value, &status);
+            let status = cluster_view.resource_statuses.get(name).map_or(&no_status, |status| &status.value);
+            let mut facts = service_facts(cluster_view, &resource.value, status);
             facts.paused = paused.contains(name);
             if let Some(pending_nodes) = input.pending_uses.get(name) {
                 facts.movable &= facts.used_nodes == *pending_nodes;

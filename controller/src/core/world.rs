@@ -22,6 +22,7 @@ use ha_api_types::node::{Node, NodeGroup, NodeGroupStatus, NodeStatus};
 use ha_api_types::node_policy::NodePolicy;
 use ha_api_types::operation::{Operation, OperationStatus};
 use ha_api_types::placement::{AffinityRule, Group, RuleStatus};
+use ha_api_types::protocol::Protocol;
 use ha_api_types::record::{
     Alive, Assignment, BackupRecord, DoctorReport, Fence, FenceState, Incarnation, NodeReport,
     NotificationRecord, RestoreMarker, ServiceReport, Tombstone, UsageReport,
@@ -64,7 +65,7 @@ pub struct FailedMoves {
 ///
 /// Guarantees: the view is the complete content of etcd at `revision`. A key whose value is unreadable, completely or
 /// in some field, is in `unreadable` and counts as its most dangerous possible value (`world/unreadable.rs`).
-/// Candidates are the exception: they are parsed only when they are shown.
+/// Candidates are the exception: only their protocol version is always read.
 #[derive(Clone, Debug)]
 pub struct ClusterView {
     /// Layout of the keys.
@@ -129,6 +130,8 @@ pub struct ClusterView {
     pub leader: Option<Entry>,
     /// Candidate keys by id, unparsed. [`ClusterView::candidates`] parses them for display.
     pub candidate_entries: BTreeMap<ControllerId, Entry>,
+    /// Protocol version of each candidate, as in `candidate_entries`.
+    candidate_protocols: BTreeMap<ControllerId, Protocol>,
     /// Refresh keys by candidate id, unparsed.
     pub refresh_entries: BTreeMap<ControllerId, Entry>,
     /// Time of the last observed refresh, by candidate id.
@@ -197,6 +200,7 @@ impl ClusterView {
             incarnation: None,
             leader: None,
             candidate_entries: BTreeMap::new(),
+            candidate_protocols: BTreeMap::new(),
             refresh_entries: BTreeMap::new(),
             refreshed: BTreeMap::new(),
             unreadable: BTreeMap::new(),
@@ -372,6 +376,7 @@ impl ClusterView {
             }
             Key::Candidate(name) => {
                 let earlier_entry = self.candidate_entries.insert(name.clone(), entry.clone());
+                self.update_candidate_protocol(name);
                 self.observe_refresh(name, earlier_entry.is_some(), now);
                 if earlier_entry.is_some() {
                     return PlanRelevance::Irrelevant;
@@ -578,6 +583,7 @@ impl ClusterView {
             Key::Leader => self.leader = None,
             Key::Candidate(name) => {
                 self.candidate_entries.remove(name);
+                self.update_candidate_protocol(name);
                 self.refreshed.remove(name);
             }
             Key::Refresh(name) => drop(self.refresh_entries.remove(name)),

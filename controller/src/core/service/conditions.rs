@@ -64,8 +64,8 @@ pub(super) fn set_conditions(input: &PlanInput<'_>, service: &Service<'_>, updat
         let message = format!("Nodes not probed: {}", update.unprobed_texts.join(", "));
         set_status("Probed", false, Reason::NotProbed, &message);
     }
-    let desired_definition = ServiceDefinition::of(&service.resource.value);
-    match update.status.copies.iter().find(|copy| !copy.definition.may_replace(&desired_definition)) {
+    let resource = &service.resource.value;
+    match update.status.copies.iter().find(|copy| !copy.definition.may_become(resource)) {
         None => update.status.conditions.retain(|condition| condition.kind != "DefinitionDiffers"),
         Some(copy) => {
             let definition_text = |definition: &ServiceDefinition| {
@@ -78,7 +78,7 @@ pub(super) fn set_conditions(input: &PlanInput<'_>, service: &Service<'_>, updat
                 "Node {} runs {}; the spec defines {}. The copy continues until the resource is stopped",
                 copy.node,
                 definition_text(&copy.definition),
-                definition_text(&desired_definition)
+                definition_text(&ServiceDefinition::of(resource))
             );
             let condition = Condition {
                 kind: "DefinitionDiffers".to_owned(),

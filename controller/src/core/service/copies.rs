@@ -9,6 +9,7 @@ use ha_api_types::id::{BootId, Epoch, NodeName};
 use ha_api_types::record::{Action, Assignment, Phase};
 use ha_api_types::resource::{ServiceCopy, ServiceDefinition};
 use ha_store::Guard;
+use std::borrow::Cow;
 
 /// Updates `status.copies`. Removes copies whose node reported the stop or is released by a proof, under guards on the
 /// evidence. Adds the copies of the assignment that this draft makes.
@@ -17,7 +18,7 @@ pub(super) fn update_copies(input: &PlanInput<'_>, service: &Service<'_>, update
     if let AssignmentChange::Put(assignment) = &update.assignment_change {
         match &assignment.action {
             Action::Start | Action::Restart | Action::Migrate { .. } => {
-                for copy in permitted_copies(assignment) {
+                for copy in permitted_copies(assignment).iter().map(ReportedCopy::to_copy) {
                     copies.retain(|other| !is_same_copy(other, &copy));
                     copies.push(copy);
                 }
@@ -42,10 +43,13 @@ pub(super) fn remaining_copies(
             None => copies.push(copy),
         }
     }
-    for copy in reported_copies(input, service) {
-        if !copies.iter().any(|other| is_same_copy(other, &copy))
-            && end_guards(input, service, &copy).is_none()
-        {
+    for reported in reported_copies(input, service) {
+        // A known copy is the most frequent case, and needs no complete record.
+        if copies.iter().any(|other| reported.is_same_as(other)) {
+            continue;
+        }
+        let copy = reported.to_copy();
+        if end_guards(input, service, &copy).is_none() {
             copies.push(copy);
         }
     }
@@ -74,7 +78,8 @@ pub(super) fn prove_no_other_copy(
 ) -> Result<Vec<(String, Guard)>, NodeName> {
     let assigned = service.assignment.map(|assignment| assigned_nodes(&assignment.value)).unwrap_or_default();
     let mut guards = Vec::new();
-    let known_copies = update.status.copies.iter().cloned().chain(reported_copies(input, service));
+    let reported = reported_copies(input, service);
+    let known_copies = update.status.copies.iter().cloned().chain(reported.iter().map(ReportedCopy::to_copy));
     for copy in known_copies {
         let is_covered_by_assignment = copy.is_guarded() && assigned.contains(&(&copy.node, copy.epoch));
         if copy.node == *node || is_covered_by_assignment {
@@ -106,7 +111,8 @@ pub(super) fn differing_definition(
         .map(|report| &report.value)
         .filter(|report| report.phase == Phase::ProbedRunning && report.epoch == epoch)
         .and_then(|report| report.identity.as_ref());
-    let known_copies = update.status.copies.iter().cloned().chain(reported_copies(input, service));
+    let reported = reported_copies(input, service);
+    let known_copies = update.status.copies.iter().cloned().chain(reported.iter().map(ReportedCopy::to_copy));
     known_copies
         .filter(|copy| copy.node == *node && copy.epoch == epoch)
         .map(|copy| copy.definition)
@@ -120,31 +126,70 @@ fn is_same_copy(left: &ServiceCopy, right: &ServiceCopy) -> bool {
         && left.definition.has_same_identity(&right.definition)
 }
 
+/// A copy that follows from an assignment or a report, without its own record.
+struct ReportedCopy<'a> {
+    node: &'a NodeName,
+    epoch: Epoch,
+    boot_id: &'a BootId,
+    definition: Cow<'a, ServiceDefinition>,
+    exclusive: bool,
+}
+
+impl ReportedCopy<'_> {
+    /// Returns `true` if this is a known copy.
+    fn is_same_as(&self, other: &ServiceCopy) -> bool {
+        other.node == *self.node
+            && other.epoch == self.epoch
+            && other.definition.has_same_identity(&self.definition)
+    }
+
+    fn to_copy(&self) -> ServiceCopy {
+        ServiceCopy {
+            node: self.node.clone(),
+            epoch: self.epoch,
+            boot_id: self.boot_id.clone(),
+            definition: ServiceDefinition { exclusive: self.exclusive, ..self.definition.as_ref().clone() },
+            is_unguarded: false,
+        }
+    }
+}
+
 /// Returns the copies that an assignment permits.
-fn permitted_copies(assignment: &Assignment) -> Vec<ServiceCopy> {
-    let copy = |node: &NodeName, epoch, boot_id: &BootId| ServiceCopy {
-        node: node.to_owned(),
+fn permitted_copies(assignment: &Assignment) -> Vec<ReportedCopy<'_>> {
+    let definition = &assignment.definition;
+    let (node, epoch, boot_id) = (&assignment.node, assignment.epoch, &assignment.boot_id);
+    let mut copies = vec![ReportedCopy {
+        node,
         epoch,
-        boot_id: boot_id.to_owned(),
-        definition: assignment.definition.clone(),
-        is_unguarded: false,
-    };
-    let mut copies = vec![copy(&assignment.node, assignment.epoch, &assignment.boot_id)];
+        boot_id,
+        definition: Cow::Borrowed(definition),
+        exclusive: definition.exclusive,
+    }];
     if let Action::Migrate { target, target_epoch, target_boot_id } = &assignment.action {
-        copies.push(copy(target, *target_epoch, target_boot_id));
+        copies.push(ReportedCopy {
+            node: target,
+            epoch: *target_epoch,
+            boot_id: target_boot_id,
+            definition: Cow::Borrowed(definition),
+            exclusive: definition.exclusive,
+        });
     }
     copies
 }
 
 /// Returns the copies that follow from assignment and reports. After an upgrade from a version without `status.copies`,
 /// these are all copies.
-fn reported_copies(input: &PlanInput<'_>, service: &Service<'_>) -> Vec<ServiceCopy> {
+fn reported_copies<'a>(input: &PlanInput<'a>, service: &Service<'a>) -> Vec<ReportedCopy<'a>> {
     let mut copies = Vec::new();
-    let mut definition = ServiceDefinition::of(&service.resource.value);
-    if let Some(assignment) = service.assignment.map(|assignment| &assignment.value)
-        && assignment.definition.uid == *service.uid()
-    {
-        definition = assignment.definition.clone();
+    let assignment = service
+        .assignment
+        .map(|assignment| &assignment.value)
+        .filter(|assignment| assignment.definition.uid == *service.uid());
+    let definition = || match assignment {
+        Some(assignment) => Cow::Borrowed(&assignment.definition),
+        None => Cow::Owned(ServiceDefinition::of(&service.resource.value)),
+    };
+    if let Some(assignment) = assignment {
         match &assignment.action {
             Action::Start | Action::Restart | Action::Migrate { .. } => {
                 copies.extend(permitted_copies(assignment));
@@ -159,15 +204,19 @@ fn reported_copies(input: &PlanInput<'_>, service: &Service<'_>) -> Vec<ServiceC
         let is_found = report.phase == Phase::ProbedRunning && report.definition.is_some();
         let may_run = is_found || report.phase.is_permitted();
         if may_run && report.uid == *service.uid() {
-            let report_definition = report.definition.as_deref().unwrap_or(&definition).clone();
-            let copy = ServiceCopy {
-                node: node.clone(),
+            let copy = ReportedCopy {
+                node,
                 epoch: report.epoch,
-                boot_id: report.boot_id.clone(),
-                definition: ServiceDefinition { exclusive: report.exclusive, ..report_definition },
-                is_unguarded: false,
+                boot_id: &report.boot_id,
+                definition: report.definition.as_deref().map_or_else(definition, Cow::Borrowed),
+                exclusive: report.exclusive,
             };
-            if !copies.iter().any(|other| is_same_copy(other, &copy)) {
+            let is_same = |other: &ReportedCopy<'_>| {
+                other.node == copy.node
+                    && other.epoch == copy.epoch
+                    && other.definition.has_same_identity(&copy.definition)
+            };
+            if !copies.iter().any(is_same) {
                 copies.push(copy);
             }
         }

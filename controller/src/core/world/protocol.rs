@@ -11,8 +11,15 @@ use ha_store::Entry;
 impl ClusterView {
     /// Returns the controllers by id. An unreadable field has its default value.
     pub fn candidates(&self) -> impl Iterator<Item = (&ControllerId, Candidate)> {
-        let read = |entry: &Entry| lenient::read(&entry.value).unwrap_or_else(|partial| partial.value);
-        self.candidate_entries.iter().map(move |(id, entry)| (id, read(entry)))
+        self.candidate_entries.iter().map(|(id, entry)| (id, read_candidate(entry)))
+    }
+
+    /// Stores the protocol of a controller. Every plan needs it, and it changes only with the candidate key.
+    pub(super) fn update_candidate_protocol(&mut self, id: &ControllerId) {
+        match self.candidate_entries.get(id).map(|entry| read_candidate(entry).protocol) {
+            Some(protocol) => drop(self.candidate_protocols.insert(id.clone(), protocol)),
+            None => drop(self.candidate_protocols.remove(id)),
+        }
     }
 
     /// Returns `true` if a word of this version may be written.
@@ -24,18 +31,19 @@ impl ClusterView {
     /// Returns the controllers and registered nodes that do not read this version, as `controller/ID` and
     /// `node/NAME`.
     pub fn outdated_readers(&self, version: Protocol) -> Vec<String> {
-        let outdated = self.readers().filter(|(_, reads)| *reads < version);
-        outdated.map(|(reader, reads)| format!("{reader} (protocol {reads})")).collect()
+        let outdated = self.readers().filter(|(.., reads)| *reads < version);
+        outdated.map(|(role, name, reads)| format!("{role}/{name} (protocol {reads})")).collect()
     }
 
     /// Returns the lowest version over all controllers and registered nodes.
     pub(in crate::core) fn common_protocol(&self) -> Protocol {
-        self.readers().map(|(_, reads)| reads).min().unwrap_or_default().max(Protocol::FIRST)
+        self.readers().map(|(.., reads)| reads).min().unwrap_or_default().max(Protocol::FIRST)
     }
 
-    fn readers(&self) -> impl Iterator<Item = (String, Protocol)> {
+    /// Returns role, name and version of every controller and registered node.
+    fn readers(&self) -> impl Iterator<Item = (&'static str, &str, Protocol)> {
         let controllers =
-            self.candidates().map(|(id, candidate)| (format!("controller/{id}"), candidate.protocol));
+            self.candidate_protocols.iter().map(|(id, protocol)| ("controller", id.as_str(), *protocol));
         let open = self.fences.iter().filter(|(node, fence)| match fence.value.state {
             FenceState::Open => true,
             // An unreadable fence counts as Fencing, and its node may be registered.
@@ -44,8 +52,12 @@ impl ClusterView {
         });
         let nodes = open.map(|(node, _)| {
             let report = self.node_reports.get(node).map(|report| report.value.protocol);
-            (format!("node/{node}"), report.unwrap_or_default())
+            ("node", node.as_str(), report.unwrap_or_default())
         });
         controllers.chain(nodes)
     }
+}
+
+fn read_candidate(entry: &Entry) -> Candidate {
+    lenient::read(&entry.value).unwrap_or_else(|partial| partial.value)
 }
