@@ -140,7 +140,8 @@ pub struct AgentCore {
     watchdog_test: WatchdogTest,
     usage_measurement: UsageMeasurement,
     lease: Lease,
-    services: BTreeMap<ResourceName, Service>,
+    /// Boxed, because [`AgentCore::with_service`] takes a service out of the map and puts it back.
+    services: BTreeMap<ResourceName, Box<Service>>,
     commits: BTreeMap<CommitId, Purpose>,
     reads: BTreeMap<ReadId, Reading>,
     commands: BTreeMap<CommandId, ResourceName>,
@@ -501,7 +502,7 @@ impl AgentCore {
         if let Some(report) = self.view.reports.value(&name) {
             service.restarts = report.restarts;
         }
-        self.services.insert(name, service);
+        self.services.insert(name, Box::new(service));
         self.changed = true;
     }
 

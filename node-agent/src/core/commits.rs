@@ -176,7 +176,12 @@ impl AgentCore {
                 keys.node_report(node),
                 keys.fence(node),
             ];
-            if let Some(target) = self.view.assignments.value(&name).and_then(AgentCore::migration_target) {
+            if let Some(target) = self
+                .view
+                .assignments
+                .value(&name)
+                .and_then(|assignment| AgentCore::migration_target(assignment))
+            {
                 keys_to_read.push(keys.service_report(&target, &name));
                 keys_to_read.push(keys.fence(&target));
             }

@@ -11,13 +11,14 @@ use ha_api_types::id::{ActionUid, NodeName, ResourceName, Revision};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Assignment, Phase, ServiceReport};
 use ha_api_types::time::MonotonicTime;
+use std::sync::Arc;
 
 impl AgentCore {
     /// Returns the target's revisions that a HandingOver sent now guards.
     pub(super) fn guarded_target(
         &self,
         name: &ResourceName,
-        assignment: &Stored<Assignment>,
+        assignment: &Stored<Arc<Assignment>>,
     ) -> Option<GuardedTarget> {
         let target = AgentCore::migration_target(assignment.value.as_ref()?)?;
         let report = self.view.peer_reports.get(&peer_report_key(&target, name))?.mod_revision;

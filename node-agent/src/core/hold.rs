@@ -92,7 +92,7 @@ impl AgentCore {
     /// While etcd is reachable, reads this node's fence at a revision that is not older than the departure of a
     /// controller.
     fn confirm_departures(&mut self) {
-        let unsure = self.view.hold_candidates(&self.config.node) == HoldCandidates::Unsure;
+        let unsure = self.view.has_unconfirmed_departure(&self.config.node);
         if unsure && self.active_registration().is_some() && self.read_retry_at.is_none() {
             self.read_own_keys();
         }

@@ -32,7 +32,7 @@ impl AgentCore {
         let Some(assignment) = assignment.value.filter(|assignment| assignment.in_place.is_some()) else {
             return;
         };
-        let confirmed = assignment.definition;
+        let confirmed = assignment.definition.clone();
         if service.definition == confirmed
             || service.definition.uid != confirmed.uid
             || !service.definition.may_replace(&confirmed)

@@ -170,7 +170,7 @@ impl AgentCore {
             return;
         }
         let active: Vec<&Service> =
-            self.services.values().filter(|service| self.is_active(service)).collect();
+            self.services.values().map(Box::as_ref).filter(|service| self.is_active(service)).collect();
         if active.is_empty() || !active.iter().all(|service| self.reports_stop_failed(service)) {
             return;
         }

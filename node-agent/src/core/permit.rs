@@ -254,7 +254,7 @@ impl AgentCore {
         &self,
         name: &ResourceName,
         report: &ServiceReport,
-        assignment: &Stored<ha_api_types::record::Assignment>,
+        assignment: &Stored<std::sync::Arc<ha_api_types::record::Assignment>>,
         create_revision: Revision,
         exclusive: bool,
     ) -> Option<Transaction> {

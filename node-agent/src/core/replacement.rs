@@ -74,7 +74,7 @@ impl AgentCore {
     /// Returns the replacement that the assignment requests in addition to its action.
     fn requested_replacement(&self, name: &ResourceName) -> Option<Replacement> {
         match self.role(name) {
-            Role::Act { assignment } => assignment.value?.replacement,
+            Role::Act { assignment } => assignment.value?.replacement.clone(),
             Role::Target { .. }
             | Role::Outdated
             | Role::Elsewhere { .. }

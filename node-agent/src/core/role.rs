@@ -6,6 +6,7 @@ use super::view::Stored;
 use ha_api_types::id::{BootId, Epoch, NodeName, ResourceName, Revision};
 use ha_api_types::record::{Action, Assignment, Phase};
 use ha_api_types::resource::RequestedState;
+use std::sync::Arc;
 
 /// This node's role for a service.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,12 +14,12 @@ pub(super) enum Role {
     /// The assignment orders this node to act, under this epoch and boot.
     Act {
         /// The assignment; its node is this one.
-        assignment: Stored<Assignment>,
+        assignment: Stored<Arc<Assignment>>,
     },
     /// The assignment orders this node to receive the service from another node, under this epoch and boot.
     Target {
         /// The assignment; its node is the source.
-        assignment: Stored<Assignment>,
+        assignment: Stored<Arc<Assignment>>,
     },
     /// The assignment names this node under another epoch or boot. The leader will write a new one.
     Outdated,

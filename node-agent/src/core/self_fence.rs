@@ -42,9 +42,6 @@ impl AgentCore {
     /// Returns `true` unless the service is confirmed stopped, unmanaged, or `exclusive: false`. A permit in progress
     /// counts as active (FENCING 4).
     pub(super) fn is_active(&self, service: &Service) -> bool {
-        if !self.is_guarded(service) {
-            return false;
-        }
         let is_step_in_progress = match &service.step {
             Step::Idle | Step::Probe { .. } => false,
             Step::Permit { .. }
@@ -69,12 +66,13 @@ impl AgentCore {
         let reports_running = |report: &ServiceReport| {
             report.epoch == epoch && report.boot_id == self.config.boot_id && report.phase.may_run()
         };
-        is_step_in_progress
+        let may_run = is_step_in_progress
             || self.may_have_copy(service)
             || service.replacing != Replacing::Idle
             || service.pending_write.is_some() && service.permit.is_some()
             || service.desired_report.as_ref().is_some_and(reports_running)
-            || self.view.reports.value(service.name()).is_some_and(reports_running)
+            || self.view.reports.value(service.name()).is_some_and(reports_running);
+        may_run && self.is_guarded(service)
     }
 
     /// Returns `true` if the watchdog should be armed: only while an exclusive service is active.
@@ -91,7 +89,7 @@ impl AgentCore {
     /// Returns `true` if no exclusive service and no worker of an exclusive service remains on this node.
     fn is_empty(&self) -> bool {
         self.services.values().all(|service| {
-            !self.is_guarded(service) || !(self.may_have_copy(service) || service.replacing.is_busy())
+            !(self.may_have_copy(service) || service.replacing.is_busy()) || !self.is_guarded(service)
         })
     }
 
@@ -213,8 +211,13 @@ impl AgentCore {
     /// Writes a shutdown record that names the services that have not ended.
     fn record_remaining_services(&mut self, now: &Now, cause: &str) {
         let is_remaining = |service: &&Service| self.is_guarded(service) && self.may_have_copy(service);
-        let remaining_services: Vec<&str> =
-            self.services.values().filter(is_remaining).map(|service| service.name().as_str()).collect();
+        let remaining_services: Vec<&str> = self
+            .services
+            .values()
+            .map(Box::as_ref)
+            .filter(is_remaining)
+            .map(|service| service.name().as_str())
+            .collect();
         let message = if remaining_services.is_empty() {
             format!("{cause}, and all exclusive services were stopped")
         } else {

@@ -96,7 +96,7 @@ impl AgentCore {
             }
         }
         if phase != Phase::HandingOver {
-            service.definition = assignment.definition;
+            service.definition = assignment.definition.clone();
         }
         service.transition_to(Step::Journal { uid, pending_write: None });
     }

@@ -87,7 +87,8 @@ impl AgentCore {
             Presence::Running | Presence::Unclear => true,
             Presence::Stopped | Presence::Unprobed => false,
         };
-        let running = || self.services.values().filter(may_run);
+        let services = || self.services.values().map(Box::as_ref);
+        let running = || services().filter(may_run);
         let waits_for_worker =
             |service: &&Service| service.running_command.is_none() && self.command_of(now, service).is_some();
         let watchdog = self.node_report().map(|report| report.watchdog.timeout_ms);
@@ -100,10 +101,10 @@ impl AgentCore {
                 .is_some_and(|report| report.armed && report.instance == self.config.instance),
             running: running().count(),
             exclusive: running().filter(|service| service.definition.exclusive).count(),
-            queued: self.services.values().filter(waits_for_worker).count(),
+            queued: services().filter(waits_for_worker).count(),
             watchdog_timeout_ms: watchdog.filter(|timeout_ms| *timeout_ms > 0),
             watchdog_margin_ms: self.watchdog.daemon_status().smallest_margin_ms,
-            workers: self.services.values().filter(|service| service.running_command.is_some()).count(),
+            workers: services().filter(|service| service.running_command.is_some()).count(),
             ending: self.is_ending(),
             activity,
         }

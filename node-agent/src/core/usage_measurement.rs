@@ -142,26 +142,17 @@ impl AgentCore {
         if self.usage_measurement.write_not_before.is_some_and(|at| now.monotonic_raw < at) {
             return None;
         }
-        let empty = UsageReport { epoch, boot_id: self.config.boot_id.clone(), ..UsageReport::default() };
         let stored = self.view.usage_reports.value(&self.config.node);
         let current_report = stored.filter(|stored_report| {
             stored_report.epoch == epoch && stored_report.boot_id == self.config.boot_id
         });
+        let empty = UsageReport::default();
         let reported = current_report.unwrap_or(&empty);
         let node = self.usage_measurement.machine.usage();
-        let service_usage = |(name, (uid, history)): (&ResourceName, &(ObjectUid, History))| {
-            // The machine's figures include every running service, so the leader must know their names.
-            let usage = history.usage();
-            (!usage.is_empty() || !node.is_empty())
-                .then(|| (name.clone(), ServiceUsage { uid: uid.clone(), usage }))
-        };
-        let measured = UsageReport {
-            node,
-            services: self.usage_measurement.services.iter().filter_map(service_usage).collect(),
-            at: reported.at.clone(),
-            ..empty.clone()
-        };
-        if measured == *reported {
+        let measured_services = || self.measured_services(&node);
+        let reported_services =
+            || reported.services.iter().map(|(name, service)| (name, &service.uid, service.usage));
+        if node == reported.node && measured_services().eq(reported_services()) {
             return None;
         }
         let since_write_ms = self.usage_measurement.written_at.map(|at| now.monotonic_raw.since(at));
@@ -174,9 +165,40 @@ impl AgentCore {
             _ => MAX_WRITE_INTERVAL_MS,
         };
         let is_overdue = since_write_ms.is_some_and(|since_write_ms| since_write_ms >= max_age_ms);
-        let should_write = reported_figures(reported) != reported_figures(&measured)
-            || (!written_recently && (is_overdue || any_figure_changed_enough(reported, &measured)));
-        should_write.then(|| UsageReport { at: now.timestamp(), ..measured })
+        let has_same_figures = present_figures(&node) == present_figures(&reported.node)
+            && measured_services()
+                .map(with_present_figures)
+                .eq(reported_services().map(with_present_figures));
+        let any_figure_changed_enough = || {
+            has_changed_enough(&reported.node, &node)
+                || reported_services()
+                    .zip(measured_services())
+                    .any(|((.., reported), (.., measured))| has_changed_enough(&reported, &measured))
+        };
+        let should_write =
+            !has_same_figures || (!written_recently && (is_overdue || any_figure_changed_enough()));
+        should_write.then(|| UsageReport {
+            epoch,
+            boot_id: self.config.boot_id.clone(),
+            node,
+            services: measured_services()
+                .map(|(name, uid, usage)| (name.clone(), ServiceUsage { uid: uid.clone(), usage }))
+                .collect(),
+            at: now.timestamp(),
+        })
+    }
+
+    /// Returns the measured services with their usage, by name. The machine's figures include every running service, so
+    /// the leader must know the names of all services as soon as there are figures of the machine.
+    fn measured_services(
+        &self,
+        node: &Usage,
+    ) -> impl Iterator<Item = (&ResourceName, &ObjectUid, Usage)> + use<'_> {
+        let has_machine_figures = !node.is_empty();
+        self.usage_measurement.services.iter().filter_map(move |(name, (uid, history))| {
+            let usage = history.usage();
+            (!usage.is_empty() || has_machine_figures).then_some((name, uid, usage))
+        })
     }
 
     /// Handles the outcome of a write. A write that was not applied is repeated with a later reading, against etcd's
@@ -191,22 +213,13 @@ impl AgentCore {
     }
 }
 
-/// Returns the figures that a report contains, with their service. A figure that appears or disappears is reported
-/// immediately.
-fn reported_figures(report: &UsageReport) -> Vec<(&str, &str, [bool; 2])> {
-    let present_figures = |usage: &Usage| [usage.cpu.is_some(), usage.memory.is_some()];
-    let services = report
-        .services
-        .iter()
-        .map(|(name, service)| (name.as_str(), service.uid.as_str(), present_figures(&service.usage)));
-    [("", "", present_figures(&report.node))].into_iter().chain(services).collect()
+/// Returns which figures are present. A figure that appears or disappears is reported immediately.
+fn present_figures(usage: &Usage) -> [bool; 2] {
+    [usage.cpu.is_some(), usage.memory.is_some()]
 }
 
-/// Returns `true` if, with the same services, a figure has changed enough to be written.
-fn any_figure_changed_enough(reported: &UsageReport, measured: &UsageReport) -> bool {
-    let services = reported.services.values().zip(measured.services.values());
-    has_changed_enough(&reported.node, &measured.node)
-        || services
-            .into_iter()
-            .any(|(reported, measured)| has_changed_enough(&reported.usage, &measured.usage))
+fn with_present_figures<'a>(
+    (name, uid, usage): (&'a ResourceName, &'a ObjectUid, Usage),
+) -> (&'a ResourceName, &'a ObjectUid, [bool; 2]) {
+    (name, uid, present_figures(&usage))
 }

@@ -20,6 +20,7 @@ use ha_store::{Change, Entry, Guard};
 use serde::de::DeserializeOwned;
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// A key that exists. The value is `None` if it cannot be read; its revisions still serve as guards.
 #[derive(Clone, Debug, PartialEq)]
@@ -162,7 +163,7 @@ pub(super) struct View {
     pub(super) operation_statuses: Table<OperationName, OperationStatus>,
     pub(super) nodes: Table<NodeName, Node>,
     pub(super) resources: Table<ResourceName, Resource>,
-    pub(super) assignments: Table<ResourceName, Assignment>,
+    pub(super) assignments: Table<ResourceName, Arc<Assignment>>,
     pub(super) fences: Table<NodeName, Fence>,
     /// The URL of each candidate, read once from a new key. A key keeps its URL when its controller rewrites it: at a
     /// restart, or every Ki by a version without `refresh/<id>`.
@@ -459,7 +460,7 @@ impl View {
     /// dropped only once the fence was read, unchanged, at a revision that is not older than the departure (FENCING,
     /// section 9).
     pub(super) fn hold_candidates(&self, node: &NodeName) -> HoldCandidates {
-        if self.candidate_departed_at.is_some_and(|departed_at| self.fences.as_of(node) < departed_at) {
+        if self.has_unconfirmed_departure(node) {
             return HoldCandidates::Unsure;
         }
         let urls = self.candidates.iter().map(|(id, stored)| {
@@ -467,6 +468,11 @@ impl View {
             (id.clone(), stored.value.clone().unwrap_or_default())
         });
         HoldCandidates::All(urls.collect())
+    }
+
+    /// Returns `true` if a candidate has departed, and the fence of this node was not read since.
+    pub(super) fn has_unconfirmed_departure(&self, node: &NodeName) -> bool {
+        self.candidate_departed_at.is_some_and(|departed_at| self.fences.as_of(node) < departed_at)
     }
 
     /// Returns the create revision of the newest candidate.
