@@ -59,7 +59,7 @@ use ha_store::Outcome;
 use ha_store::election::{CandidateKey, Leadership, ReadTracker};
 use metric_event::MetricEvent;
 use notifications::deliveries::{Deliveries, NotificationResult};
-use plan::{OnApplied, Waiting};
+use plan::{OnApplied, RebalanceState, Waiting};
 use plan_input::{Imbalance, ImbalanceKind, PlanInput};
 use reservation::FailoverCapacityCheck;
 use std::collections::{BTreeMap, VecDeque};
@@ -127,6 +127,8 @@ pub struct Controller {
     is_idle: bool,
     /// Time since which each node has been overloaded or underloaded. A new leader starts with an empty map.
     imbalances: BTreeMap<(ImbalanceKind, NodeName), Imbalance>,
+    /// State of automatic rebalancing at the last plan.
+    rebalance: BTreeMap<ImbalanceKind, RebalanceState>,
     waiting: Vec<Waiting>,
     reservation: FailoverCapacityCheck,
     deliveries: Deliveries,
@@ -164,6 +166,7 @@ impl Controller {
             late_at: None,
             is_idle: false,
             imbalances: BTreeMap::new(),
+            rebalance: BTreeMap::new(),
             waiting: Vec::new(),
             reservation: FailoverCapacityCheck::default(),
             deliveries: Deliveries::default(),
@@ -278,6 +281,12 @@ impl Controller {
     /// Returns the result of the failover capacity check while this controller is leader.
     pub fn reservation(&self) -> Option<&reservation::Finding> {
         self.reservation.finding()
+    }
+
+    /// Returns the state of automatic rebalancing at the last plan, by the property that it balances. Contains only
+    /// enabled properties.
+    pub fn rebalance(&self) -> &BTreeMap<ImbalanceKind, RebalanceState> {
+        &self.rebalance
     }
 
     /// Returns etcd's error for the last refused write; `None` after a write was applied.
@@ -443,6 +452,7 @@ impl Controller {
             devices: &self.devices,
             probes: &self.probes,
             imbalances: &self.imbalances,
+            rebalance: &self.rebalance,
             possibly_closed: &possibly_closed,
             pending_uses: &pending_uses,
             busy: &busy,
@@ -460,6 +470,7 @@ impl Controller {
                 (node, Imbalance { is_above: above, since })
             })
             .collect();
+        self.rebalance = std::mem::take(&mut plan.rebalance);
         self.timely_nodes = std::mem::take(&mut plan.timely_nodes);
         self.late_at = health::first_late_at(
             &self.cluster_view,

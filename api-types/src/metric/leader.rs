@@ -25,6 +25,8 @@ metrics! { Leader:
         "Headroom in disk space for services after the worst node failure; below 0, some services cannot be scheduled.";
     BALANCE_SCORE = Gauge "hactl_balance_score_ratio" []
         "Load imbalance of the nodes: standard deviation over mean, compared with scheduler.autoRebalance.threshold; 0 if balanced.";
+    REBALANCE_STATE = Gauge "hactl_rebalance_state" ["cause", "state"]
+        "1 for the state of automatic rebalancing, 0 for the others: Balanced, Waiting (another action is in progress), Holding (the imbalance has not lasted for holdSeconds), Moving, or NoMove (no eligible move reduces the imbalance enough). By cause: Load (scheduler.autoRebalance) or Services (reservation.overUtilization); absent if disabled.";
     NODE_STATE = Gauge "hactl_node_state" ["node", "state"]
         "1 for the state of a node, 0 for the others.";
     NODE_FENCE_STATE = Gauge "hactl_node_fence_state" ["node", "state"]

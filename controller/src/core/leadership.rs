@@ -25,6 +25,7 @@ impl Controller {
         self.count(MetricEvent::Leadership { gained: term.is_some() });
         self.is_dirty = true;
         self.imbalances.clear();
+        self.rebalance.clear();
         self.writes.end_leadership();
         self.waiting.clear();
         self.reservation = FailoverCapacityCheck::default();

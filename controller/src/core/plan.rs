@@ -35,12 +35,40 @@ pub struct Plan {
     /// Imbalance by node: `true` if its load is above the mean, or if it has too many services. Set only if no other
     /// action is in progress. Empty if the load is balanced and no node has too many services.
     pub imbalances: BTreeMap<(ImbalanceKind, NodeName), bool>,
+    /// State of automatic rebalancing, by the property that it balances. Contains only enabled properties.
+    pub rebalance: BTreeMap<ImbalanceKind, RebalanceState>,
     /// `true` if a node is unreachable, and only controllers that joined before this one may act on that (R9.26).
     pub is_held_by_others: bool,
     /// Number of action uids that the plan used.
     pub uids: u64,
     /// The cluster after this plan, for the reservation check; `None` while its nodes are still registering.
     pub view: Option<View>,
+}
+
+/// State of automatic rebalancing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RebalanceState {
+    /// The imbalance is within its limit.
+    Balanced,
+    /// Another action is in progress.
+    Waiting,
+    /// The imbalance has not lasted for `holdSeconds`.
+    Holding,
+    /// Services move.
+    Moving,
+    /// No eligible move reduces the imbalance enough.
+    NoMove,
+}
+
+impl RebalanceState {
+    /// Every state.
+    pub const ALL: [RebalanceState; 5] = [
+        RebalanceState::Balanced,
+        RebalanceState::Waiting,
+        RebalanceState::Holding,
+        RebalanceState::Moving,
+        RebalanceState::NoMove,
+    ];
 }
 
 /// One write of a plan.

@@ -1,7 +1,7 @@
 //! The input of a plan, as one value.
 
 use super::interface::Config;
-use super::plan::Subject;
+use super::plan::{RebalanceState, Subject};
 use super::world::ClusterView;
 use ha_api_types::id::{NodeName, ResourceName, Term};
 use ha_api_types::time::{MonotonicTime, Now};
@@ -33,6 +33,8 @@ pub struct PlanInput<'a> {
     /// while the imbalance exceeds its threshold and no other action is in progress. For the number of services: time
     /// since which the node has had too many.
     pub imbalances: &'a BTreeMap<(ImbalanceKind, NodeName), Imbalance>,
+    /// State of automatic rebalancing at the last plan.
+    pub rebalance: &'a BTreeMap<ImbalanceKind, RebalanceState>,
     /// Nodes that services will use once the writes in progress are seen, by service.
     pub pending_uses: &'a BTreeMap<ResourceName, BTreeSet<NodeName>>,
     /// Subjects of writes in progress: they are not planned again before the write is seen.

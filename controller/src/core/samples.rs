@@ -2,6 +2,8 @@
 
 mod resources;
 
+use super::plan::RebalanceState;
+use super::plan_input::ImbalanceKind;
 use super::reservation::Finding;
 use super::stored_view;
 use super::world::ClusterView;
@@ -41,6 +43,8 @@ pub struct MetricsInput<'a> {
     pub waiting: usize,
     /// Result of the N+1 check; `None` if there is none yet.
     pub reservation: Option<&'a Finding>,
+    /// State of automatic rebalancing, by the property that it balances.
+    pub rebalance: &'a BTreeMap<ImbalanceKind, RebalanceState>,
     /// Number of started moves.
     pub relocations: &'a Relocations,
 }
@@ -68,6 +72,14 @@ pub fn samples(input: &MetricsInput<'_>) -> Vec<Sample> {
     }
     let (view, _) = stored_view::view(input.cluster_view);
     samples.push(leader::BALANCE_SCORE.sample([], Loads::of(&view).imbalance()));
+    for (kind, current_state) in input.rebalance {
+        let sample_of = |state| {
+            let labels = [format!("{kind:?}"), format!("{state:?}")];
+            leader::REBALANCE_STATE
+                .sample(labels.each_ref().map(String::as_str), flag(state == *current_state))
+        };
+        samples.extend(RebalanceState::ALL.map(sample_of));
+    }
     let headroom = headroom(&view).into_iter().zip([
         leader::HEADROOM_CPU,
         leader::HEADROOM_MEMORY,

@@ -15,6 +15,7 @@ mod moves;
 mod notifications;
 mod queued;
 mod random;
+mod rebalance;
 mod refusals;
 mod replacements;
 mod restored;

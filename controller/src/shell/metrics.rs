@@ -218,7 +218,15 @@ fn core_samples(
     if is_leader {
         let waiting = core.wait_conditions().len();
         let reservation = core.reservation();
-        read.extend(samples(&MetricsInput { cluster_view, now, waiting, reservation, relocations }));
+        let rebalance = core.rebalance();
+        read.extend(samples(&MetricsInput {
+            cluster_view,
+            now,
+            waiting,
+            reservation,
+            rebalance,
+            relocations,
+        }));
     }
     read
 }

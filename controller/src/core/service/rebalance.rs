@@ -12,7 +12,7 @@
 use super::{Planner, Service, ServiceUpdate, moves, operation};
 use crate::core::health::Health;
 use crate::core::placement::nodes_incomplete_until;
-use crate::core::plan::Subject;
+use crate::core::plan::{RebalanceState, Subject};
 use crate::core::plan_input::ImbalanceKind;
 use ha_api_types::cluster::SchedulerMode;
 use ha_api_types::id::{NodeName, ResourceName};
@@ -37,8 +37,8 @@ pub(super) struct PlannedRebalance {
 /// Reason for a move.
 #[derive(Clone, Debug)]
 enum Cause {
-    /// The load of the nodes is imbalanced (`scheduler.autoRebalance`).
-    Load,
+    /// The load of the nodes is imbalanced (`scheduler.autoRebalance`): above this threshold.
+    Load { threshold: f64 },
     /// The node has too many services (`reservation.overUtilization`); contains the message.
     Services(String),
 }
@@ -51,7 +51,14 @@ pub(super) fn plan(
 ) {
     let by_load = planner.view.settings.auto_rebalance.enabled;
     let by_services = planner.view.reservation.enabled;
-    if !(by_load || by_services) || !is_cluster_stable(planner) {
+    if !(by_load || by_services) {
+        return;
+    }
+    if !is_cluster_stable(planner) {
+        for (kind, enabled) in [(ImbalanceKind::Load, by_load), (ImbalanceKind::Services, by_services)] {
+            let state = state_during_actions(planner, kind);
+            planner.plan.rebalance.extend(enabled.then_some((kind, state)));
+        }
         return;
     }
     let services: BTreeSet<&ResourceName> = planner
@@ -62,21 +69,41 @@ pub(super) fn plan(
         .filter(|name| !operations.contains_key(*name) && is_movable(planner, name))
         .collect();
     if by_load {
-        plan_load_moves(planner, services.clone());
+        let state = plan_load_moves(planner, services.clone());
+        planner.plan.rebalance.insert(ImbalanceKind::Load, state);
     }
     if by_services {
-        plan_service_count_move(planner, &services);
+        let state = plan_service_count_move(planner, &services);
+        planner.plan.rebalance.insert(ImbalanceKind::Services, state);
     }
 }
 
-/// Plans moves that reduce the imbalance of the load.
-fn plan_load_moves(planner: &mut Planner<'_>, mut services: BTreeSet<&ResourceName>) {
+/// Returns the state while another action is in progress: Moving until the moves of the last plan have ended.
+fn state_during_actions(planner: &Planner<'_>, kind: ImbalanceKind) -> RebalanceState {
+    let input = planner.input;
+    let is_migrating = || {
+        let mut statuses = input.cluster_view.resource_statuses.values();
+        statuses.any(|stored| stored.value.state == ServiceState::Migrate)
+    };
+    let is_written = || input.busy.iter().any(|subject| matches!(subject, Subject::Service(_)));
+    let was_moving = input.rebalance.get(&kind) == Some(&RebalanceState::Moving);
+    if was_moving && (is_migrating() || is_written()) {
+        RebalanceState::Moving
+    } else {
+        RebalanceState::Waiting
+    }
+}
+
+/// Plans moves that reduce the imbalance of the load. Returns the resulting state.
+fn plan_load_moves(planner: &mut Planner<'_>, mut services: BTreeSet<&ResourceName>) -> RebalanceState {
     let settings = planner.view.settings.auto_rebalance.clone();
     let loads = Loads::of(&planner.view);
     if loads.imbalance() <= settings.threshold {
-        return;
+        return RebalanceState::Balanced;
     }
-    let sides = loads.nodes_by_side().map(|(node, above)| (node.to_owned(), above)).collect();
+    let sides: BTreeMap<NodeName, bool> =
+        loads.nodes_by_side().map(|(node, above)| (node.to_owned(), above)).collect();
+    let node_count = sides.len();
     let imbalanced = imbalanced_long_enough(
         planner,
         ImbalanceKind::Load,
@@ -84,8 +111,10 @@ fn plan_load_moves(planner: &mut Planner<'_>, mut services: BTreeSet<&ResourceNa
         "load imbalance has lasted for holdSeconds",
     );
     if imbalanced.is_empty() {
-        return;
+        return RebalanceState::Holding;
     }
+    let mut state =
+        if imbalanced.len() < node_count { RebalanceState::Holding } else { RebalanceState::NoMove };
     let mut view = planner.view.clone();
     for _ in 0..settings.max_moves {
         // A move for the load gives no node more services than its limit.
@@ -103,35 +132,49 @@ fn plan_load_moves(planner: &mut Planner<'_>, mut services: BTreeSet<&ResourceNa
                 facts.used_nodes = BTreeSet::from([planned.to.clone()]);
             }
         }
-        planner.rebalances.insert(planned.service.clone(), PlannedRebalance { planned, cause: Cause::Load });
+        let cause = Cause::Load { threshold: settings.threshold };
+        planner.rebalances.insert(planned.service.clone(), PlannedRebalance { planned, cause });
+        state = RebalanceState::Moving;
         if Loads::of(&view).imbalance() <= settings.threshold {
             break;
         }
     }
+    state
 }
 
 /// Plans one move off a node that has had too many services for long enough, unless a move for the load is planned.
-fn plan_service_count_move(planner: &mut Planner<'_>, services: &BTreeSet<&ResourceName>) {
+/// Returns the resulting state.
+fn plan_service_count_move(planner: &mut Planner<'_>, services: &BTreeSet<&ResourceName>) -> RebalanceState {
     let counts = Counts::of(&planner.view);
     let sides: BTreeMap<NodeName, bool> = counts
         .nodes_by_side()
         .filter(|(_, is_above)| *is_above)
         .map(|(node, above)| (node.to_owned(), above))
         .collect();
+    if sides.is_empty() {
+        return RebalanceState::Balanced;
+    }
+    let node_count = sides.len();
     let imbalanced = imbalanced_long_enough(
         planner,
         ImbalanceKind::Services,
         sides,
         "a node has had too many services for holdSeconds",
     );
-    if imbalanced.is_empty() || !planner.rebalances.is_empty() {
-        return;
+    if imbalanced.is_empty() {
+        return RebalanceState::Holding;
     }
-    if let Some(planned) = relieve(&planner.view, services, |node| imbalanced.contains_key(node)) {
-        let limit_text = Counts::of(&planner.view).describe(&planned.from).unwrap_or_default();
-        let rebalance = PlannedRebalance { cause: Cause::Services(limit_text), planned };
-        planner.rebalances.insert(rebalance.planned.service.clone(), rebalance);
+    if !planner.rebalances.is_empty() {
+        return RebalanceState::Waiting;
     }
+    let Some(planned) = relieve(&planner.view, services, |node| imbalanced.contains_key(node)) else {
+        let is_complete = imbalanced.len() == node_count;
+        return if is_complete { RebalanceState::NoMove } else { RebalanceState::Holding };
+    };
+    let limit_text = Counts::of(&planner.view).describe(&planned.from).unwrap_or_default();
+    let rebalance = PlannedRebalance { cause: Cause::Services(limit_text), planned };
+    planner.rebalances.insert(rebalance.planned.service.clone(), rebalance);
+    RebalanceState::Moving
 }
 
 /// Records the sides of nodes, and returns the nodes that have been on their side for `holdSeconds`.
@@ -240,14 +283,15 @@ pub(super) fn begin_planned_move(
     }
     update.status.operation = None;
     let message = match cause {
-        Cause::Load => {
+        Cause::Load { threshold } => {
             let (before, after) = (planned.before, planned.after);
             let companions = if planned.companions.is_empty() {
                 String::new()
             } else {
-                format!(" with {}", planned.companions.join(", "))
+                format!(", together with {}", planned.companions.join(", "))
             };
-            format!("{}{companions}, imbalance from {before:.2} to {after:.2}", update.message)
+            let imbalance = format!("imbalance from {before:.2} to {after:.2}, threshold {threshold}");
+            format!("{}{companions}: {imbalance}", update.message)
         }
         Cause::Services(limit_text) => format!("{}; {limit_text}", update.message),
     };

@@ -37,7 +37,7 @@ fn relocation(reason: Reason) -> MetricEvent {
     MetricEvent::Relocation { resource: "web".into(), reason }
 }
 
-fn leader_samples(cluster: &TestCluster) -> Vec<Sample> {
+pub(super) fn leader_samples(cluster: &TestCluster) -> Vec<Sample> {
     let core = &cluster.controllers[0].core;
     let relocations = Relocations::from([(("web".into(), Reason::Failback), 2)]);
     samples(&MetricsInput {
@@ -45,6 +45,7 @@ fn leader_samples(cluster: &TestCluster) -> Vec<Sample> {
         now: &cluster.now,
         waiting: core.wait_conditions().len(),
         reservation: core.reservation(),
+        rebalance: core.rebalance(),
         relocations: &relocations,
     })
 }
