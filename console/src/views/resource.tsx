@@ -22,6 +22,7 @@ import { useObjects } from '../state/cluster';
 export function ResourceView({ name }: { name: string }) {
   const resources = useObjects('resources');
   const events = useObjects('events');
+  const [isEditing, setEditing] = useState(false);
   if (resources === undefined) return <Loading />;
   const resource = resources.find((item) => item.metadata.name === name);
   if (resource === undefined) {
@@ -68,9 +69,9 @@ export function ResourceView({ name }: { name: string }) {
         <Operations name={name} />
         <Log name={name} />
         <Card title="Settings" wide>
-          <details>
+          <details onToggle={(event) => setEditing(event.currentTarget.open)}>
             <summary>Change settings in a form</summary>
-            <Settings key={resource.metadata.uid} resource={resource} />
+            {isEditing && <Settings key={resource.metadata.uid} resource={resource} />}
           </details>
         </Card>
         <Card title="Definition" wide>

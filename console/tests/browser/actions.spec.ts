@@ -8,6 +8,14 @@ function nodeOf(name: string): string {
   return hactl('get', 'resource', name, '-o', 'jsonpath={.status.node}').trim();
 }
 
+/** Returns the names of the services that run on a node. */
+function servicesOf(node: string): string[] {
+  const { items } = JSON.parse(hactl('get', 'resources', '-o', 'json')) as {
+    items: { metadata: { name: string }; status: { node: string | null; state: string } }[];
+  };
+  return items.filter(({ status }) => status.node === node && status.state === 'Started').map(({ metadata }) => metadata.name);
+}
+
 const other = (node: string) => (node === 'node1' ? 'node2' : 'node1');
 
 test('a service is stopped and started', async ({ page }) => {
@@ -92,6 +100,7 @@ test('the simulated failure of a node moves services and names the reasons', asy
 });
 
 test('maintenance moves services away, with the effects shown before', async ({ page }) => {
+  const before = servicesOf('node1');
   await signIn(page, 'operator', 'nodes/node1');
   await page.getByRole('button', { name: 'Enable maintenance' }).click();
   const dialog = page.locator('dialog[open]');
@@ -102,6 +111,8 @@ test('maintenance moves services away, with the effects shown before', async ({ 
   await expect(dialog.getByText('Checking the effects…')).toHaveCount(0);
   await dialog.getByRole('button', { name: 'End maintenance', exact: true }).click();
   await expect(page.locator('.page-title')).toContainText('Online');
+  // The services return, one move after another.
+  await expect.poll(() => servicesOf('node1')).toEqual(before);
 });
 
 test('an edited definition is checked on the server, then applied', async ({ page }) => {

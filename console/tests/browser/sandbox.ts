@@ -15,7 +15,7 @@ export const ROLES = ['viewer', 'operator', 'editor', 'admin'] as const;
 export type Role = (typeof ROLES)[number];
 
 function run(program: string, ...words: string[]): string {
-  return execFileSync(program, words, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] });
+  return execFileSync(program, words, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
 }
 
 export function hactl(...words: string[]): string {
