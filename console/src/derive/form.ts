@@ -126,7 +126,7 @@ export function changed(fields: Field[], stored: Values, values: Values): Field[
 
 /** Returns the spec of a new object with the fields that have a text. */
 export function specOf(fields: Field[], values: Values): Record<string, unknown> {
-  return patchOf(fields, {}, Object.fromEntries(Object.entries(values).filter(([, text]) => text !== '')));
+  return patchOf(fields, {}, values);
 }
 
 /** Returns the merge patch of the changed fields, below `spec`. */

@@ -193,12 +193,19 @@ export function afterFailure(before: Column[], node: string, item: Failure | und
   }));
 }
 
-/** Services related by rules, with the sentence of each rule. */
+type ResourceAffinity = NonNullable<NonNullable<AffinityRule['spec']>['resourceAffinity']>;
+
 export interface Relation {
   name: string;
   kind: 'Positive' | 'Negative';
 }
 
+/** Returns the kind of a rule's affinity between services. The API omits fields that have their default. */
+export function resourceAffinityOf({ affinity, strict }: ResourceAffinity): { kind: Relation['kind']; isStrict: boolean } {
+  return { kind: affinity ?? 'Positive', isStrict: strict ?? true };
+}
+
+/** Returns the services that rules relate to a service, with a sentence for each rule. */
 export function relations(name: string, rules: AffinityRule[]): { related: Relation[]; sentences: string[] } {
   const related: Relation[] = [];
   const sentences: string[] = [];
@@ -206,11 +213,11 @@ export function relations(name: string, rules: AffinityRule[]): { related: Relat
     const affinity = rule.spec?.resourceAffinity;
     const bare = (affinity?.resources ?? []).map((resource) => resource.split(':').pop() ?? resource);
     if (rule.spec?.disabled === true || affinity == null || !bare.includes(name)) continue;
-    const kind = affinity.affinity === 'Negative' ? 'Negative' : 'Positive';
+    const { kind, isStrict } = resourceAffinityOf(affinity);
     const others = bare.filter((resourceName) => resourceName !== name);
     related.push(...others.map((other) => ({ name: other, kind }) as const));
     const where = kind === 'Positive' ? 'same node as' : 'different node than';
-    sentences.push(`Rule ${rule.metadata.name}: ${affinity.strict === false ? 'preferably ' : ''}${where} ${others.join(', ')}`);
+    sentences.push(`Rule ${rule.metadata.name}: ${isStrict ? '' : 'preferably '}${where} ${others.join(', ')}`);
   }
   return { related, sentences };
 }

@@ -40,13 +40,14 @@ const NAME: Field = {
   max: undefined,
 };
 
-/** Returns the schema at a path. */
-function schemaAt(schema: Schema | undefined, path: string): Schema | undefined {
-  return path === '' ? schema : schema?.properties?.[path];
+/** Returns the schema at a path; the whole schema for an empty path. */
+function schemaAt(schema: Schema, path: string): Schema | undefined {
+  if (path === '') return schema;
+  return path.split('.').reduce<Schema | undefined>((part, member) => part?.properties?.[member], schema);
 }
 
 /** Returns the paths of the forms of a variant. */
-function formsOf(schema: Schema | undefined, variant: Variant): string[] {
+function formsOf(schema: Schema, variant: Variant): string[] {
   const names = variant.names ?? Object.keys(schemaAt(schema, variant.path)?.properties ?? {});
   return names.map((name) => (variant.path === '' ? name : `${variant.path}.${name}`));
 }
@@ -98,7 +99,7 @@ export function NewObject({ plural, onClose }: { plural: NewPlural; onClose: () 
                 </option>
               ))}
             </select>
-            <p class="quiet">{schemaOf(schema, form)?.description}</p>
+            <p class="quiet">{schemaAt(schema, form)?.description}</p>
           </div>
         )}
         {first.map(row)}
@@ -114,11 +115,6 @@ export function NewObject({ plural, onClose }: { plural: NewPlural; onClose: () 
       <Editor plural={plural} object={undefined} template={text} onSaved={onClose} />
     </Dialog>
   );
-}
-
-/** Returns the schema of a form. */
-function schemaOf(schema: Schema, path: string): Schema | undefined {
-  return path.split('.').reduce<Schema | undefined>((part, member) => part?.properties?.[member], schema);
 }
 
 /** Adds the chosen form to a spec, also if none of its fields has a value. */

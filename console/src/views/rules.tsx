@@ -4,6 +4,7 @@ import { useState } from 'preact/hooks';
 import { removal, type Action } from '../actions/action';
 import { ActionButton } from '../actions/run';
 import { KIND_NAMES, conditionOf, type AffinityRule, type Condition, type Group, type NodeGroup } from '../api/objects';
+import { resourceAffinityOf } from '../derive/placement';
 import { Card, Empty, Loading, ObjectLink, PageTitle, State } from '../parts/basics';
 import { Conditions } from '../parts/conditions';
 import { Editor, NewButton } from '../parts/editor';
@@ -44,9 +45,9 @@ function ruleText(rule: AffinityRule): string {
     return `${(nodeAffinity.resources ?? []).join(', ')} ${verb} ${nodesText(nodeAffinity.nodes)}`;
   }
   if (resourceAffinity != null) {
-    // The API omits fields that have their default: Positive and strict.
-    const where = resourceAffinity.affinity === 'Negative' ? 'on different nodes' : 'on one node';
-    const verb = resourceAffinity.strict === false ? 'preferably run' : 'run';
+    const { kind, isStrict } = resourceAffinityOf(resourceAffinity);
+    const where = kind === 'Negative' ? 'on different nodes' : 'on one node';
+    const verb = isStrict ? 'run' : 'preferably run';
     return `${(resourceAffinity.resources ?? []).join(', ')} ${verb} ${where}`;
   }
   return '';
