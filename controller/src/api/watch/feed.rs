@@ -102,8 +102,8 @@ impl ObjectFeed {
             (Item::Changes { changes, revision }, Some(state)) => {
                 let changes = state.table.apply(&changes);
                 changes.iter().cloned().for_each(|change| state.recent.keep(change));
-                // Sending fails if there are no watches. The update is sent under the lock. A subscription thus has
-                // each change, or receives it later.
+                // Sending fails if there are no watches. The update is sent under the lock, so that a subscription
+                // has each change, or receives it later.
                 let _ = self.updates.send(Ok(Arc::new(FeedUpdate { changes, revision })));
                 revision
             }

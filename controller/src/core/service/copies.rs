@@ -19,7 +19,7 @@ pub(super) fn update_copies(input: &PlanInput<'_>, service: &Service<'_>, update
         match &assignment.action {
             Action::Start | Action::Restart | Action::Migrate { .. } => {
                 for copy in permitted_copies(assignment).iter().map(ReportedCopy::to_copy) {
-                    copies.retain(|other| !is_same_copy(other, &copy));
+                    copies.retain(|other| !is_same_copy(identity_of(other), identity_of(&copy)));
                     copies.push(copy);
                 }
             }
@@ -45,7 +45,7 @@ pub(super) fn remaining_copies(
     }
     for reported in reported_copies(input, service) {
         // A known copy is the most frequent case, and needs no complete record.
-        if copies.iter().any(|other| reported.is_same_as(other)) {
+        if copies.iter().any(|other| is_same_copy(identity_of(other), reported.identity())) {
             continue;
         }
         let copy = reported.to_copy();
@@ -120,10 +120,15 @@ pub(super) fn differing_definition(
         .find(|definition| !definition.may_replace(&desired_definition))
 }
 
-fn is_same_copy(left: &ServiceCopy, right: &ServiceCopy) -> bool {
-    left.node == right.node
-        && left.epoch == right.epoch
-        && left.definition.has_same_identity(&right.definition)
+/// Identity of a copy: its node, registration and definition.
+type CopyIdentity<'a> = (&'a NodeName, Epoch, &'a ServiceDefinition);
+
+fn identity_of(copy: &ServiceCopy) -> CopyIdentity<'_> {
+    (&copy.node, copy.epoch, &copy.definition)
+}
+
+fn is_same_copy(left: CopyIdentity<'_>, right: CopyIdentity<'_>) -> bool {
+    (left.0, left.1) == (right.0, right.1) && left.2.has_same_identity(right.2)
 }
 
 /// A copy that follows from an assignment or a report, without its own record.
@@ -136,11 +141,8 @@ struct ReportedCopy<'a> {
 }
 
 impl ReportedCopy<'_> {
-    /// Returns `true` if this is a known copy.
-    fn is_same_as(&self, other: &ServiceCopy) -> bool {
-        other.node == *self.node
-            && other.epoch == self.epoch
-            && other.definition.has_same_identity(&self.definition)
+    fn identity(&self) -> CopyIdentity<'_> {
+        (self.node, self.epoch, &self.definition)
     }
 
     fn to_copy(&self) -> ServiceCopy {
@@ -156,23 +158,16 @@ impl ReportedCopy<'_> {
 
 /// Returns the copies that an assignment permits.
 fn permitted_copies(assignment: &Assignment) -> Vec<ReportedCopy<'_>> {
-    let definition = &assignment.definition;
-    let (node, epoch, boot_id) = (&assignment.node, assignment.epoch, &assignment.boot_id);
-    let mut copies = vec![ReportedCopy {
+    let copy = |node, epoch, boot_id| ReportedCopy {
         node,
         epoch,
         boot_id,
-        definition: Cow::Borrowed(definition),
-        exclusive: definition.exclusive,
-    }];
+        definition: Cow::Borrowed(&assignment.definition),
+        exclusive: assignment.definition.exclusive,
+    };
+    let mut copies = vec![copy(&assignment.node, assignment.epoch, &assignment.boot_id)];
     if let Action::Migrate { target, target_epoch, target_boot_id } = &assignment.action {
-        copies.push(ReportedCopy {
-            node: target,
-            epoch: *target_epoch,
-            boot_id: target_boot_id,
-            definition: Cow::Borrowed(definition),
-            exclusive: definition.exclusive,
-        });
+        copies.push(copy(target, *target_epoch, target_boot_id));
     }
     copies
 }
@@ -211,12 +206,7 @@ fn reported_copies<'a>(input: &PlanInput<'a>, service: &Service<'a>) -> Vec<Repo
                 definition: report.definition.as_deref().map_or_else(definition, Cow::Borrowed),
                 exclusive: report.exclusive,
             };
-            let is_same = |other: &ReportedCopy<'_>| {
-                other.node == copy.node
-                    && other.epoch == copy.epoch
-                    && other.definition.has_same_identity(&copy.definition)
-            };
-            if !copies.iter().any(is_same) {
+            if !copies.iter().any(|other| is_same_copy(other.identity(), copy.identity())) {
                 copies.push(copy);
             }
         }
