@@ -480,7 +480,11 @@ impl ServiceDefinition {
 
     /// Returns `true` if both definitions have the same identity.
     pub fn has_same_identity(&self, other: &ServiceDefinition) -> bool {
-        self.name == other.name && self.driver.has_same_identity(&other.driver, &self.name)
+        self.has_identity_of(&other.name, &other.driver)
+    }
+
+    fn has_identity_of(&self, name: &str, driver: &DriverSpec) -> bool {
+        self.name == name && self.driver.has_same_identity(driver, &self.name)
     }
 
     /// Returns `true` if a resource may change from one of these definitions to the other while a copy may exist
@@ -493,8 +497,7 @@ impl ServiceDefinition {
     /// [`ServiceDefinition::may_replace`].
     pub fn may_become(&self, resource: &Resource) -> bool {
         self.exclusive == resource.spec.exclusive
-            && self.name == resource.metadata.name.as_str()
-            && self.driver.has_same_identity(&resource.spec.driver, &self.name)
+            && self.has_identity_of(&resource.metadata.name, &resource.spec.driver)
     }
 }
 
