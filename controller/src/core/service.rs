@@ -46,7 +46,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Assignment, Fence, FenceState, Mode, Phase, ServiceReport, Tombstone};
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
 use ha_api_types::time::Timestamp;
-use ha_scheduler::{MoveStep, ServiceFacts, View};
+use ha_scheduler::{MoveStep, View};
 use std::collections::{BTreeMap, BTreeSet};
 use update::{AssignmentChange, ServiceUpdate};
 
@@ -497,22 +497,23 @@ fn write_draft(planner: &mut Planner<'_>, service: &Service<'_>, mut update: Ser
     }
     let used_nodes = super::placement::used_nodes(&update.status);
     let is_stable = update.status.state == ServiceState::Started && update.status.replacement.is_none();
-    // Most services do not change, and the indexes of the view remain as they are.
-    let is_unchanged = |facts: &ServiceFacts| {
-        facts.used_nodes == used_nodes
-            && (is_stable || !facts.movable)
-            && update.reserved_node.is_none()
-            && facts.node == update.status.node
-    };
-    if !planner.view.services.get(service.name).is_some_and(is_unchanged)
-        && let Some(mut facts) = planner.view.services.get_mut(service.name)
-    {
-        facts.movable &= facts.used_nodes == used_nodes && is_stable;
-        facts.used_nodes.clone_from(&used_nodes);
-        // The reserved capacity is kept for this service, because services that are planned later are less
-        // important.
-        facts.used_nodes.extend(update.reserved_node.take());
-        facts.node.clone_from(&update.status.node);
+    if let Some(facts) = planner.view.services.get(service.name) {
+        let has_same_nodes = facts.used_nodes == used_nodes;
+        let movable = facts.movable && has_same_nodes && is_stable;
+        let reserved_node = update.reserved_node.take();
+        // Most services do not change, and the indexes of the view remain as they are.
+        let is_unchanged = has_same_nodes
+            && facts.movable == movable
+            && reserved_node.is_none()
+            && facts.node == update.status.node;
+        if !is_unchanged && let Some(mut facts) = planner.view.services.get_mut(service.name) {
+            facts.movable = movable;
+            facts.used_nodes.clone_from(&used_nodes);
+            // The reserved capacity is kept for this service, because services that are planned later are less
+            // important.
+            facts.used_nodes.extend(reserved_node);
+            facts.node.clone_from(&update.status.node);
+        }
     }
     if let Some((transaction, events)) = update.into_transaction(&input, service) {
         planner.plan.add_action(

@@ -94,6 +94,11 @@ fn state_during_actions(planner: &Planner<'_>, kind: ImbalanceKind) -> Rebalance
     }
 }
 
+/// Returns the state if no node that has been imbalanced for long enough has a move: other nodes may have one later.
+fn state_without_move(held_nodes: usize, imbalanced_nodes: usize) -> RebalanceState {
+    if held_nodes < imbalanced_nodes { RebalanceState::Holding } else { RebalanceState::NoMove }
+}
+
 /// Plans moves that reduce the imbalance of the load. Returns the resulting state.
 fn plan_load_moves(planner: &mut Planner<'_>, mut services: BTreeSet<&ResourceName>) -> RebalanceState {
     let settings = planner.view.settings.auto_rebalance.clone();
@@ -113,8 +118,7 @@ fn plan_load_moves(planner: &mut Planner<'_>, mut services: BTreeSet<&ResourceNa
     if imbalanced.is_empty() {
         return RebalanceState::Holding;
     }
-    let mut state =
-        if imbalanced.len() < node_count { RebalanceState::Holding } else { RebalanceState::NoMove };
+    let mut state = state_without_move(imbalanced.len(), node_count);
     let mut view = planner.view.clone();
     for _ in 0..settings.max_moves {
         // A move for the load gives no node more services than its limit.
@@ -168,8 +172,7 @@ fn plan_service_count_move(planner: &mut Planner<'_>, services: &BTreeSet<&Resou
         return RebalanceState::Waiting;
     }
     let Some(planned) = relieve(&planner.view, services, |node| imbalanced.contains_key(node)) else {
-        let is_complete = imbalanced.len() == node_count;
-        return if is_complete { RebalanceState::NoMove } else { RebalanceState::Holding };
+        return state_without_move(imbalanced.len(), node_count);
     };
     let limit_text = Counts::of(&planner.view).describe(&planned.from).unwrap_or_default();
     let rebalance = PlannedRebalance { cause: Cause::Services(limit_text), planned };
