@@ -224,7 +224,7 @@ impl Interrupted {
     }
 }
 
-/// Returns the peak memory use of this process.
+/// Returns the peak resident memory of this process with its unit, from `/proc/self/status`.
 fn peak_memory() -> Option<String> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     Some(status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().to_owned())
@@ -241,7 +241,7 @@ fn hbal_version() -> Option<String> {
 fn compare_with_hbal(file: &str, plan: bool, ours: &[f64]) -> String {
     let path: PathBuf = std::env::temp_dir().join(format!("balance-{}.data", std::process::id()));
     if let Err(error) = std::fs::write(&path, file) {
-        return format!("no file for it: {error}");
+        return format!("cannot write the file for hbal: {error}");
     }
     let run = |arguments: &[&str]| {
         let output =

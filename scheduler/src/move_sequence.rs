@@ -33,7 +33,7 @@ pub struct Item {
 /// Items on nodes, with the free capacity of the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MoveProblem {
-    /// The items.
+    /// Items; `Move` and `Blocked` refer to them by index.
     pub items: Vec<Item>,
     /// Free amounts on each node for these items.
     pub free: Vec<FreeAmounts>,
@@ -41,7 +41,7 @@ pub struct MoveProblem {
     pub exclusive_pairs: BTreeSet<(usize, usize)>,
 }
 
-/// The next step.
+/// The result of [`next_move`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// No step: no sequence of moves improves the arrangement.

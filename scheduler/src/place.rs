@@ -179,7 +179,6 @@ fn eligible_candidates<'a>(query: &'a PlacementQuery<'_>) -> Vec<Candidate<'a>> 
     candidates
 }
 
-/// Returns the scores of these nodes, with loads of 0.
 fn scores_without_load<'a>(
     query: &'a PlacementQuery<'_>,
     candidates: &[Candidate<'a>],

@@ -22,9 +22,8 @@ pub(crate) struct PlacementQuery<'a> {
     pub(crate) requests: Amounts,
     /// The members; the first is the service to be scheduled.
     pub(crate) members: Vec<Member<'a>>,
-    /// The current node of the unit.
     pub(crate) current_node: Option<&'a NodeName>,
-    /// The facts of that node in the view.
+    /// Facts of `current_node` in the view.
     pub(crate) current_facts: Option<&'a NodeFacts>,
     /// Usage of each node by the members according to the view. The facts of the members in `unit` may differ from those in
     /// the view.

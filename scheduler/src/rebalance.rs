@@ -22,7 +22,7 @@ const MAX_EXAMINED_MOVES: usize = 1000;
 /// A move that lowers the imbalance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Move {
-    /// Name of the service.
+    /// Name of the service that was chosen; `companions` move with it.
     pub service: ResourceName,
     /// Names of the services that move together with it, because of strict Positive rules.
     pub companions: Vec<ResourceName>,

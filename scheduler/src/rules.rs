@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The declared objects that decide which rules are active.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleInput {
-    /// Rules by name.
+    /// Declared rules by name.
     pub rules: BTreeMap<String, AffinityRuleSpec>,
     /// Groups by name.
     pub groups: BTreeMap<String, GroupSpec>,
@@ -47,7 +47,7 @@ pub struct Rules {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeRule {
-    /// Name of the rule.
+    /// Name of the rule, for messages.
     pub name: String,
     /// The nodes with their priorities.
     pub nodes: NodePriorities,
@@ -70,11 +70,11 @@ pub struct ResourceRule {
 /// The reason why a rule is not applied.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RuleConflict {
-    /// Name of the rule.
+    /// Name of the rule that is not applied.
     pub rule: String,
     /// A sentence that names every rule of the conflict.
     pub message: String,
-    /// The other rules of the conflict.
+    /// Names of the other rules that cause the conflict.
     pub other_rules: BTreeSet<String>,
     /// The resources of the conflict.
     pub resources: BTreeSet<ResourceName>,
@@ -147,7 +147,7 @@ impl Rules {
         self.affinity.iter()
     }
 
-    /// Returns the strict anti-affinity sets.
+    /// Returns the strict anti-affinity sets: no two services of a set may use one node.
     pub fn strict_anti_affinity_rules(&self) -> impl Iterator<Item = &ResourceRule> {
         self.anti_affinity.iter().filter(|partners| partners.strict)
     }

@@ -27,7 +27,7 @@ pub struct Score {
     pub load: u64,
 }
 
-/// A priority tier.
+/// The rank of a node by the priorities of a group or rule; `Unlisted` is the lowest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PriorityTier {
     /// The node is not listed in the group or rule.

@@ -41,7 +41,7 @@ impl NodeUse {
         self.users.iter()
     }
 
-    /// Returns the sum of the services' requests.
+    /// Returns the sums of the requests of all services that use the node.
     pub fn requested(&self) -> &Sums {
         &self.requested
     }
@@ -78,7 +78,7 @@ impl Services {
         self.nodes.iter()
     }
 
-    /// Returns the services with a tag, by name.
+    /// Returns the services with a tag, by name, from an index.
     pub fn with_tag(&self, tag: &str) -> impl Iterator<Item = &ResourceName> {
         self.tagged.get(tag).into_iter().flatten()
     }
@@ -116,7 +116,7 @@ impl Services {
         self.extend(all.facts.into_iter().filter(|(name, facts)| keep(name, facts)));
     }
 
-    /// Modifies every service.
+    /// Modifies every service, and builds the indexes again.
     pub fn change_all(&mut self, mut change: impl FnMut(&ResourceName, &mut ServiceFacts)) {
         let all = std::mem::take(self);
         self.extend(all.facts.into_iter().map(|(name, mut facts)| {

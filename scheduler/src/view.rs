@@ -95,7 +95,7 @@ pub struct ServiceFacts {
     pub group: Option<String>,
     /// `true` if the service returns to a preferred node that is available again.
     pub failback: bool,
-    /// Requested amounts.
+    /// Amounts that the service requests; `None` for an amount that is not requested.
     pub requests: Amounts,
     /// `true` if the driver can live-migrate the service.
     pub moves_live: bool,
@@ -116,7 +116,7 @@ pub struct ServiceFacts {
     pub incompatible_nodes: BTreeSet<NodeName>,
     /// Node that the service left for maintenance.
     pub maintenance_node: Option<NodeName>,
-    /// Tags of the resource.
+    /// Tags of the resource, of which [`View::exclusion_tags`] selects the exclusion tags.
     pub tags: BTreeSet<String>,
     /// Priority of the service; services with a higher priority are recovered first.
     pub priority: i32,
@@ -192,7 +192,7 @@ pub struct View {
     pub services: Services,
     /// Groups by name.
     pub groups: BTreeMap<String, GroupSpec>,
-    /// Allocation policies of node groups, by name of the node group.
+    /// Allocation policies by name of the node group; a node group that is missing here is Preferred.
     pub node_groups: BTreeMap<String, AllocationPolicy>,
     /// Active affinity rules.
     pub rules: Rules,

@@ -2,7 +2,6 @@
 
 use ha_scheduler::balance::random::Random;
 
-/// A family of clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     /// Every disk has two copies; instances have four sizes.
@@ -49,7 +48,6 @@ struct Machine {
 
 const MIN_DISK: i64 = 4_000_000;
 
-/// Returns the number of groups of a family.
 fn groups(family: Family) -> usize {
     if family == Family::Groups { 4 } else { 1 }
 }

@@ -48,7 +48,6 @@ struct Column {
 }
 
 impl Columns {
-    /// Builds the columns of a problem.
     pub(super) fn new(problem: &Problem) -> Columns {
         let mut merged: Vec<(Column, f64)> = Vec::new();
         let mut positions = Vec::new();
@@ -82,7 +81,7 @@ impl Columns {
         columns
     }
 
-    /// Returns the number of columns.
+    /// Returns the number of columns after merging.
     pub(super) fn len(&self) -> usize {
         self.weights.len()
     }

@@ -36,7 +36,7 @@ struct Defects {
 }
 
 impl Defects {
-    /// Returns the defects with a score before the ending.
+    /// Returns the defects of the ending if `score` is the score before it.
     fn before(self, score: f64, start: f64) -> Defects {
         Defects {
             above_start: self.above_start + (score - start - MIN_GAIN).max(0.0),

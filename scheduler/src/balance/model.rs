@@ -39,13 +39,13 @@ pub enum Generation {
 /// A node group; instances move inside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Name of the group.
+    /// Name of the group, unique in the cluster.
     pub name: String,
     /// Identity of the group, to which nodes refer.
     pub uuid: String,
     /// Allocation policy for new instances.
     pub allocation: Allocation,
-    /// Tags of the group.
+    /// Tags of the group, which the balancer keeps but does not evaluate.
     pub tags: Vec<String>,
     /// Networks to which the group is connected.
     pub networks: Vec<String>,
@@ -62,10 +62,10 @@ pub enum Allocation {
     Unallocable,
 }
 
-/// A node.
+/// A node with its capacity, its own use, and its free amounts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Name of the node.
+    /// Name of the node, unique in the cluster.
     pub name: String,
     /// Total memory, in MiB.
     pub memory_total: i64,
@@ -85,7 +85,7 @@ pub struct Node {
     pub group: usize,
     /// Number of disk spindles.
     pub spindles: i64,
-    /// Tags of the node.
+    /// Tags of the node: failure domains and migration tags, by the prefixes in the cluster's tags.
     pub tags: Vec<String>,
     /// `true` if each instance has its own spindles on this node.
     pub exclusive_storage: bool,
@@ -111,7 +111,7 @@ pub enum Role {
 /// A virtual machine or another service with a size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
-    /// Name of the instance.
+    /// Name of the instance, unique in the cluster.
     pub name: String,
     /// Memory, in MiB.
     pub memory: i64,
@@ -119,7 +119,7 @@ pub struct Instance {
     pub disk: i64,
     /// Number of virtual cpus.
     pub vcpus: i64,
-    /// Run state.
+    /// Actual and desired run state.
     pub status: Status,
     /// `true` if the secondary reserves memory for the instance.
     pub auto_balance: bool,
@@ -129,7 +129,7 @@ pub struct Instance {
     pub secondary: Option<usize>,
     /// Storage of the disk.
     pub template: Template,
-    /// Tags of the instance.
+    /// Tags of the instance: exclusion tags and desired failure domains, by the prefixes in the cluster's tags.
     pub tags: Vec<String>,
     /// Number of shared spindles that the instance uses.
     pub spindle_use: i64,
@@ -297,9 +297,9 @@ pub struct Specification {
     pub spindles: i64,
 }
 
-/// Default for [`Policy::vcpu_ratio`].
+/// Ratio of virtual to physical cpus if no policy applies, as in Ganeti.
 pub const DEFAULT_VCPU_RATIO: f64 = 4.0;
-/// Default for [`Policy::spindle_ratio`].
+/// Ratio of uses to spindles if no policy applies, as in Ganeti.
 pub const DEFAULT_SPINDLE_RATIO: f64 = 32.0;
 
 impl Cluster {

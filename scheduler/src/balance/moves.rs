@@ -123,7 +123,7 @@ impl StepKind {
         }
     }
 
-    /// Returns the number of migrations.
+    /// Returns the number of times that the move changes the node on which the instance runs.
     pub fn migrations(self) -> usize {
         match self {
             StepKind::ReplaceSecondary => 0,

@@ -6,7 +6,7 @@ use super::problem::{Placement, Problem};
 use super::state::State;
 use std::collections::BTreeSet;
 
-/// A step of a plan.
+/// The move of one instance from one placement to another, with the score after it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// Index of the instance in the problem.
@@ -15,7 +15,7 @@ pub struct Step {
     pub from: Placement,
     /// Placement after the step.
     pub to: Placement,
-    /// Kind of the step.
+    /// The operations of which the step consists.
     pub kind: StepKind,
     /// Score after the step.
     pub score: f64,
@@ -24,14 +24,14 @@ pub struct Step {
 /// Steps from the start of a problem.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Score at the start.
+    /// Score before the first step.
     pub start_score: f64,
     /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
 impl Plan {
-    /// Returns the score at the end.
+    /// Returns the score after the last step, or that at the start if there is no step.
     pub fn end_score(&self) -> f64 {
         self.steps.last().map_or(self.start_score, |step| step.score)
     }

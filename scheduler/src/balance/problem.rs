@@ -52,7 +52,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Returns the nodes of the placement.
+    /// Returns the primary, and the secondary if there is one.
     pub fn nodes(self) -> impl Iterator<Item = usize> {
         [Some(self.primary), self.secondary].into_iter().flatten()
     }
@@ -96,7 +96,7 @@ pub struct ProblemNode {
     pub cpus_own: i64,
     /// `true` if instances have their own spindles here, so that free spindles count as free disk.
     pub has_exclusive_spindles: bool,
-    /// Number of spindles.
+    /// Number of spindles, regardless of the policy's ratio.
     pub spindles_total: f64,
     /// Number of spindle uses within the policy's ratio.
     pub spindles: f64,
@@ -204,16 +204,16 @@ impl ProblemService {
     }
 }
 
-/// A group to be balanced.
+/// One or more groups to be balanced together, with all constants of the search.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// The nodes of the group.
+    /// Nodes of the groups, in the order of the cluster.
     pub nodes: Vec<ProblemNode>,
-    /// The instances of the group.
+    /// Instances of the groups; instances that move as one are one service.
     pub services: Vec<ProblemService>,
     /// Current placement of each service.
     pub start_placements: Vec<Placement>,
-    /// Number of exclusion tags.
+    /// Number of different exclusion tags of the instances.
     pub exclusion_tags: usize,
     /// Number of failure domains.
     pub locations: usize,
@@ -233,7 +233,7 @@ impl Problem {
         self.nodes.iter().position(|node| node.cluster_node == cluster_node)
     }
 
-    /// Builds the problem of one group of a cluster.
+    /// Builds the problem of one group, given by its position in the cluster.
     pub fn new(cluster: &Cluster, group: usize, settings: &Settings) -> Problem {
         Problem::of_groups(cluster, &[group], settings)
     }
@@ -349,7 +349,7 @@ impl Problem {
         self.start_placements = placements;
     }
 
-    /// Returns the name of a node of the problem.
+    /// Returns the name of a node, by position in the problem.
     pub fn node_name<'c>(&self, cluster: &'c Cluster, problem_node: usize) -> &'c str {
         &cluster.nodes[self.nodes[problem_node].cluster_node].name
     }

@@ -141,7 +141,6 @@ fn leaves_other_instances(problem: &Problem, plan: &Plan, other: &Plan) -> bool 
     placements.any(|(from, to)| is_left(from) && !is_left(to))
 }
 
-/// Returns the default number of evaluations for this number of instances.
 fn default_evaluations(instances: usize) -> usize {
     let per_instance = EVALUATIONS_PER_INSTANCE * (DOUBLED_INSTANCES + instances) / DOUBLED_INSTANCES;
     (instances * per_instance).min(MAX_EVALUATIONS)

@@ -29,11 +29,11 @@ pub struct State<'a> {
     counts: Counts,
     /// Number of primaries with an exclusion tag in a failure domain, at `location * tags + tag`.
     primaries_in_domain: Vec<u32>,
-    /// Nodes of which Ganeti's programs judge N+1 otherwise until they change; only for decisions that equal theirs.
+    /// Nodes whose N+1 result in Ganeti's programs differs until the node changes. Empty unless the decisions must
+    /// equal those of Ganeti.
     loaded_nodes: Vec<checked::LoadedNode>,
 }
 
-/// Current state of a node.
 #[derive(Clone, Debug, Default)]
 struct NodeState {
     memory_free: i64,
@@ -90,7 +90,6 @@ struct Sums {
 }
 
 impl Sums {
-    /// Computes the sums of these shares.
     fn new(shares: impl Iterator<Item = i64>) -> Sums {
         let mut sums = Sums::default();
         for share in shares {
@@ -99,7 +98,6 @@ impl Sums {
         sums
     }
 
-    /// Replaces one share with another.
     fn replace(&mut self, old: i64, new: i64) {
         self.sum += new - old;
         // The difference of two squares, in one multiplication.
@@ -114,14 +112,13 @@ impl Sums {
         variance.sqrt() / (count as f64 * SHARE_UNIT)
     }
 
-    /// Returns the sum of all shares.
     fn total(&self) -> f64 {
         self.sum as f64 / SHARE_UNIT
     }
 }
 
 impl<'a> State<'a> {
-    /// Builds the state of a placement.
+    /// Computes all aggregates of a placement.
     pub fn new(problem: &'a Problem, placements: &[Placement]) -> State<'a> {
         let columns = Columns::new(problem);
         let node_states = problem.nodes.iter().map(|node| NodeState {
@@ -167,12 +164,12 @@ impl<'a> State<'a> {
         state
     }
 
-    /// Returns the problem.
+    /// Returns the problem, whose constants the state uses.
     pub fn problem(&self) -> &'a Problem {
         self.problem
     }
 
-    /// Returns the placements of all instances.
+    /// Returns the placements of all instances, by position in the problem.
     pub fn placements(&self) -> &[Placement] {
         &self.placements
     }
@@ -254,7 +251,7 @@ impl<'a> State<'a> {
             self.placements[service] = placement;
         }
         let newly_failing = |state: &State<'_>| {
-            // As in hbal, a node that already failed N+1 must at least have room for each new secondary alone.
+            // As in hbal, a node that already failed N+1 must at least have capacity for each new secondary alone.
             let mut each = changes.iter().zip(before).zip(forced);
             let lacks_room = each.any(|((&(service, placement), old), forced)| {
                 let needed_memory = state.problem.services[service].memory_reserved;

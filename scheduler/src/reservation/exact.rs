@@ -7,7 +7,6 @@ use super::unit::Unit;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// Result of a search.
 #[derive(Debug)]
 pub(super) enum SearchResult<'m> {
     /// A placement of all units.
@@ -18,7 +17,6 @@ pub(super) enum SearchResult<'m> {
     Undecided,
 }
 
-/// The limit of steps is reached.
 struct OutOfSteps;
 
 /// Searches for a placement of all units, with all other services in place.

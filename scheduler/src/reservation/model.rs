@@ -75,7 +75,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Builds the model of a view.
+    /// Copies the view, and computes the sums and candidates of all nodes and services.
     pub fn new(view: &View) -> Model {
         Model::of(view.clone())
     }

@@ -5,7 +5,6 @@ use super::unit::Unit;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A placement that is being tried.
 #[derive(Clone, Debug)]
 pub(super) struct PlacementTrial<'m> {
     model: &'m Model,
@@ -58,7 +57,7 @@ impl<'m> PlacementTrial<'m> {
         }
     }
 
-    /// Returns a removed service to its nodes.
+    /// Restores a removed service on its nodes.
     pub(super) fn undo_remove(&mut self, service: u32) {
         if self.removed_services.remove(&service) {
             self.add_to_own_nodes(service, 1);

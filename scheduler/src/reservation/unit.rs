@@ -15,9 +15,7 @@ pub(super) struct Unit {
     pub(super) from: Option<u32>,
     /// Sums of the requests of all members; `None` if no member requests the amount.
     pub(super) requests: [Option<i128>; 3],
-    /// Lowest priority of the members.
     pub(super) lowest_priority: i32,
-    /// Highest priority of the members.
     pub(super) highest_priority: i32,
     /// Nodes that are eligible for all members, without regard to free capacity and other services.
     pub(super) candidates: Bits,

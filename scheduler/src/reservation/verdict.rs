@@ -48,7 +48,7 @@ impl Model {
         self.nodes.iter().filter(move |node| node.services.iter().any(counts)).map(|node| &node.name)
     }
 
-    /// Converts a verdict to names.
+    /// Replaces the numbers of nodes and services in a verdict with their names.
     pub(super) fn with_names(&self, verdict: CaseVerdict) -> Verdict {
         let placed = match verdict {
             CaseVerdict::Other(verdict) => return verdict,

@@ -5,7 +5,6 @@ use super::super::problem::{Placement, Problem};
 use super::super::random::Random;
 use super::super::state::State;
 
-/// Number of kinds of changes.
 pub(super) const KIND_COUNT: usize = 13;
 
 /// Maximum number of instances in a cycle of role changes.
@@ -26,7 +25,6 @@ pub(super) struct Proposals<'a> {
 }
 
 impl<'a> Proposals<'a> {
-    /// Builds the indexes for a placement.
     pub(super) fn new(state: &State<'a>) -> Proposals<'a> {
         let problem = state.problem();
         let (nodes, services) = (problem.nodes.len(), problem.services.len());
@@ -48,7 +46,7 @@ impl<'a> Proposals<'a> {
         self.movable.is_empty() || self.problem.nodes.len() < 2
     }
 
-    /// Records the new placement of an instance.
+    /// Updates the indexes for the new placement of an instance.
     pub(super) fn record_placement(&mut self, service: usize, placement: Placement) {
         self.moved.move_to_list(service, (placement != self.problem.start_placements[service]).then_some(0));
         self.primaries.move_to_list(service, Some(placement.primary));

@@ -6,10 +6,10 @@ use crate::balance::plan::{Plan, Step};
 use crate::balance::problem::{Placement, Problem, Settings};
 use crate::balance::state::State;
 
-/// All groups of a cluster as one problem.
+/// The problem of a cluster with several groups.
 #[derive(Clone, Debug)]
 pub struct AllGroups<'a> {
-    /// The cluster.
+    /// The cluster before any move.
     pub cluster: &'a Cluster,
     /// The nodes and instances of the cluster. A node of the problem belongs to the group of its node in the
     /// cluster.
@@ -58,7 +58,7 @@ impl<'a> AllGroups<'a> {
         (0..self.problem.nodes.len()).filter(|&node| self.group_of(node) == group).collect()
     }
 
-    /// Returns the name of a node.
+    /// Returns the name of a node, by position in the problem.
     pub fn node_name(&self, node: usize) -> &str {
         self.problem.node_name(self.cluster, node)
     }
@@ -104,7 +104,7 @@ pub struct PlannedMove {
     pub service: usize,
     /// Group that the instance leaves.
     pub source: usize,
-    /// Group to which it moves; equal to `source` for a move inside the group.
+    /// Group to which the instance moves; equal to `source` for a move inside the group.
     pub target: usize,
     /// Placement before the move.
     pub from: Placement,

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Maximum number of services that are counted.
 pub const MAX_COUNTED: usize = 100_000;
 
-/// The capacity of one group.
+/// Capacity of one group for new services of one size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupCapacity {
     /// Position of the group in the cluster.

@@ -63,7 +63,7 @@ impl GroupCheck {
     }
 }
 
-/// Computes the health of a group.
+/// Computes the health of a group for the placements in `state`.
 pub fn health(all_groups: &AllGroups<'_>, state: &State<'_>, group: usize) -> Health {
     let nodes = all_groups.nodes_of(group);
     let mut has_instances = vec![false; all_groups.problem.nodes.len()];

@@ -22,7 +22,7 @@ pub struct NewService {
     pub template: Template,
     /// Number of spindles that the service uses.
     pub spindle_use: i64,
-    /// Tags of the service.
+    /// Tags of the service; those with an exclusion prefix keep it off nodes with an instance of the same tag.
     pub tags: Vec<String>,
     /// Eligible nodes on a live cluster, by position; `None` for clusters from files.
     pub nodes: Option<BTreeSet<usize>>,

@@ -61,7 +61,6 @@ impl NoEligibleGroup {
 /// Number of nodes that are tried first; all nodes are tried if these lack capacity.
 const SHORTLIST_SIZE: usize = 40;
 
-/// Returns every placement on these nodes.
 pub(super) fn placements(reach: Reach, nodes: &[usize]) -> Vec<Placement> {
     match reach {
         Reach::Local | Reach::Shared => {

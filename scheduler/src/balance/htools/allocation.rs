@@ -9,7 +9,7 @@ use crate::balance::state::checked::{Checks, FailMode};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A new instance.
+/// An instance to be placed, with the size of each disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// The instance; its nodes do not count yet.
@@ -26,7 +26,7 @@ impl Request {
         Request { instance, disks }
     }
 
-    /// Returns the number of nodes that the instance needs.
+    /// Returns the number of nodes that the instance needs: 2 for a replicated instance, 1 otherwise.
     pub fn node_count(&self) -> usize {
         if self.instance.template.reach() == Reach::Replicated { 2 } else { 1 }
     }
@@ -45,7 +45,7 @@ pub struct Rules {
     pub ignored_groups: BTreeSet<usize>,
     /// Sizes of the disks of existing instances.
     pub disk_sizes: DiskSizes,
-    /// Networks of existing instances.
+    /// Networks of existing instances, by position in the cluster.
     pub networks: BTreeMap<usize, Vec<String>>,
     /// Nodes that changed since the cluster was read, by position in the cluster.
     pub changed_nodes: BTreeSet<usize>,
@@ -221,7 +221,6 @@ fn problem(cluster: &Cluster, request: &Request, rules: &Rules, groups: &[usize]
 /// Nodes of an instance, by position in the cluster: its node, and the second node of a replicated instance.
 pub type InstanceNodes = (usize, Option<usize>);
 
-/// Returns the nodes of an instance.
 pub(super) fn nodes_of((primary, secondary): InstanceNodes) -> impl Iterator<Item = usize> {
     [Some(primary), secondary].into_iter().flatten()
 }
@@ -274,7 +273,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Tries all candidates.
+    /// Tries all candidates, and counts the refusals by mode.
     pub fn attempt(&mut self, request: &Request, candidates: &[Candidate]) -> Attempt {
         let mut attempt = Attempt::default();
         if request.node_count() == 1 {
@@ -394,7 +393,6 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Places a copy of the request.
     fn place(&mut self, nodes: InstanceNodes) {
         let parts = self.groups.iter_mut().map(|(_, part)| part).chain([&mut self.whole]);
         for part in parts {
@@ -411,7 +409,7 @@ const MIN_STEP: usize = 20;
 /// A cluster with the instances that were added to it.
 #[derive(Clone, Debug)]
 pub struct Filled {
-    /// The cluster.
+    /// The cluster with the added instances.
     pub cluster: Cluster,
     /// Number of added instances, which are the last ones.
     pub added: usize,
@@ -420,7 +418,7 @@ pub struct Filled {
 }
 
 impl Filled {
-    /// Starts with a cluster.
+    /// Starts with a cluster to which no instance was added.
     pub fn new(cluster: &Cluster) -> Filled {
         Filled { cluster: cluster.clone(), added: 0, failures: BTreeMap::new() }
     }
@@ -432,7 +430,7 @@ impl Filled {
         Rules { changed_nodes: nodes.collect(), ..rules.clone() }
     }
 
-    /// Returns the added instances.
+    /// Returns the instances that were added to the cluster, which follow its other instances.
     pub fn added_instances(&self) -> &[Instance] {
         &self.cluster.instances[self.cluster.instances.len() - self.added..]
     }

@@ -1,5 +1,6 @@
-//! The moves of instances away from nodes or to other groups, by the rules of Ganeti's hail: one instance after the other, each
-//! to the nodes with the lowest resulting score of the group. A failed move leaves the instance where it is.
+//! The moves of instances away from nodes or to other groups, by the rules of Ganeti's hail: one instance at a time,
+//! each to the nodes with the lowest resulting score of the group. After a failed move, the instance stays on its
+//! nodes.
 
 use super::allocation::{
     Candidate, InstanceNodes, Request, Rules, Trial, TrialProblems, nodes_of, relocate, take_amounts,
@@ -274,7 +275,7 @@ impl Move<'_> {
         }
     }
 
-    /// Returns to the first placement.
+    /// Moves the instance back to its first placement.
     fn undo(&mut self, from: Placement) {
         self.whole.remove_added(self.service, from);
         self.whole.add_unchecked(self.service, self.start);

@@ -1,9 +1,9 @@
 //! The check whether every node could be evacuated after its failure, by the rules of Ganeti's hcheck, hspace and hail.
 //!
 //! Replicated instances fail over to their secondary. Then instances on shared storage move inside the group, the last
-//! one first and each to the node with the lowest resulting score. At last, new instances are made in place of those on
-//! local storage, the largest first, if the policy allows their size. As in Ganeti, the soft limits do not count. Offline
-//! nodes are checked too, and they are possible targets.
+//! one first and each to the node with the lowest resulting score. Finally, new instances replace those on local
+//! storage, the largest first, if the policy allows their size. As in Ganeti, the soft limits do not count. Offline
+//! nodes are checked too, and are possible targets.
 
 use super::allocation::{Request, policy_refusal};
 use crate::balance::model::{Cluster, Reach};

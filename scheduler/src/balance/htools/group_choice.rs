@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A new instance with the conditions of a request to hail.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
-    /// The instance.
+    /// The instance to be placed.
     pub request: Request,
     /// Number of nodes.
     pub node_count: i64,
@@ -27,7 +27,7 @@ pub struct Wanted {
 /// The group and the nodes for an instance.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// Position of the group.
+    /// Position of the group in the cluster.
     pub group: usize,
     /// Nodes by position in the cluster.
     pub nodes: InstanceNodes,
@@ -117,7 +117,7 @@ impl Tried {
     }
 }
 
-/// Returns the names of the nodes of an instance.
+/// Returns the names of an instance's nodes, the primary first.
 pub fn node_names(cluster: &Cluster, nodes: InstanceNodes) -> Vec<String> {
     nodes_of(nodes).map(|node| cluster.nodes[node].name.clone()).collect()
 }
@@ -137,7 +137,7 @@ pub fn is_dedicated(cluster: &Cluster, group: Option<&str>) -> bool {
 pub enum Refusal {
     /// No node of the group in the request accepts the instance. Other instances are still placed.
     NoNode {
-        /// The group as in descriptions.
+        /// Name of the group with its policy, as in hail's descriptions.
         group: String,
         /// Reasons why nodes were not chosen, as hail prints them.
         reasons: String,
@@ -284,7 +284,7 @@ fn described(cluster: &Cluster, group: usize, tried: &Tried) -> String {
     format!("{}: {}", with_policy(cluster, group), tried.describe(cluster))
 }
 
-/// Returns the group with its policy as in descriptions.
+/// Formats the name of a group with its policy, as in hail's descriptions.
 fn with_policy(cluster: &Cluster, group: usize) -> String {
     let policy = match cluster.groups[group].allocation {
         Allocation::Preferred => "preferred",

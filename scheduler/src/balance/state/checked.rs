@@ -73,7 +73,7 @@ struct Added {
     clashes: bool,
 }
 
-/// A node of which the N+1 result as it was read differs from the later one.
+/// A node whose N+1 result, as read from the input, differs from the result after its first change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LoadedNode {
     node: usize,
@@ -83,8 +83,9 @@ pub(super) struct LoadedNode {
 }
 
 impl State<'_> {
-    /// Judges N+1 of the nodes that did not change since they were read as Ganeti's programs do: such a node fails if it reports
-    /// less free memory than it reserves, while one with equal amounts fails after the first change.
+    /// Applies the N+1 rule of Ganeti's programs to the nodes that have not changed since they were read. Such a node
+    /// fails if it reports less free memory than it reserves, while one with equal amounts fails after the first
+    /// change.
     pub fn load_as_ganeti(&mut self, cluster: &Cluster, changed_nodes: &BTreeSet<usize>) {
         let nodes = self.problem.nodes.iter().zip(&self.node_states).enumerate();
         let unchanged = nodes.filter(|(_, (node, _))| !changed_nodes.contains(&node.cluster_node));
@@ -241,7 +242,6 @@ impl State<'_> {
         lacks_disk.then_some(FailMode::Disk)
     }
 
-    /// Returns the amount of a node in a column.
     fn amount(&self, node: usize, column: usize) -> i64 {
         self.amounts[node * self.columns.len() + self.columns.merged[column]]
     }

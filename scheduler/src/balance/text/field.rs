@@ -38,7 +38,6 @@ impl TextError {
 /// Maximum size, which prevents overflows of sums.
 const MAX_SIZE: i64 = 1 << 50;
 
-/// The fields of one line.
 pub(super) struct Fields<'a> {
     line: usize,
     values: Vec<&'a str>,
@@ -72,7 +71,6 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Returns the number of fields.
     pub(super) fn len(&self) -> usize {
         self.values.len()
     }
@@ -82,7 +80,6 @@ impl<'a> Fields<'a> {
         self.values.get(index).copied().unwrap_or("")
     }
 
-    /// Builds an error about a field.
     pub(super) fn error(&self, index: usize, name: &str, expected: impl Into<String>) -> TextError {
         let kind = if self.separator == '|' { "field" } else { "value" };
         let actual = self.text(index);

@@ -15,7 +15,7 @@ pub(super) const ALLOCATIONS: [(Allocation, &str); 3] = [
 pub(super) const ROLES: [(Role, &str); 3] = [(Role::Member, "N"), (Role::Master, "M"), (Role::Offline, "Y")];
 pub(super) const FLAGS: [(bool, &str); 2] = [(true, "Y"), (false, "N")];
 
-/// Reads a cluster.
+/// Parses a cluster in either generation of the text format.
 ///
 /// # Errors
 /// Fails with the line, the field and the expected content.
