@@ -62,7 +62,6 @@ impl Collection {
         }
     }
 
-    /// Returns the name of the collection.
     pub(crate) fn plural(self) -> &'static str {
         match self {
             Collection::Kind(kind) => kind.plural(),

@@ -75,7 +75,6 @@ pub(crate) struct Connection {
     pub(crate) request_timeout: Duration,
 }
 
-/// Address of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ServerAddress {
     /// An http or https URL with a host.

@@ -38,7 +38,6 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// The origin of a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// hactl, or the connection to the controllers.

@@ -130,7 +130,6 @@ impl Target {
 pub(crate) enum Selection {
     /// All objects of these kinds.
     Kinds(Vec<Kind>),
-    /// The objects with these names.
     Objects(Vec<Target>),
 }
 

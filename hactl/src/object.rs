@@ -48,7 +48,6 @@ impl<S: Spec> TypedObject<S> {
             .map_err(|error| Failure::failed(format!("cannot read the response: {error}")))
     }
 
-    /// Returns the name of the object.
     pub(crate) fn name(&self) -> &str {
         &self.metadata.name
     }

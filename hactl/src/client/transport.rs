@@ -172,12 +172,10 @@ impl Client {
         Ok(Client { servers, connection, current: AtomicUsize::new(0), terminal, field_manager: "hactl" })
     }
 
-    /// Sets the manager of the fields that this client changes.
     pub(crate) fn with_field_manager(self, field_manager: &'static str) -> Client {
         Client { field_manager, ..self }
     }
 
-    /// Returns the manager of the fields that this client changes.
     pub(super) fn field_manager(&self) -> &'static str {
         self.field_manager
     }

@@ -75,7 +75,6 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Creates a watch of one object.
     pub(crate) fn for_object(client: &'a Client, kind: ha_api_types::kind::Kind, name: &str) -> Watcher<'a> {
         Watcher::new(client, Collection::Kind(kind), vec![("fieldSelector", format!("metadata.name={name}"))])
     }

@@ -1,4 +1,5 @@
-//! The names of Ganeti's programs under which the binary acts like them: hbal, hcheck and hspace.
+//! Ganeti's programs hail, hbal, hcheck and hspace. Under one of these names, the binary has the options and the output
+//! of that program.
 
 mod hail;
 mod hcheck;
@@ -26,7 +27,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// A program of Ganeti whose name selects its options and output.
+/// A program of Ganeti. The name under which the binary runs selects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     Hail,
@@ -43,7 +44,6 @@ impl Program {
         (Program::Hspace, "hspace"),
     ];
 
-    /// Returns the program with this name.
     pub(crate) fn from_name(name: &str) -> Option<Program> {
         Program::NAMES.iter().find(|(_, known)| *known == name).map(|(program, _)| *program)
     }
@@ -66,7 +66,7 @@ pub(crate) struct Abort {
 }
 
 impl Abort {
-    /// Input that the program refuses with status 1.
+    /// Creates the failure of a run whose input is refused, with status 1.
     pub(crate) fn new(message: impl Into<String>) -> Abort {
         Abort { exit: Exit::Failed, message: message.into() }
     }
@@ -75,7 +75,7 @@ impl Abort {
         Abort::new(format!("Error: failed to load data, aborting: {cause}"))
     }
 
-    /// An invalid value of an option.
+    /// Creates the failure of a run with an invalid value of an option.
     pub(crate) fn invalid_value(cause: impl std::fmt::Display) -> Abort {
         Abort::new(format!("Error while parsing command line arguments:\n{cause}"))
     }
@@ -148,7 +148,7 @@ pub(crate) fn unrecognized(command: &mut Command, option: &str) -> Abort {
     Abort { exit: Exit::Usage, message }
 }
 
-/// Hint of the programs if no cluster is named.
+/// Hint if the arguments name no cluster.
 pub(crate) const LIVE_HINT: &str = "add -t FILE, or -L for the live cluster";
 
 /// Inserts the equals sign that is missing before the value of some short options, such as `-CFILE`.
@@ -165,7 +165,7 @@ pub(crate) fn with_equals_signs(arguments: Vec<OsString>, options: &[(&str, &str
     arguments.into_iter().map(|argument| with_equals_sign(argument.clone()).unwrap_or(argument)).collect()
 }
 
-/// Parses the value of `--machine-readable` and similar options.
+/// Parses `yes` or `no`, the values of `--machine-readable` and similar options.
 pub(crate) fn parse_choice(choice: &str) -> Result<bool, Abort> {
     match choice {
         "yes" => Ok(true),
@@ -181,7 +181,7 @@ pub(crate) fn quoted(value: &str) -> String {
     if is_number || is_word { value.to_owned() } else { format!("'{value}'") }
 }
 
-/// Returns the options, one a line, for the completion of shells. Omits `hidden` ones.
+/// Returns the options for shell completion, one per line, without the `hidden` ones.
 pub(crate) fn completion(command: &Command, hidden: &[&str]) -> String {
     let mut text = String::new();
     for option in command.get_arguments().filter(|option| !hidden.contains(&option.get_id().as_str())) {
@@ -385,12 +385,12 @@ struct NodeTable<'a> {
     settings: &'a Settings,
     /// The cluster as it was read, with the reported memory of the nodes.
     reported: &'a Cluster,
-    /// Suffix that names are shown without.
+    /// Suffix that is removed from all names in the table.
     suffix: &'a str,
 }
 
 impl NodeTable<'_> {
-    /// Prints the nodes of a cluster, of all groups, to standard error.
+    /// Prints the nodes of all groups to standard error.
     fn print(&self, terminal: &Terminal, when: &str, cluster: &Cluster) {
         let groups: Vec<usize> = (0..cluster.groups.len()).collect();
         let problem = Problem::of_groups(cluster, &groups, self.settings);
@@ -403,7 +403,7 @@ impl NodeTable<'_> {
     }
 }
 
-/// Saves a cluster in the text format, in the file of the option with an extension.
+/// Saves a cluster in the text format. The file name is the path of the option with the extension appended.
 fn save_cluster(
     terminal: &Terminal,
     path: &Path,

@@ -42,7 +42,6 @@ pub(crate) struct Wait {
     timeout: Duration,
 }
 
-/// Goal of a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Goal {
     Condition { name: String, status: String },
@@ -171,7 +170,6 @@ async fn wait_for_goal(
     }
 }
 
-/// Waits until an object is deleted.
 pub(super) async fn wait_until_deleted(session: &Session, target: &Target) -> Result<(), Failure> {
     wait_for_goal(session, target, &Goal::Deleted, &mut String::new()).await
 }

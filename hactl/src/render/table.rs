@@ -2,7 +2,6 @@
 
 use crate::terminal::{Style, Terminal};
 
-/// A cell of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     text: String,

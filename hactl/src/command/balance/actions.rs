@@ -22,7 +22,6 @@ impl Action {
         format!("hactl {} {} {}", self.verb(), self.resource, self.node)
     }
 
-    /// Returns the name of the command.
     pub(super) fn verb(&self) -> &'static str {
         crate::command::operate::action_verb(self.kind)
     }

@@ -20,7 +20,6 @@ use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// Settings for the execution of a plan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExecutionSettings<'a> {
     /// Maximum time of one job set.
@@ -61,7 +60,6 @@ struct Execution<'a> {
     signals: Signals,
     expected: Expected,
     applied: Vec<Value>,
-    /// Number of completed moves.
     completed_moves: usize,
 }
 
@@ -153,7 +151,6 @@ impl Execution<'_> {
         Ok(())
     }
 
-    /// Records the outcome of a set.
     fn record_outcomes(
         &mut self,
         jobs: &[Job<'_>],

@@ -169,7 +169,6 @@ impl Arguments {
         Ok(Exit::Done)
     }
 
-    /// Returns the group to balance.
     fn group(&self, cluster: &Cluster) -> Result<usize, Abort> {
         let list = |groups: &mut dyn Iterator<Item = usize>| -> String {
             groups.map(|group| format!("  {}\n", cluster.groups[group].name)).collect()

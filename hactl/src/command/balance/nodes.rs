@@ -6,7 +6,6 @@ use ha_scheduler::balance::model::{Cluster, LOAD_UNIT, Node};
 use ha_scheduler::balance::problem::{Placement, Problem, ProblemNode};
 use ha_scheduler::balance::score::{Usage, usages};
 
-/// A column of the table.
 struct Column {
     /// Name in options.
     name: &'static str,

@@ -72,7 +72,7 @@ pub(crate) struct Options {
     /// Tag prefixes; instances with the same tag stay on different nodes
     #[arg(long, value_name = "PREFIXES", value_delimiter = ',')]
     pub(crate) exclusion_tags: Vec<String>,
-    /// Read measured load from lines of: instance, cpu, memory, disk, net
+    /// File with measured load; lines: instance cpu memory disk net
     #[arg(long, short = 'U', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) dynu_file: Option<PathBuf>,
     /// Save the cluster to FILE.original, and the result to FILE.balanced
@@ -191,7 +191,7 @@ pub(crate) fn save_before_and_after(
     save_text(&with_extension(base, ".balanced"), &text::write(cluster_after))
 }
 
-/// Appends an ending to a file name.
+/// Appends an extension to a file name; an existing extension stays.
 fn with_extension(base: &Path, extension: &str) -> PathBuf {
     let mut name = base.to_owned().into_os_string();
     name.push(extension);

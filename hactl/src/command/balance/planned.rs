@@ -34,7 +34,6 @@ pub(crate) struct Source {
 }
 
 pub(crate) struct GroupPlan {
-    /// Index of the group.
     pub(crate) group: usize,
     /// Group as a problem of the balancer.
     pub(crate) problem: Problem,
@@ -109,7 +108,6 @@ impl Source {
         }
     }
 
-    /// Returns a node's name.
     pub(crate) fn node_name(&self, problem: &Problem, problem_node: usize) -> &str {
         problem.node_name(&self.cluster, problem_node)
     }

@@ -38,7 +38,7 @@ pub(crate) struct ClusterInput {
     /// Tag prefixes; instances with the same tag stay on different nodes
     #[arg(long, value_name = "PREFIXES", value_delimiter = ',')]
     exclusion_tags: Vec<String>,
-    /// Read measured load from lines of: instance, cpu, memory, disk, net
+    /// File with measured load; lines: instance cpu memory disk net
     #[arg(long, short = 'U', value_name = "FILE", value_hint = ValueHint::FilePath)]
     dynu_file: Option<PathBuf>,
     /// Count the memory of stopped instances
@@ -54,7 +54,6 @@ pub(crate) struct LoadedCluster {
     /// `true` for the live cluster, `false` for a cluster from a file.
     pub(crate) is_live: bool,
     pub(crate) cluster: Cluster,
-    /// Settings of moves.
     pub(crate) settings: Settings,
     /// Nodes that options treat as offline.
     pub(crate) offline: Vec<String>,
@@ -144,7 +143,6 @@ impl LoadedCluster {
         AllGroups::new(&self.cluster, &settings, self.inter_group_moves)
     }
 
-    /// Returns the name of a group.
     pub(crate) fn group(&self, group: usize) -> &str {
         &self.cluster.groups[group].name
     }

@@ -159,7 +159,7 @@ fn restriction(arguments: &Arguments, question: &Question) -> Option<BTreeSet<St
     })
 }
 
-/// Reads the request, and replaces its cluster by that of the options.
+/// Reads the request. If an option names another cluster, that cluster replaces the cluster of the request.
 fn read_request(terminal: &Terminal, arguments: &Arguments) -> Result<Received, Abort> {
     let node_memory = parse_integer(&arguments.static_kvm_node_memory)
         .map_err(|cause| Abort::invalid_value(format!("static node memory: {cause}")))?;
@@ -201,7 +201,7 @@ fn read_input(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Answers a question about a cluster.
+/// Computes the answer to the question of a request.
 fn answered(
     cluster: &Cluster,
     question: Question,
@@ -213,7 +213,7 @@ fn answered(
             let choice = choose(cluster, &wanted, rules, is_dedicated).map_err(Refusal::into_text)?;
             let mut filled = cluster.clone();
             add(&mut filled, &wanted.request.instance, choice.nodes);
-            // The new instance is the first one in hail.
+            // hail lists the new instance first.
             filled.instances.rotate_right(1);
             let result = json!(node_names(cluster, choice.nodes));
             Ok(Answer { cluster: filled, information: choice.log.join(", "), result })

@@ -100,7 +100,7 @@ fn parse_arguments(arguments_given: Vec<OsString>) -> Result<Arguments, Abort> {
         super::parse_choice(choice)?;
     }
     arguments.options.keeps_single_steps = true;
-    // By default, the simulation makes the steps of Ganeti's hbal, so that the result is that of hcheck.
+    // By default, the simulation makes the steps of Ganeti's hbal, so that the result equals that of hcheck.
     arguments.options.evaluations.get_or_insert(0);
     Ok(arguments)
 }
@@ -134,7 +134,7 @@ impl Arguments {
         Ok(if is_simulated && last.is_unhealthy() { Exit::Failed } else { Exit::Done })
     }
 
-    /// Returns the cluster after a plan of each group.
+    /// Plans each group, and returns the cluster after all plans.
     fn rebalanced(&self, terminal: &Terminal, source: &Source) -> Cluster {
         let groups: Vec<usize> = populated_groups(&source.cluster).collect();
         let started_at = Instant::now();
@@ -154,7 +154,7 @@ impl Arguments {
     }
 }
 
-/// Amounts that make a group unhealthy, each with its key and its text.
+/// Counts that make a group unhealthy, each with its key and its label.
 const COUNTS: [(&str, &str); 5] = [
     ("N1_FAIL", "Nodes not N+1 happy"),
     ("CONFLICT_TAGS", "Nodes with conflicting instances"),
@@ -171,7 +171,7 @@ struct Checked {
 
 #[derive(Clone)]
 struct Statistics {
-    /// The amounts in the order of [`COUNTS`]. The last one is missing without capacity checks.
+    /// The counts in the order of [`COUNTS`]. The last one is missing without capacity checks.
     counts: Vec<usize>,
     score: f64,
 }
@@ -195,7 +195,7 @@ impl Checked {
     }
 }
 
-/// The form of the output.
+/// The options that determine the output.
 struct Report {
     is_machine_readable: bool,
     is_quiet: bool,
@@ -277,12 +277,12 @@ fn conflicting_nodes(problem: &Problem) -> usize {
     nodes.len()
 }
 
-/// Returns the amounts with the health at the end. Without groups there is only the health, as in hcheck.
+/// Returns the counts, followed by the health. Without groups, only the health is returned, as in hcheck.
 fn with_health(checked: &Checked, health: &str) -> Vec<String> {
     checked.totals().iter().map(usize::to_string).chain([health.to_owned()]).collect()
 }
 
-/// Returns the labels of the amounts and of the last value.
+/// Returns the labels of the counts, and the label of the last value.
 fn labels(
     checked: &Checked,
     label: fn(&(&'static str, &'static str)) -> &'static str,
@@ -296,7 +296,7 @@ fn lines(prefix: &str, labels: &[&str], separator: &str, values: &[String]) -> S
     labels.iter().zip(values).map(|(label, value)| format!("{prefix}{label}{separator}{value}\n")).collect()
 }
 
-/// Returns the lines for machines.
+/// Formats the result as `KEY=VALUE` lines for `--machine-readable`.
 fn keys(phase: &str, checked: &Checked) -> String {
     let labels_with = |last| labels(checked, |(key, _)| key, last);
     let mut text = String::new();
@@ -313,7 +313,7 @@ fn keys(phase: &str, checked: &Checked) -> String {
     )
 }
 
-/// Returns the lines for people.
+/// Formats the result as tables, the output without `--machine-readable`.
 fn tables(cluster: &Cluster, checked: &Checked, when: &str) -> String {
     let labels_with = |last| labels(checked, |(_, text)| text, last);
     let mut text = String::new();

@@ -205,7 +205,7 @@ fn parse_specification(text: &str, kind: &str) -> Result<Specification, String> 
     })
 }
 
-/// The cluster, and everything about it that both allocations need.
+/// The cluster, and the values that the standard and the tiered allocation share.
 struct Space<'a> {
     terminal: &'a Terminal,
     arguments: &'a Arguments,
@@ -445,7 +445,7 @@ impl<'a> Space<'a> {
         Request { disks: vec![instance.disk], instance }
     }
 
-    /// Returns the keys of a size.
+    /// Returns the keys of a size with their values.
     fn size_keys(&self, prefix: &str, size: Specification) -> Vec<(String, String)> {
         let template = Template::WORDS.iter().find(|(template, _)| *template == self.template);
         let keys = [

@@ -11,7 +11,7 @@ const POLICIES: [(Allocation, &str, &str); 3] = [
     (Allocation::Unallocable, "unallocable", "u"),
 ];
 
-/// Returns the policy of a cluster that has none.
+/// Returns the policy for a cluster without a policy: Ganeti's defaults, with all disk templates.
 pub(super) fn default_policy(owner: &str) -> Policy {
     let smallest = Specification { memory: 128, cpus: 1, disk: 1024, disks: 1, nics: 1, spindles: 1 };
     let largest = Specification { memory: 32768, cpus: 8, disk: 1_048_576, disks: 16, nics: 8, spindles: 12 };

@@ -16,7 +16,7 @@ pub(super) struct Statistics {
     pub(super) score: f64,
     pub(super) instances: usize,
     memory_free: i64,
-    /// Free memory as reported, less the memory of added instances.
+    /// Free memory as reported, minus the memory of added instances.
     memory_free_reported: i64,
     memory_available: i64,
     memory_of_instances: i64,
@@ -24,7 +24,7 @@ pub(super) struct Statistics {
     disk_available: i64,
     spindles_free: i64,
     vcpus_used: i64,
-    /// Virtual cpus divided by the largest ratio to physical ones.
+    /// Virtual cpus divided by the permitted ratio of virtual to physical cpus.
     normalized_cpus: f64,
     normalized_cpus_used: f64,
     largest_memory: i64,
@@ -105,7 +105,7 @@ impl Statistics {
         self.largest_disk = self.largest_disk.max(disk_available);
     }
 
-    /// Returns the keys about the cluster itself.
+    /// Returns the keys about the cluster itself, with their values.
     pub(super) fn cluster_keys(&self) -> Vec<(String, String)> {
         let keys = [
             ("CLUSTER_MEM", self.memory.to_string()),
@@ -118,7 +118,7 @@ impl Statistics {
         keys.map(|(key, value)| (key.to_owned(), value)).to_vec()
     }
 
-    /// Returns the keys of a phase: INI, TRL or FIN.
+    /// Returns the keys of a phase, with their values; the phase is INI, TRL or FIN.
     pub(super) fn phase_keys(&self, phase: &str) -> Vec<(String, String)> {
         let overhead = self.memory - self.memory_free_reported - self.memory_of_instances;
         let (disk_used, spindles_used) = self.used();
@@ -148,7 +148,8 @@ impl Statistics {
         keys.map(|(key, value)| (format!("{phase}_{key}"), value)).to_vec()
     }
 
-    /// Returns the keys about the resources that are used, were allocated since `initial`, and remain.
+    /// Returns the keys about resources, with their values: those used in `initial`, those allocated since then, and
+    /// those that remain.
     pub(super) fn resource_keys(&self, initial: &Statistics) -> Vec<(String, String)> {
         let amounts = |statistics: &Statistics| {
             let (disk, spindles) = statistics.used();

@@ -1,6 +1,5 @@
 //! Numbers and sizes in the options of Ganeti's programs.
 
-/// Parses an integer.
 pub(super) fn parse_integer(text: &str) -> Result<i64, String> {
     text.parse().map_err(|_| format!("cannot parse string '{text}'"))
 }

@@ -63,7 +63,6 @@ impl WriteEffect {
     }
 }
 
-/// Returns the files of a machine.
 pub(super) fn configuration_files(settings: &Settings, directory: &Path) -> Result<Vec<File>, Failure> {
     let mut files = Vec::new();
     let mut add = |name: &str, comment: &str, value: Value| -> Result<(), Failure> {

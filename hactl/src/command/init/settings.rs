@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 /// Default port of the API.
 const API_PORT: u16 = 7443;
 
-/// The settings of a machine.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) etcd: Etcd,

@@ -23,7 +23,6 @@ pub(super) struct PkiDirectory {
     path: PathBuf,
 }
 
-/// A certificate in the directory.
 #[derive(Clone, Debug)]
 pub(super) struct StoredCertificate {
     pub(super) facts: CertificateFacts,

@@ -82,7 +82,7 @@ impl Show {
         let lists = directory.lists()?;
         for certificate in &certificates {
             let state = state(&lists, certificate);
-            // An expired certificate that was replaced is of no use to anyone.
+            // An expired certificate that was replaced needs no attention, so the list omits it.
             if state == State::Expired && !certificate.is_current {
                 continue;
             }

@@ -21,7 +21,6 @@ pub(super) struct BackupFacts {
 }
 
 impl BackupFacts {
-    /// Collects the facts from these keys.
     pub(super) fn collect(keys: &Keys, values: &[(String, String)]) -> BackupFacts {
         let mut facts = BackupFacts::default();
         for (key, value) in values {

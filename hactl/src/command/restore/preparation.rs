@@ -23,14 +23,12 @@ pub(crate) struct Source<'a> {
     pub(crate) empty: Option<&'a str>,
 }
 
-/// A prepared backup.
 #[derive(Debug)]
 pub(crate) struct PreparedBackup {
     /// Snapshot of the prepared data.
     pub(crate) file: PathBuf,
     /// Revision of etcd in the backup, before the preparation.
     pub(crate) revision: Revision,
-    /// One summary for each cluster.
     pub(crate) summaries: Vec<ClusterSummary>,
 }
 

@@ -158,7 +158,6 @@ impl PrivateEtcd {
         self.etcdctl.run(arguments.iter().chain([&key_or_prefix])).await.map(drop)
     }
 
-    /// Writes a key.
     pub(super) async fn put(&self, key: &str, value: &str) -> Result<(), Failure> {
         self.etcdctl.run(["put", "--", key, value]).await.map(drop)
     }
@@ -168,7 +167,6 @@ impl PrivateEtcd {
         self.etcdctl.run([OsStr::new("snapshot"), OsStr::new("save"), file.as_os_str()]).await.map(drop)
     }
 
-    /// Stops the private etcd.
     pub(super) async fn stop(mut self) -> Result<(), Failure> {
         self.child
             .kill()
@@ -177,7 +175,6 @@ impl PrivateEtcd {
     }
 }
 
-/// Returns two free ports.
 fn free_ports() -> Result<[u16; 2], Failure> {
     let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let port = |listener: &TcpListener| listener.local_addr().map(|address| address.port());

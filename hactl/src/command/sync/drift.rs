@@ -43,7 +43,6 @@ pub(super) fn drift_of(entry: &Entry, live: Option<&Value>, after: Option<&Value
     (!drift.fields.is_empty()).then_some(drift)
 }
 
-/// Author of a change.
 struct Author {
     manager: String,
     /// Name of the user, as the API recorded it. Empty if the API did not.

@@ -47,7 +47,7 @@ impl SyncMetrics {
         Ok(metrics)
     }
 
-    /// Records a pass.
+    /// Records the result of a pass. An empty `applied_commit` keeps the recorded commit.
     pub(super) fn record(&self, succeeded: bool, drifted_objects: usize, applied_commit: &str) {
         if succeeded {
             self.last_success.set(crate::render::now_seconds());

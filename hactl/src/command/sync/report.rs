@@ -85,7 +85,6 @@ impl Published {
     }
 }
 
-/// Returns the status after a pass.
 fn status_after(before: &GitSyncStatus, pass: &Pass, generation: i64) -> GitSyncStatus {
     let now = duration::now();
     let condition = |kind: &str, status: ConditionStatus, reason: Reason, message: String| Condition {

@@ -13,7 +13,6 @@ use time::format_description::well_known::Rfc3339;
 /// The subject of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Subject {
-    /// An operation.
     Operation(Box<TypedObject<OperationSpec>>),
     /// An action, by its uid.
     Action(String),
@@ -29,7 +28,6 @@ pub(super) struct SubjectTrace {
     pub(super) steps: Vec<Step>,
 }
 
-/// A step of a trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Step {
     /// Time of the event, as received.
@@ -47,7 +45,6 @@ pub(super) struct Step {
 }
 
 impl Subject {
-    /// Returns the name of the subject.
     pub(super) fn display_name(&self) -> String {
         match self {
             Subject::Operation(operation) => format!("operation {}", operation.name()),

@@ -5,7 +5,7 @@ use ha_scheduler::balance::htools::group_choice::node_names;
 use ha_scheduler::balance::model::Cluster;
 use serde_json::{Value, json};
 
-/// The cluster afterward, with the information and the result.
+/// The fields of an answer, and the cluster after the changes.
 pub(super) struct Answer {
     pub(super) cluster: Cluster,
     pub(super) information: String,

@@ -11,7 +11,7 @@ use ha_scheduler::balance::model::{
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// A request.
+/// A request with its cluster.
 pub(super) struct Received {
     pub(super) question: Question,
     pub(super) cluster: Cluster,
@@ -21,7 +21,7 @@ pub(super) struct Received {
     pub(super) disks: Vec<Vec<Disk>>,
 }
 
-/// The question about the cluster. Instances, nodes and groups are positions in it.
+/// The question about the cluster. Instances, nodes and groups are given by their positions.
 pub(super) enum Question {
     Allocate { wanted: Box<Wanted>, restricted_to: Option<Vec<String>> },
     Relocate { instance: usize, node_count: i64, excluded: Vec<usize> },
@@ -34,7 +34,7 @@ pub(super) enum Question {
 /// A network card.
 #[derive(Clone, Default)]
 pub(super) struct Nic {
-    /// Address, IP address, link and bridge.
+    /// MAC address, IP address, link and bridge.
     pub(super) texts: [Option<String>; 4],
     pub(super) mode: Option<&'static str>,
     pub(super) network: Option<String>,
@@ -131,8 +131,8 @@ fn whole(number: f64) -> i64 {
     number as i64
 }
 
-/// Reads a request. `node_memory` is the memory of each node with the hypervisor KVM that the node itself uses; 0 for the
-/// memory that it reports.
+/// Reads a request. `node_memory`, in MiB, replaces the amount of memory that each node reports for its own use, if KVM is
+/// the first hypervisor of the cluster; 0 replaces nothing.
 pub(super) fn read(text: &str, node_memory: i64) -> Result<Received, String> {
     let parsing = |cause: String| format!("Parsing input IAllocator message: {cause}");
     let value: Value =
@@ -452,7 +452,7 @@ impl Received {
             .collect()
     }
 
-    /// Replaces the cluster by one of which the instances have one disk and no known networks.
+    /// Replaces the cluster of the request. The instances of the new cluster have one disk each and no known networks.
     pub(super) fn replace_cluster(&mut self, cluster: Cluster) -> Result<(), String> {
         let (instances, nodes): (Vec<usize>, &[usize]) = match &self.question {
             Question::Relocate { instance, excluded, .. } => (vec![*instance], excluded),
@@ -498,7 +498,7 @@ impl Received {
     }
 }
 
-/// Returns `true` if the program moves instances with this storage.
+/// Returns `true` if hail moves instances with this storage.
 pub(super) fn is_movable(template: Template) -> bool {
     template.reach() != Reach::Local && template != Template::Diskless
 }

@@ -1,4 +1,4 @@
-//! The request in the form in which hail shows it with `-v -v`, that of Haskell.
+//! The request as hail prints it with `-v -v`, in the notation of Haskell.
 
 use super::request::{Disk, Nic, Question, Received, is_movable};
 use ha_scheduler::balance::htools::evacuation::Mode;
@@ -6,7 +6,7 @@ use ha_scheduler::balance::htools::group_choice::Wanted;
 use ha_scheduler::balance::model::{Cluster, Instance, Status, Template};
 use ha_scheduler::balance::text;
 
-/// Returns the text of the question.
+/// Formats the question in the notation of Haskell.
 pub(super) fn question(received: &Received) -> String {
     let list = |numbers: &[usize]| format!("{numbers:?}").replace(' ', "");
     let first_new = received.cluster.instances.len();
@@ -51,7 +51,7 @@ pub(super) fn question(received: &Received) -> String {
     }
 }
 
-/// Returns the cluster: groups, nodes and policies in the text format, and the instances in the form of Haskell.
+/// Formats the cluster: groups, nodes and policies in the text format, and the instances in the notation of Haskell.
 pub(super) fn cluster(received: &Received) -> String {
     let without_instances = Cluster { instances: Vec::new(), ..received.cluster.clone() };
     let described = received.cluster.instances.iter().zip(&received.disks).zip(&received.nics).enumerate();

@@ -15,7 +15,6 @@ impl Problem {
     }
 }
 
-/// A section of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Section {
     /// Type before the colon, such as `vm`, in lower case because ha-manager ignores case.
@@ -30,7 +29,6 @@ pub(super) struct Section {
     pub(super) comments: Vec<String>,
 }
 
-/// A property of a section.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Property {
     pub(super) name: String,
