@@ -96,7 +96,7 @@ const BALANCE_REQUESTS_MAX: usize = 1;
 pub struct ApiOptions {
     /// Id of this controller, as in its candidate key.
     pub id: ControllerId,
-    /// Name of the cluster.
+    /// Name of the cluster, which is part of every key.
     pub cluster: String,
     /// Maximum number of open watches; more are refused with 429.
     pub watches: usize,

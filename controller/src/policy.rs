@@ -209,7 +209,7 @@ fn names_file_or_program(attribute: &str) -> bool {
 pub struct Limits(Option<ControllerPolicy>);
 
 impl Limits {
-    /// Creates the limits of a policy.
+    /// Creates the limits of a policy; without a policy, everything is allowed.
     pub fn new(policy: Option<ControllerPolicy>) -> Limits {
         Limits(policy)
     }

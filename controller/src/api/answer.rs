@@ -77,7 +77,6 @@ pub(super) fn warning(text: &str) -> HeaderValue {
         .unwrap_or_else(|_| HeaderValue::from_static("299 - \"a warning that cannot be shown\""))
 }
 
-/// One page of a list.
 pub(crate) struct Page<T> {
     items: Vec<T>,
     metadata: Value,
@@ -118,13 +117,12 @@ pub(crate) struct ListRequest {
     limit: Option<usize>,
 }
 
-/// Version of a requested list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListVersion {
     Newest,
     /// The newest one, which must have reached this revision.
     AtLeast(Revision),
-    /// That of this revision.
+    /// The version at this revision.
     At(Revision),
 }
 

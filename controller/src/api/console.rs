@@ -14,7 +14,6 @@ use axum::routing::get;
 use ha_runtime::tls::ClientIdentity;
 use std::sync::Arc;
 
-/// A file of the console.
 struct File {
     /// Path below `/console/`.
     path: &'static str,

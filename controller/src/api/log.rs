@@ -64,7 +64,6 @@ impl Parameters {
     }
 }
 
-/// Handles GET.
 pub(crate) async fn handler<S: Store>(
     State(state): State<ApiState<S>>,
     Path(name): Path<String>,

@@ -43,7 +43,7 @@ pub(crate) enum FieldValidation {
 /// Meaning of the parameter `resourceVersion` of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VersionMatch {
-    /// The list is that of this version.
+    /// Exactly this version.
     Exact,
     /// The list is at least as new as this version.
     NotOlderThan,

@@ -12,7 +12,6 @@ use bytes::Bytes;
 use ha_api_types::error_reason::ErrorReason;
 use serde_json::{Value, json};
 
-/// The question of an access review.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct AccessQuestion {
     attributes: Attributes,
@@ -21,7 +20,6 @@ struct AccessQuestion {
     groups: Vec<String>,
 }
 
-/// Body of a review.
 enum Body {
     Json(Value),
     Protobuf(Bytes),

@@ -1,4 +1,4 @@
-//! The binary `ha-controller`: it only calls the shell.
+//! The binary `ha-controller`, which only calls the shell.
 
 use std::process::ExitCode;
 

@@ -16,7 +16,7 @@ pub struct BlockingRecords {
     pub has_tombstone: bool,
 }
 
-/// A refused change.
+/// The field whose change is refused, and the cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedChange {
     /// Field that must not change now.

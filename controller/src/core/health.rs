@@ -43,7 +43,7 @@ pub enum Health {
 /// State of one node.
 #[derive(Clone, Debug)]
 pub struct NodeHealth {
-    /// Health of the node.
+    /// State of the node's epoch and heartbeat.
     pub health: Health,
     /// `o`: time of the last observed heartbeat, on this process's clock.
     pub observed_at: MonotonicTime,

@@ -76,7 +76,7 @@ pub enum Input {
     /// A complete linearizable read of all keys of the cluster (`Keys::root`). It replaces the view unless the view
     /// is already newer.
     Synced {
-        /// All entries.
+        /// All keys of the cluster, with values and revisions.
         entries: Vec<Entry>,
         /// etcd's revision of the read.
         revision: Revision,
@@ -94,7 +94,7 @@ pub enum Input {
     Progress(Revision),
     /// The outcome of a commit.
     Committed {
-        /// Id of the commit.
+        /// Id from the [`Effect::Commit`] that this answers.
         id: CommitId,
         /// Outcome of the commit: applied, conflict or unknown.
         outcome: Outcome,
@@ -106,28 +106,28 @@ pub enum Input {
     },
     /// The answer to [`Effect::KeepAlive`].
     LeaseKept {
-        /// Id of the lease.
+        /// Lease from the [`Effect::KeepAlive`] that this answers.
         lease: LeaseId,
         /// Remaining TTL in seconds, or the error of etcd.
         result: Result<i64, StoreError>,
     },
     /// A run of a fence device ended.
     FencerDone {
-        /// Id of the run.
+        /// Id from the [`Effect::RunFencer`] that this answers.
         id: RunId,
         /// Outcome of the run.
         outcome: FencerOutcome,
     },
     /// An attempt to deliver a notification ended.
     Delivered {
-        /// Id of the attempt.
+        /// Id from the [`Effect::Deliver`] that this answers.
         id: DeliveryId,
         /// Outcome of the attempt.
         outcome: DeliveryOutcome,
     },
     /// An agent that cannot commit asks not to be declared dead; answered by [`Effect::AnswerHold`].
     HoldRequested {
-        /// Id of the hold request.
+        /// Id that [`Effect::AnswerHold`] repeats.
         id: HoldId,
         /// Name of the agent's node.
         node: NodeName,
@@ -167,12 +167,12 @@ pub enum Effect {
     },
     /// Keep a lease alive; answered by [`Input::LeaseKept`].
     KeepAlive {
-        /// Id of the lease.
+        /// Lease of this process that must not expire.
         lease: LeaseId,
     },
     /// End a lease; not answered.
     Revoke {
-        /// Id of the lease.
+        /// Lease that etcd deletes with its keys.
         lease: LeaseId,
     },
     /// Run a fence device; answered by [`Input::FencerDone`].
@@ -188,7 +188,7 @@ pub enum Effect {
     Deliver(Delivery),
     /// Answer an agent's hold request. The request is dropped if the agent no longer waits: it waits at most Ki.
     AnswerHold {
-        /// Id of the hold request.
+        /// Id from the [`Input::HoldRequested`] that this answers.
         id: HoldId,
         /// Answer to the agent: grant or refusal.
         answer: HoldAnswer,
@@ -206,7 +206,7 @@ pub enum Effect {
 /// One run of a fence device, with all of its parts and retries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FencerRun {
-    /// Id of the run.
+    /// Id that [`Input::FencerDone`] repeats.
     pub id: RunId,
     /// Name of the node that the device fences.
     pub node: NodeName,

@@ -16,7 +16,7 @@ pub enum MetricEvent {
     },
     /// A service started to move to another node.
     Relocation {
-        /// Name of the resource.
+        /// Name of the resource whose service moves.
         resource: ResourceName,
         /// Reason of the move.
         reason: Reason,

@@ -104,7 +104,7 @@ pub enum OnApplied {
     Uses(BTreeSet<NodeName>),
 }
 
-/// Subject of an action.
+/// The object or record that an action changes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// The epoch and fencing of a node.

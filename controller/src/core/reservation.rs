@@ -38,7 +38,6 @@ pub(super) struct FailoverCapacityCheck {
     /// Time at which the last complete check began, and the interval of complete checks in milliseconds.
     check_began_at: MonotonicTime,
     interval_ms: Millis,
-    /// Time of the next step.
     next_step_at: Option<MonotonicTime>,
     finding: Option<Finding>,
 }

@@ -32,7 +32,7 @@ const CHECK_RESULTS: [(&str, Reason); 3] = [
 /// Number of started moves, by resource and reason.
 pub type Relocations = BTreeMap<(ResourceName, Reason), u64>;
 
-/// Input of the metrics.
+/// Facts from which the values of metrics are computed.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricsInput<'a> {
     /// View of the cluster from which the metrics are computed.

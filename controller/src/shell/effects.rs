@@ -69,7 +69,6 @@ impl Effects {
     }
 }
 
-/// Logs the outcome of a notification.
 fn log_delivery(delivery: &Delivery, outcome: &DeliveryOutcome) {
     let (notification, target) = (&delivery.notification.id, delivery.target.name());
     let summary = &delivery.notification.summary;

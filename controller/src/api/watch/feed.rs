@@ -31,7 +31,7 @@ pub(super) struct FeedUpdate {
 /// Receiver of the updates of a feed. After an error, the client must list again.
 pub(super) type FeedUpdates = broadcast::Receiver<Result<Arc<FeedUpdate>, StoreError>>;
 
-/// Begin of a watch.
+/// Start of a watch: its objects or missed changes, and the receiver of the later changes.
 pub(super) struct Subscription {
     /// All objects, if the watch begins with them.
     pub(super) objects: Vec<Arc<StoredKeys>>,

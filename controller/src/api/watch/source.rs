@@ -23,7 +23,7 @@ pub(super) enum Source {
     Store(ObjectTable, BoxStream<'static, Result<WatchItem, StoreError>>),
 }
 
-/// Begin of a watch.
+/// Start of a watch: the revision, and the objects unless the watch resumes.
 pub(super) struct Begin {
     /// All objects; `None` if the watch resumes.
     pub(super) objects: Option<Vec<Arc<StoredKeys>>>,

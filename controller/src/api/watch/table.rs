@@ -58,7 +58,6 @@ impl ObjectTable {
         ObjectTable { kind, keys, objects, changed_names: is_resumed.then(BTreeSet::new) }
     }
 
-    /// Returns the objects, by name.
     pub(super) fn objects(&self) -> impl Iterator<Item = &Arc<StoredKeys>> {
         self.objects.values()
     }
@@ -196,7 +195,6 @@ pub(super) enum EventType {
     Deleted,
 }
 
-/// A watch event.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Event {
     pub(super) event_type: EventType,

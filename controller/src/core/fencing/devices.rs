@@ -342,7 +342,7 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
         }
     }
 
-    /// Returns `true` if the node requests an epoch that the leader has not answered. The machine is therefore on.
+    /// Returns `true` if the leader has not answered the node's latest registration. The machine is then on.
     fn requests_epoch(&self, fence: &Fence) -> bool {
         self.subject.registration().is_some_and(|report| fence.request != Some(report.mod_revision))
     }

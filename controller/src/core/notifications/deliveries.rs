@@ -31,7 +31,7 @@ const GIVE_UP_MS: Millis = 86_400_000;
 /// One attempt to deliver a notification to a target; answered by `Input::Delivered`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// Id of the attempt.
+    /// Id that `Input::Delivered` repeats.
     pub id: DeliveryId,
     /// Target of the notification.
     pub target: Target,

@@ -144,7 +144,7 @@ pub(super) fn assigned_nodes(assignment: &Assignment) -> Vec<(&NodeName, Epoch)>
     nodes
 }
 
-/// Returns guards that prove that the service no longer runs on a node, or the reason why there is not proof.
+/// Returns guards that prove that the service no longer runs on a node, or the reason why that cannot be proven.
 fn prove_not_running(
     planner: &Planner<'_>,
     service: &Service<'_>,

@@ -156,7 +156,6 @@ impl ReportedCopy<'_> {
     }
 }
 
-/// Returns the copies that an assignment permits.
 fn permitted_copies(assignment: &Assignment) -> Vec<ReportedCopy<'_>> {
     let copy = |node, epoch, boot_id| ReportedCopy {
         node,

@@ -76,7 +76,7 @@ pub(super) fn phase_of(request: &ServiceRequest<'_>) -> OperationPhase {
     request.status.map_or(OperationPhase::Pending, |status| status.value.phase)
 }
 
-/// Returns the status of an operation in a new phase.
+/// Returns the status of an operation in a new phase, with the times and conditions that the phase sets.
 pub(in crate::core) fn status_in_phase(
     input: &PlanInput<'_>,
     previous_status: Option<&OperationStatus>,

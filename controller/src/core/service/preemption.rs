@@ -145,7 +145,6 @@ fn preemptable_services(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSe
         .collect()
 }
 
-/// Stops the service if it is preempted.
 pub(super) fn stop_if_preempted(planner: &Planner<'_>, service: &Service<'_>, update: &mut ServiceUpdate) {
     let Some(Preemption { preempting_service, priority }) = planner.preempted_services.get(service.name)
     else {

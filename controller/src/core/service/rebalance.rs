@@ -27,7 +27,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Running time in milliseconds after which the load of a service counts as measured, or as not measurable.
 const MEASURED_AFTER_MS: Millis = 60_000;
 
-/// A planned move.
 #[derive(Clone, Debug)]
 pub(super) struct PlannedRebalance {
     planned: Move,

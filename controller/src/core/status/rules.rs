@@ -58,7 +58,7 @@ fn rules(input: &PlanInput<'_>, conflicts: &[RuleConflict], plan: &mut Plan) {
     }
 }
 
-/// Returns the event for the begin or the end of a conflict: the rule becomes inactive, or active again.
+/// Returns the event for the start or the end of a conflict: the rule becomes inactive, or active again.
 fn conflict_event(
     input: &PlanInput<'_>,
     name: &str,
