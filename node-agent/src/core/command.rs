@@ -86,7 +86,7 @@ impl Command {
     }
 }
 
-/// The result of a command.
+/// The only answer to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandResult {
     /// The command succeeded. For stop and kill: no part of the service runs on this node.

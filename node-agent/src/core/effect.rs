@@ -47,7 +47,7 @@ pub enum Effect {
         id: CommitId,
         /// The transaction, with all its guards.
         transaction: Transaction,
-        /// Urgency of the commit.
+        /// Channel and time limit of the commit.
         urgency: CommitUrgency,
     },
     /// Read these keys, each linearizably and no earlier than now; answered by [`super::Input::Read`].
@@ -84,7 +84,7 @@ pub enum Effect {
     },
     /// Answer a command with this result, without its driver: the node's policy forbids it.
     Refuse {
-        /// Id of the command.
+        /// Id of the refused command, which [`super::Input::Ended`] repeats.
         id: CommandId,
         /// The result, for [`super::Input::Ended`].
         result: CommandResult,
@@ -102,7 +102,7 @@ pub enum Effect {
     RequestHold {
         /// Id of the round of requests, which all controllers of the round have in common.
         id: HoldId,
-        /// Id of the controller.
+        /// Id of the controller that is asked.
         candidate: ControllerId,
         /// URL of the controller's API.
         url: String,

@@ -1,5 +1,5 @@
-//! Hold: while heartbeats do not commit, the agent requests of every controller that it does not declare this node dead
-//! (FENCING, section 9).
+//! Hold: while heartbeats do not commit, the agent asks every controller not to declare this node dead (FENCING,
+//! section 9).
 
 use super::AgentCore;
 use super::effect::{Effect, HoldId, Level};

@@ -112,9 +112,9 @@ pub enum Input {
     Watchdog(WatchdogEvent),
     /// The machine was examined, for `hactl doctor`.
     Examined(MachineFacts),
-    /// The answer to [`super::Effect::Measure`].
+    /// The answer to [`super::Effect::ReadUsage`].
     UsageReadings {
-        /// Id of the answered [`super::Effect::Measure`].
+        /// Id of the answered [`super::Effect::ReadUsage`].
         id: UsageReadId,
         /// Usage of the machine and of the services that could be read.
         measured: UsageReadings,

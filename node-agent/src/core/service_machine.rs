@@ -327,7 +327,7 @@ impl AgentCore {
     }
 
     /// Reports the start of an exclusive service as failed if the watchdog cannot be armed, so that another node is
-    /// tried. There is not a permit without an armed watchdog (FENCING 6).
+    /// tried. Without an armed watchdog, no permit is possible (FENCING 6).
     pub(super) fn refuse_without_watchdog(
         &mut self,
         service: &mut Service,

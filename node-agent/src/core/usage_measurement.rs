@@ -46,7 +46,6 @@ pub(super) struct UsageMeasurement {
 #[derive(Clone, Debug)]
 struct PendingReading {
     id: UsageReadId,
-    /// The uids that are read, by resource.
     uids: BTreeMap<ResourceName, ObjectUid>,
 }
 

@@ -203,7 +203,6 @@ async fn collect(stream: Option<impl AsyncRead + Unpin>) -> io::Result<TailBuffe
     }
 }
 
-/// Returns the arguments of journalctl for the log of a unit.
 pub(in crate::driver) fn journal_arguments(unit: &str, query: LogQuery) -> Vec<String> {
     let mut arguments = vec![
         format!("--unit={unit}"),

@@ -78,7 +78,8 @@ impl<S: Store> Renewal<S> {
         let present_facts = CertificateFacts::of_pem(&read(&self.certificate).await?)
             .with_context(|| self.certificate.display().to_string())?;
         let now = i64::try_from(wall_unix_ms() / 1000).unwrap_or(i64::MAX);
-        // Controllers renew only certificates of nodes, such as not those of clusters without roles.
+        // Controllers renew only certificates of nodes. In a cluster without roles, the agent may have another
+        // certificate.
         let is_of_node =
             present_facts.name == *self.node && present_facts.groups.contains(&Role::Node.group());
         if !is_of_node || !present_facts.is_renewal_due(now) {

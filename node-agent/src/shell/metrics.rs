@@ -45,7 +45,6 @@ impl AgentMetrics {
         })
     }
 
-    /// Sets the gauges from a summary of the agent.
     pub(super) fn set_gauges(&self, summary: &Summary) {
         for state in [AgentState::WaitForLock, AgentState::Active, AgentState::LostLock] {
             let is_current = if state == summary.state { 1.0 } else { 0.0 };

@@ -62,7 +62,7 @@ pub struct Arm {
     /// The deadline proven last. `None` states that the node is empty, as [`Request::PetWithoutDeadline`] does: no
     /// service may start before a first deadline has been sent and acknowledged.
     pub deadline: Option<Moment>,
-    /// The purpose of arming.
+    /// Whether the device guards services or is tested.
     pub purpose: Purpose,
 }
 
@@ -199,7 +199,7 @@ pub enum State {
     Released,
     /// The daemon pets until the deadline.
     Armed {
-        /// The deadline proven last (D).
+        /// D, the deadline of the newest accepted request. A refused request can only make it earlier.
         deadline: Moment,
     },
     /// The daemon pets without a deadline, because the node is empty.
@@ -331,7 +331,7 @@ pub struct Timing {
     pub largest: LargestTimeouts,
     /// Th, milliseconds.
     pub heartbeat_valid_ms: u32,
-    /// The purpose of arming.
+    /// Whether the device guards services or is tested.
     pub purpose: Purpose,
 }
 

@@ -27,8 +27,8 @@ fn self_fencing_kills_exclusive_services_before_deadline() {
     assert!(!world.was_reset, "the node is empty, so the machine is not reset");
     assert_eq!(world.daemon.status().state, protocol::State::Staying);
 
-    // The action of a killed service is spent: the service is reported Stopped, and started again only under a new
-    // action.
+    // An action permits no second start after a kill: the service is reported Stopped, and starts again only under a
+    // new action.
     world.network = NetworkFault::Up;
     world.advance(3_000);
     let report = world.service_report("web");

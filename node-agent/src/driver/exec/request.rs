@@ -13,7 +13,6 @@ pub(super) struct SupervisorRequest {
     pub(super) resource: ResourceName,
     /// Uid of the resource.
     pub(super) uid: ObjectUid,
-    /// Boot id of the node.
     pub(super) boot_id: BootId,
     /// Directory of the service.
     #[serde(rename = "folder")]

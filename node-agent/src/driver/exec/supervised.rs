@@ -36,7 +36,6 @@ const MAX_TRANSITION: Duration = Duration::from_secs(3);
 /// each time.
 const READINESS_BACKOFF: (Duration, Duration) = (Duration::from_millis(25), Duration::from_secs(1));
 
-/// State of a service on this node.
 enum ServiceState {
     /// No process of the service remains, and the lock that this function has taken prevents a new process.
     Empty(Lock),

@@ -6,7 +6,6 @@ use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::time::{Millis, MonotonicTime};
 use std::fmt;
 
-/// A domain in a list of libvirt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ListedDomain {
     pub(super) uuid: String,

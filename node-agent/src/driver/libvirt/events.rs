@@ -3,7 +3,6 @@
 /// A lifecycle event of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LifecycleEvent {
-    /// Name of the domain.
     pub(super) domain: String,
     pub(super) change: Change,
 }

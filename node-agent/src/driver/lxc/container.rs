@@ -58,7 +58,6 @@ impl Container {
         self.path.join(&self.name)
     }
 
-    /// Returns the configuration file of the container.
     pub(super) fn config_file(&self) -> PathBuf {
         self.config.clone().unwrap_or_else(|| self.directory().join("config"))
     }

@@ -22,7 +22,6 @@ pub(super) enum ToolError {
     /// The monitor of the container does not answer.
     #[error("{program} did not exit within {} s", limit.as_secs())]
     TimedOut {
-        /// Name of the program.
         program: &'static str,
         /// Time limit that was exceeded.
         limit: Duration,

@@ -8,16 +8,12 @@ use ha_api_types::time::Millis;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A request to a resource agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request<'a> {
-    /// Action to run.
     pub(super) action: Action<'a>,
-    /// Time limit in milliseconds.
     pub(super) timeout_ms: Millis,
 }
 
-/// Action of a resource agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action<'a> {
     /// Report whether the service runs, if its state is not known.
@@ -62,7 +58,6 @@ impl Action<'_> {
 /// Paths and node name for a resource agent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AgentContext<'a> {
-    /// Name of this node.
     pub(super) node: &'a NodeName,
     /// Value of `OCF_ROOT`.
     pub(super) root: &'a Path,
@@ -70,7 +65,7 @@ pub(super) struct AgentContext<'a> {
     pub(super) run: &'a Path,
 }
 
-/// Directory below `HA_VARRUN` for the resource agents' own state.
+/// Directory below `HA_VARRUN` in which the resource agents keep their own state.
 pub(super) const STATE_DIRECTORY: &str = "resource-agents";
 
 /// Returns the environment for a request, with the texts of all parameters.

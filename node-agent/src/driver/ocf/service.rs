@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 /// Time after a stop during which `monitor` may still report the service as running: a killed process keeps its pid
 /// until process 1 reaps it.
 const REAP_GRACE: Duration = Duration::from_secs(3);
-/// Interval between runs of `monitor` during that time.
+/// Interval between runs of `monitor` within [`REAP_GRACE`].
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum time limit of the stop action after all processes were killed.
 const STOP_AFTER_KILL_TIMEOUT_MS: Millis = 20_000;

@@ -32,7 +32,6 @@ pub(super) enum EndCause {
 }
 
 impl StopEvidence {
-    /// Records an event.
     pub(super) fn record(&mut self, action: &str, at: Millis) {
         match action {
             "start" => *self = StopEvidence::default(),

@@ -29,7 +29,6 @@ pub(super) enum QueryResult {
     Unclear,
 }
 
-/// A change that is reported to the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ReportedChange {
     Exited { message: String, stopped_externally: bool },

@@ -50,7 +50,6 @@ pub(in crate::driver) enum Output {
 /// Outcome of a run.
 #[derive(Debug)]
 pub(in crate::driver) enum End {
-    /// The program ended.
     Ended(Ended),
     /// The program exceeded its time limit and was killed with its process group.
     TimedOut,

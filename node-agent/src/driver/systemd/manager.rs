@@ -10,7 +10,6 @@ use tokio::sync::broadcast::error::RecvError;
 use zbus::Message;
 use zbus::zvariant::{DynamicType, ObjectPath, OwnedObjectPath, OwnedValue, Value};
 
-/// Interface of all units.
 const UNIT_INTERFACE: &str = "org.freedesktop.systemd1.Unit";
 const JOB_INTERFACE: &str = "org.freedesktop.systemd1.Job";
 
@@ -93,7 +92,6 @@ impl Session {
         self.state(&path, unit).await
     }
 
-    /// Returns the state of a unit by its object and name.
     pub(super) async fn state(&self, path: &ObjectPath<'_>, unit: &str) -> Result<UnitState, BusError> {
         let common = self.properties(path, UNIT_INTERFACE).await?;
         let interface_properties = match own_interface(unit) {

@@ -28,7 +28,6 @@ pub(super) fn run_state(state: &UnitState) -> RunState {
     }
 }
 
-/// Result of a systemd job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum JobResult {
     Done,

@@ -35,7 +35,6 @@ pub(super) enum ModuleOutcome {
 }
 
 impl ModuleOutcome {
-    /// Logs the result.
     pub(super) fn log(&self) {
         match self {
             ModuleOutcome::NotNeeded => {}

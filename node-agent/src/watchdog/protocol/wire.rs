@@ -31,7 +31,7 @@ pub enum DecodeError {
     Malformed,
 }
 
-/// Encodes a request and its number.
+/// Encodes a request. The reply repeats its number.
 pub fn encode_request(number: u64, request: &Request) -> [u8; MESSAGE_BYTES] {
     let mut out = Writer::new();
     let (tag, arm, deadline) = match request {
@@ -58,7 +58,7 @@ pub fn encode_request(number: u64, request: &Request) -> [u8; MESSAGE_BYTES] {
     out.bytes
 }
 
-/// Decodes a request and its number.
+/// Decodes a request, and returns it with its number. Fails for another protocol version or a malformed message.
 pub fn decode_request(bytes: &[u8]) -> Result<(u64, Request), DecodeError> {
     let mut input = Reader::new(bytes)?;
     let (tag, number) = input.header()?;
@@ -98,7 +98,7 @@ pub fn encode_reply(reply: &Reply) -> [u8; MESSAGE_BYTES] {
     out.bytes
 }
 
-/// Decodes a reply.
+/// Decodes a reply. Fails for another protocol version or a malformed message.
 pub fn decode_reply(bytes: &[u8]) -> Result<Reply, DecodeError> {
     let mut input = Reader::new(bytes)?;
     let (100, answers) = input.header()? else { return Err(DecodeError::Malformed) };

@@ -47,7 +47,6 @@ pub(crate) fn encode(number: u32, operation: Operation) -> [u8; MESSAGE_BYTES] {
     pack(number, tag, argument)
 }
 
-/// Decodes an operation and its number.
 pub(crate) fn decode(bytes: &[u8]) -> Option<(u32, Operation)> {
     let (number, tag, argument) = unpack(bytes)?;
     let operation = match tag {
@@ -71,7 +70,6 @@ pub(crate) fn encode_answer(number: u32, answer: Answer) -> [u8; MESSAGE_BYTES] 
     }
 }
 
-/// Decodes an answer and the number of its operation.
 pub(crate) fn decode_answer(bytes: &[u8]) -> Option<(u32, Answer)> {
     match unpack(bytes)? {
         (number, 100, value) => Some((number, Answer::Value(value))),
