@@ -15,7 +15,7 @@ pub enum BlockTarget {
     On(String),
 }
 
-/// A block of commands.
+/// A code block in a page of the documentation, with commands that a test runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
     /// Heading above the block.

@@ -33,7 +33,7 @@ pub struct Entry {
     pub value: Value,
     /// Revision of the last change.
     pub revision: u64,
-    /// Revision of the creation.
+    /// Revision at which the key was created.
     pub create_revision: u64,
     /// Lease to which the key is attached; 0 if none.
     pub lease: i64,

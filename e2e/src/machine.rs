@@ -197,7 +197,7 @@ impl Machine {
         self.first_process().and_then(|init| init.pid_namespace())
     }
 
-    /// Returns all processes of the machine.
+    /// Returns all processes of the machine; empty while the power is off.
     pub fn processes(&self) -> Vec<ProcessId> {
         self.namespace().map(process::processes_in_namespace).unwrap_or_default()
     }

@@ -50,7 +50,7 @@ impl AuthorityKind {
         }
     }
 
-    /// Returns the file name of the revocation list.
+    /// Returns the file name of the list of certificates that the authority has revoked.
     pub fn revocation_file(self) -> &'static str {
         match self {
             AuthorityKind::EtcdPeers => "peer-crl.pem",
@@ -88,7 +88,7 @@ fn point_in_time(unix_seconds: i64) -> Result<OffsetDateTime, PkiError> {
         .map_err(|_| PkiError::Request("the certificate would be valid for too long".to_owned()))
 }
 
-/// A new certificate with its new key.
+/// A certificate, and the private key that was generated for it.
 #[derive(Clone, Debug)]
 pub struct CertificateWithKey {
     /// Certificate in PEM format.
@@ -141,7 +141,7 @@ impl Authority {
         Ok(Authority { certificate_pem: certificate_pem.to_owned(), not_after, issuer })
     }
 
-    /// Returns the certificate of the authority.
+    /// Returns the certificate of the authority, in PEM format.
     pub fn certificate_pem(&self) -> &str {
         &self.certificate_pem
     }

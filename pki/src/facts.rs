@@ -53,7 +53,7 @@ impl From<Serial> for SerialNumber {
     }
 }
 
-/// Facts in a certificate.
+/// The fields of a certificate that hactl uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFacts {
     /// Purpose; `None` for a certificate that hactl did not issue.
@@ -64,7 +64,7 @@ pub struct CertificateFacts {
     pub groups: Vec<String>,
     /// Names and addresses of a server.
     pub addresses: Vec<String>,
-    /// Serial number.
+    /// Serial number, by which a revocation list names the certificate.
     pub serial: Serial,
     /// Common name of the issuer.
     pub issuer: String,

@@ -46,7 +46,7 @@ impl CertificateKind {
         CertificateKind::Root,
     ];
 
-    /// Returns the name of the kind.
+    /// Returns the name of the kind, such as `etcd-peer`.
     pub fn name(self) -> &'static str {
         match self {
             CertificateKind::EtcdPeer => "etcd-peer",

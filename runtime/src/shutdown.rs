@@ -5,7 +5,6 @@ use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-/// Stage of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Running,
@@ -80,7 +79,7 @@ impl Shutdown {
         *self.stage.borrow() >= Stage::Requested
     }
 
-    /// Returns a trigger for this shutdown.
+    /// Returns a trigger with which another task requests or forces this shutdown.
     pub fn trigger(&self) -> ShutdownTrigger {
         ShutdownTrigger { stage: Arc::clone(&self.stage_sender) }
     }
@@ -93,7 +92,7 @@ impl Shutdown {
 }
 
 impl ShutdownTrigger {
-    /// Requests the shutdown.
+    /// Requests the shutdown: [`Shutdown::is_requested`] becomes `true`.
     pub fn request(&self) {
         self.raise(Stage::Requested);
     }

@@ -83,7 +83,7 @@ pub enum TlsError {
     },
 }
 
-/// Identity of a client.
+/// Identity of a client, as its connection shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientIdentity {
     /// A client on the loopback interface without TLS: any process on this machine.
@@ -181,7 +181,7 @@ impl ReloadingTls {
 
     /// Waits until the certificates of a connected client are no longer valid, and returns the reason.
     ///
-    /// Assumptions: someone calls [`ReloadingTls::settings`] regularly, which finds changed files.
+    /// Assumptions: the server calls [`ReloadingTls::settings`] regularly, which finds changed files.
     pub async fn invalidated(&self, certificates: &[CertificateDer<'_>]) -> rustls::Error {
         if certificates.is_empty() {
             return pending().await;

@@ -80,7 +80,6 @@ impl Session {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the simulation.
     pub(crate) fn with<T>(&self, read: impl FnOnce(&Simulation) -> T) -> T {
         read(&self.lock().simulation)
     }

@@ -48,7 +48,7 @@ impl Clock {
         self.counted_until = now;
     }
 
-    /// Sets the rate from now on.
+    /// Sets the rate of the clocks from now on; 1.0 means no rate error.
     pub fn set_rate(&mut self, now: Millis, rate: f64) {
         self.advance_to(now);
         self.rate_ppm = to_ppm(rate);

@@ -156,7 +156,7 @@ pub struct Expectations {
 /// The expected outcome of a service.
 #[derive(Clone, Debug, Default)]
 pub struct ExpectedService {
-    /// State of the service.
+    /// Expected state; `None`: not checked.
     pub state: Option<ServiceState>,
     /// Assigned node; `Some(None)`: no node is assigned.
     pub node: Option<Option<NodeName>>,

@@ -18,7 +18,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// A word of the vocabulary.
+/// A word that users can read, such as a reason or a state.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Word {
     /// Kind of the word, such as `reason` or `service state`.

@@ -87,7 +87,7 @@ impl MemoryState {
         self.compacted
     }
 
-    /// Reads one key.
+    /// Reads one key. The reading is empty if the key does not exist.
     pub fn get(&self, key: &str) -> Reading {
         Reading { entries: self.entries.get(key).cloned().into_iter().collect(), revision: self.revision }
     }
@@ -304,7 +304,7 @@ impl MemoryState {
         restored
     }
 
-    /// Grants a lease.
+    /// Grants a lease of at least one second.
     pub fn grant_lease(&mut self, now: MonotonicTime, ttl_seconds: i64) -> LeaseId {
         let lease = self.next_lease;
         self.next_lease.0 += 1;

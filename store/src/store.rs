@@ -38,7 +38,7 @@ impl Change {
         }
     }
 
-    /// Returns the revision of the change.
+    /// Returns the revision of the commit that made the change.
     pub fn revision(&self) -> Revision {
         match self {
             Change::Put(entry) => entry.mod_revision,

@@ -11,7 +11,7 @@ const SCRAPES_OF_A_RATE: f64 = 4.0;
 
 /// A Prometheus and the range of time for its queries.
 pub struct DashboardQuerier<'a> {
-    /// Client of the Prometheus.
+    /// Client of the Prometheus that answers the queries.
     pub client: &'a Prometheus,
     /// Range of time of all queries.
     pub span: TimeRange,

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::binaries::repository;
 
-/// A dashboard.
+/// A Grafana dashboard, as in its JSON file.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Dashboard {
     /// Identifier in links.

@@ -35,13 +35,13 @@ const DISK_KILOBYTES: u32 = 4096;
 pub struct Settings {
     /// Seed of the schedule of faults.
     pub seed: u64,
-    /// Number of faults.
+    /// Number of scheduled faults.
     pub faults: u32,
     /// Time over which the faults are spread, in milliseconds.
     pub duration_ms: u64,
 }
 
-/// Returns the name of a service of the campaign.
+/// Returns the name of the service with this index: `service-1` for index 0.
 pub fn service(index: usize) -> String {
     format!("service-{}", index + 1)
 }

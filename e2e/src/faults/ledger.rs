@@ -28,11 +28,11 @@ pub struct Ledger {
     background: Background<LedgerResult>,
 }
 
-/// Result of the writes.
+/// The writes of a ledger and their outcomes.
 #[derive(Debug, Clone, Default)]
 pub struct LedgerResult {
     writes: [ResourceWrites; RESOURCE_COUNT],
-    /// Number of acknowledged writes.
+    /// Number of writes that the API acknowledged.
     pub acknowledged: u64,
     /// Number of writes that were refused or got no response.
     pub failed: u64,

@@ -21,12 +21,12 @@ const READ_INTERVAL: Duration = Duration::from_millis(50);
 /// Longest time for a guest to boot or to continue. Emulated guests on a busy host are slow.
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A line of a guest.
+/// A line that a guest wrote to its console.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestLine {
     /// Time of the read on `CLOCK_MONOTONIC`, in nanoseconds.
     pub at_ns: u64,
-    /// Node of the console.
+    /// Node on which the guest wrote the line.
     pub node: String,
     /// Identifier of the guest's boot.
     pub boot: String,

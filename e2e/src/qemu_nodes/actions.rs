@@ -11,9 +11,7 @@ use super::rig::{Rig, STEP_TIMEOUT};
 use crate::machine::Role;
 use crate::wait::{monotonic_ns, wait_for_ok, wait_until};
 
-/// Unit of the agent.
 pub(super) const AGENT_UNIT: &str = "ha-node-agent.service";
-/// Unit of the watchdog daemon.
 const DAEMON_UNIT: &str = "ha-watchdogd.service";
 /// Longest time for a test of a watchdog, including the boot or the wait for a reset that does not come.
 const WATCHDOG_TEST_TIMEOUT: Duration = Duration::from_secs(600);
@@ -38,7 +36,7 @@ pub fn keep_daemon_down(rig: &mut Rig, node: &str) -> Result<()> {
     disable_restart(rig, node, DAEMON_UNIT)
 }
 
-/// Kills the agent.
+/// Kills the agent with SIGKILL. The service manager may restart it.
 pub fn kill_agent(rig: &mut Rig, node: &str) -> Result<()> {
     signal(rig, node, AGENT_UNIT, "SIGKILL")
 }

@@ -125,7 +125,7 @@ pub enum ServiceOutcome {
     /// Moves to another machine cleanly. The service first stops on the old machine; the time of this stop is not
     /// limited.
     Moves,
-    /// Behaves like [`Service::Moves`], and returns once its machine accepts services again.
+    /// Behaves like [`ServiceOutcome::Moves`], and returns once its machine accepts services again.
     MovesAndReturns,
     /// Keeps running as the same process.
     KeepsRunning,

@@ -408,7 +408,6 @@ impl OtherServices {
         Ok(failures_found)
     }
 
-    /// Deletes the services.
     fn delete(&self, rig: &Rig) -> Result<()> {
         self.0.iter().try_for_each(|other_service| rig.delete_service(&other_service.service))
     }

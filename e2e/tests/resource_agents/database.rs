@@ -19,7 +19,6 @@ use ha_e2e::wait::{monotonic_ns, wait_for};
 
 /// Address at which clients of the example reach the database.
 pub(crate) const ADDRESS: &str = "192.0.2.10";
-/// Name of the client.
 pub(crate) const CLIENT: &str = "client";
 /// Name of the server's program.
 pub(crate) const SERVER: &str = "postgres";

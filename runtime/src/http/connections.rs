@@ -59,7 +59,6 @@ struct Table {
     accepted_count: u64,
     /// Connections of unknown clients by address, oldest first. A client of a Unix socket has no address.
     unknown: BTreeMap<Option<IpAddr>, BTreeMap<u64, Arc<Notify>>>,
-    /// Number of connections by user.
     users: BTreeMap<String, usize>,
     /// Number of connections of users without a reserved group.
     ordinary_count: usize,

@@ -6,7 +6,6 @@ use super::script::Script;
 use ha_api_types::time::Millis;
 
 impl Script<'_> {
-    /// Adds one of these faults, with its end.
     pub(super) fn add_rare_fault(&mut self, start_ms: Millis, end_ms: Millis) {
         match self.random.draw_below(21) {
             0..=4 => self.cut_link(start_ms, end_ms),

@@ -17,7 +17,6 @@ pub(super) struct Steps {
     pub(super) broken: Vec<String>,
 }
 
-/// Generates the steps of a run.
 pub(super) fn generate_steps(random: &mut Random, cluster: &Cluster, max_ms: Millis) -> Steps {
     let mut script = Script {
         timed_actions: Vec::new(),

@@ -48,7 +48,7 @@ impl SeedRange {
 /// A campaign of random runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Campaign {
-    /// Seeds to run.
+    /// Seeds, each of which generates one run.
     pub seeds: SeedRange,
     /// Upper bounds for the size of a run.
     pub size: Size,
@@ -58,7 +58,7 @@ pub struct Campaign {
     pub max_shrunk_seeds: usize,
 }
 
-/// A failed seed.
+/// A seed with a failed run, and the scenario that reproduces the failure.
 #[derive(Clone, Debug)]
 pub struct FailedSeed {
     /// Seed that reproduces the failure.

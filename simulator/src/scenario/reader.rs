@@ -147,7 +147,6 @@ impl<'a> Reader<'a> {
             .collect()
     }
 
-    /// Reads a boolean.
     pub(super) fn read_boolean(&mut self, value: &Value, path: &str) -> Option<bool> {
         match value {
             Value::Bool(truth) => Some(*truth),

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// Default limit of the wait for `when`.
 const DEFAULT_WITHIN: Duration = Duration(600_000);
 
-/// A step of a scenario.
+/// Actions and a check at one moment of a scenario.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// Time or condition at which the step happens.

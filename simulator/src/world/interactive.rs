@@ -33,7 +33,7 @@ pub(super) struct StoredEvents {
     count: u64,
 }
 
-/// State of a process.
+/// State of an agent or a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum ProcessState {
     /// The process runs.

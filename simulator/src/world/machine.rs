@@ -41,13 +41,11 @@ pub(crate) struct Machine {
     pub has_drivers: bool,
     /// Drivers that the agent provides, sorted.
     pub drivers: Vec<String>,
-    /// Policy of the node.
     pub policy: Option<NodePolicy>,
     /// `true` if the machine is itself virtual.
     pub is_virtual: bool,
     /// Kind of watchdog.
     pub device: Device,
-    /// Condition of the fence devices.
     pub fence_devices: FenceDeviceCondition,
     /// `true` if a fabric device has cut the machine off from its storage, so its services cannot touch their data.
     pub is_storage_isolated: bool,
@@ -67,7 +65,6 @@ pub(crate) struct Machine {
     pub has_controller: bool,
     /// Capacity that the agent reports.
     pub capacity: Amounts,
-    /// Clocks of the machine.
     pub clock: Clock,
     /// The watchdog daemon and its device.
     pub watchdog: Watchdog,
@@ -77,9 +74,7 @@ pub(crate) struct Machine {
     pub commands: BTreeMap<(Generation, CommandId), Running>,
     /// Journal on the disk.
     pub journal: Journal,
-    /// Version of the agent.
     pub agent_version: Version,
-    /// Version of the controller.
     pub controller_version: Version,
     /// Journal as it was at boot.
     pub journal_at_boot: Journal,
@@ -101,7 +96,6 @@ pub(crate) struct Machine {
     pub bound: Bound,
 }
 
-/// A service on a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ServiceCopy {
     /// Definition with which the service was started.
@@ -135,7 +129,6 @@ pub(crate) enum Activity {
 /// A driver command in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Running {
-    /// Command of the driver.
     pub command: Command,
     /// Service of the command.
     pub service: ServiceDefinition,

@@ -65,9 +65,7 @@ impl Core for CombinedController {
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "a process can hang, end, plan and read at the same time")]
 pub(crate) struct Process<C: Core> {
-    /// Core of the process.
     pub core: C,
-    /// Generation of the process.
     pub generation: Generation,
     /// `true` if the process is paused (SIGSTOP): its inputs wait in the inbox.
     pub is_hung: bool,
@@ -77,7 +75,7 @@ pub(crate) struct Process<C: Core> {
     pub is_plan_scheduled: bool,
     /// Inputs that wait while the process is paused.
     pub inbox: Vec<C::Input>,
-    /// Unanswered requests.
+    /// Requests to etcd that have neither an answer nor a timeout yet.
     pub outstanding: BTreeSet<Token>,
     /// Revision up to which the process has read etcd; `None`: the first full read is not complete.
     pub cursor: Option<Revision>,

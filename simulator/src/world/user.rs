@@ -226,7 +226,6 @@ impl World {
         self.operations.insert(name, text.to_owned());
     }
 
-    /// Creates an operation on a resource.
     pub(super) fn submit_resource_operation(
         &mut self,
         text: &str,

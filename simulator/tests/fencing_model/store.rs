@@ -54,7 +54,6 @@ pub(crate) enum Mode {
 /// `report/<node>/node`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ModelNodeReport {
-    /// Mode of the node.
     pub(crate) mode: Mode,
     /// `true` if armed: true is committed.
     pub(crate) armed: bool,

@@ -80,7 +80,6 @@ pub(crate) enum Event {
 pub(crate) struct Timed {
     /// Virtual time in milliseconds.
     pub(crate) at: Millis,
-    /// Event of the model.
     pub(crate) event: Event,
 }
 
