@@ -330,7 +330,7 @@ reasons! {
         NotFound => "Referenced object not found", "create the object named in the message, or correct the name",
         /// The cluster is disarmed.
         Disarmed => "Cluster is disarmed",
-            "hactl arm when the work is done; no service is recovered until then",
+            "run hactl arm when the work is done; until then, no service is recovered",
         /// The objects of a Git commit are applied.
         CommitApplied => "Objects of the Git commit are applied", "",
         /// The repository cannot be fetched.
