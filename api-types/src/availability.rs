@@ -194,7 +194,8 @@ pub(crate) fn date_of(day: u32) -> String {
     time.0.split_once('T').map_or_else(String::new, |(date, _)| date.to_owned())
 }
 
-/// Returns the number of days since 1970-01-01 of a date (RFC 3339); `None` if the text is not a date after that.
+/// Returns the number of days since 1970-01-01 of a date (RFC 3339); `None` if the text is not a date, or is a date
+/// before 1970.
 pub(crate) fn day_of(date: &str) -> Option<u32> {
     let seconds = Timestamp(format!("{date}T00:00:00Z")).unix_seconds()?;
     u32::try_from(seconds / DAY_SECONDS).ok()

@@ -15,12 +15,12 @@ macro_rules! error_reasons {
             /// Every reason, ordered by HTTP status.
             pub const ALL: &'static [ErrorReason] = &[ $( ErrorReason::$name, )+ ];
 
-            /// Returns the word.
+            /// Returns the reason as one CamelCase word, as in the field `reason` of `metav1.Status`.
             pub fn as_str(self) -> &'static str {
                 match self { $( ErrorReason::$name => stringify!($name), )+ }
             }
 
-            /// Returns the HTTP status.
+            /// Returns the HTTP status of an answer with this reason.
             pub fn code(self) -> u16 {
                 match self { $( ErrorReason::$name => $code, )+ }
             }

@@ -43,7 +43,7 @@ pub struct AddedValue {
     pub kind: Kind,
     /// The field, as a JSON pointer.
     pub field: &'static str,
-    /// The value.
+    /// The value; builds of versions before `since` cannot read it.
     pub value: &'static str,
     /// First version that can read the word.
     pub since: Protocol,

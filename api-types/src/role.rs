@@ -20,7 +20,7 @@ pub enum Role {
     Editor,
     /// Has every permission.
     Admin,
-    /// Asks for etcd-outage holds of its own node.
+    /// Requests etcd-outage holds for its own node.
     Node,
     /// Reads the health of other controllers.
     Controller,

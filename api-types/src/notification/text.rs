@@ -43,7 +43,7 @@ impl Notification {
         }
     }
 
-    /// Returns the subject of the mail.
+    /// Returns the subject of the mail: the cluster, the severity unless it is Info, and the summary.
     pub fn subject(&self) -> String {
         let urgent = match self.severity {
             Severity::Critical => "CRITICAL: ",
@@ -53,7 +53,7 @@ impl Notification {
         format!("[hactl {}] {urgent}{}", self.cluster, self.summary)
     }
 
-    /// Returns the body of the mail.
+    /// Returns the body of the mail: the summary, the items, and source, time and id of the notification.
     pub fn text(&self) -> String {
         let mut text = format!("Cluster {}: {}.\n", self.cluster, self.summary);
         for item in &self.items {

@@ -3,8 +3,8 @@
 use crate::id::{Epoch, ProcessInstance};
 use serde::{Deserialize, Serialize};
 
-/// `alive/<node>`, leased, written by the node's agent. The lease only removes the key. Evidence is only a commit of
-/// the agent.
+/// `alive/<node>`, leased, written by the node's agent. Only a commit of the agent counts as a heartbeat. The end of the
+/// lease only removes the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Alive {

@@ -19,7 +19,7 @@ pub struct HoldRequest {
     pub epoch: Epoch,
 }
 
-/// The answer. A grant counts as an observation of the node at the time of the grant.
+/// The answer to a [`HoldRequest`]. A grant counts as an observation of the node at the time of the grant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HoldAnswer {

@@ -36,7 +36,7 @@ impl Incarnation {
         Incarnation { value, predecessors, continues_any: backup.continues_any, followers: Vec::new() }
     }
 
-    /// Returns `true` if a process that has stored the incarnation `remembered` may use the data of this incarnation. A
+    /// Returns `true` if a process that has stored the incarnation `recorded` may use the data of this incarnation. A
     /// process without a stored incarnation may use any data.
     pub fn continues(&self, recorded: Option<&str>) -> bool {
         recorded.is_none_or(|recorded| {

@@ -10,7 +10,7 @@ const LIBVIRT_PATH: &str = "spec.driver.libvirt";
 const MAX_BANDWIDTH_MEBIBYTES: u64 = 1 << 20;
 /// Maximum downtime of QEMU: 2,000 s.
 const MAX_DOWNTIME_MS: u64 = 2_000_000;
-/// One day.
+/// Maximum of `postCopyAfterSeconds`: one day.
 const MAX_SECONDS: u64 = 86_400;
 
 pub(super) fn check(libvirt: &LibvirtDriver, context: &mut Context) {

@@ -30,7 +30,7 @@ const ULIMITS: [&str; 15] = [
 const MIN_CPU: Quantity = Quantity::from_milli(10);
 /// Minimum memory with which a container can be set up.
 const MIN_MEMORY: Quantity = Quantity::from_units(6 << 20);
-/// One day.
+/// Maximum of each time of a health check, in seconds: one day.
 const MAX_SECONDS: f64 = 86_400.0;
 
 pub(super) fn check(podman: &PodmanDriver, context: &mut Context) {
