@@ -99,7 +99,7 @@ function blockOf(resource: Resource, type: string, sizeOf: (name: string) => num
   return { name, type, state: resource.status?.state ?? 'Queued', tone: serviceTone(resource), size: sizeOf(name) };
 }
 
-/** Returns the services that no node has. */
+/** Returns the services that are assigned to no node. */
 export function unplaced(resources: Resource[]): Block[] {
   return resources
     .filter((resource) => resource.status?.node == null)

@@ -25,7 +25,7 @@ export function quantity(value: string | number | null | undefined): number | un
   return match === null || factor === undefined ? undefined : Number(match[1]) * factor;
 }
 
-/** Returns a number of bytes, such as `1.5 GiB`. */
+/** Returns a number of bytes as text, such as `1.5 GiB`. */
 export function bytes(value: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
   let scaled = value;
@@ -38,7 +38,7 @@ export function bytes(value: number): string {
   return `${Number(scaled.toFixed(digits))} ${units[unit]}`;
 }
 
-/** Returns a number of cores, such as `1.5 cores`. */
+/** Returns a number of cores as text, such as `1.5 cores`. */
 export function cores(value: number): string {
   const rounded = Number(value.toFixed(2));
   return `${rounded} ${rounded === 1 ? 'core' : 'cores'}`;

@@ -34,12 +34,12 @@ export class BalanceExecution {
     return this.state.value.phase === 'running' || this.state.value.phase === 'canceling';
   }
 
-  /** Begins no further move. Moves in progress end. */
+  /** Stops the execution after the moves in progress, which still finish. */
   cancel(): void {
     if (this.state.value.phase === 'running') this.change({ phase: 'canceling' });
   }
 
-  /** Makes the moves of all groups. No further batch begins after a failure or a cancellation. */
+  /** Executes the moves of all groups. No further batch begins after a failure or a cancellation. */
   async run(groups: Group[]): Promise<void> {
     if (this.isRunning) return;
     const batches = groups.flatMap((group) => group.batches);

@@ -171,7 +171,7 @@ function Amounts({ node }: { node: Node }) {
   );
 }
 
-/** Statements that only a person at the machine can make. */
+/** Actions for a node that does not return automatically. Each can cause data loss if its confirmation is wrong. */
 function Recovery({ node }: { node: Node }) {
   return (
     <Card title="Manual recovery">
