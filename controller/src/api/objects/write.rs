@@ -280,7 +280,7 @@ impl<'a, S: Store> Writer<'a, S> {
         });
     }
 
-    /// Decides whether the user may write the content of an operation or of a node.
+    /// Refuses an operation or a node if the user may not write its content.
     fn require_content(&self, name: &str, current: Option<&Value>, value: &Value) -> Result<(), ApiError> {
         let verb = if current.is_some() { "update" } else { "create" };
         let require = |subresource: &str| {
