@@ -24,7 +24,7 @@ pub use assignment::{Action, Assignment};
 pub use backup_record::BackupRecord;
 pub use candidate::{Candidate, Leader, Refresh};
 pub use doctor_report::{DoctorReport, LastTermination, WatchdogObservation};
-pub use fence::{DeviceIntent, Fence, FenceState, Leave, Proof, Switch};
+pub use fence::{DeviceIntent, Fence, FenceState, Proof, ShutdownKind, Switch};
 pub use hold::{HoldAnswer, HoldRequest, HoldTerms};
 pub use incarnation::Incarnation;
 pub use log::{

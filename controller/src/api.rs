@@ -33,13 +33,13 @@ mod overview;
 mod patch;
 mod read;
 mod request;
+mod request_limiter;
 mod reservation;
 mod reviews;
 mod selector;
 mod server_side_apply;
 mod state;
 mod timing;
-mod turns;
 mod upgrade;
 mod warnings;
 mod watch;
@@ -319,7 +319,7 @@ pub fn router<S: Store>(state: ApiState<S>, process_routes: Router) -> Router {
     let checks = checks::RequestChecks {
         authenticator: Authenticator::new(options.authorization, options.tokens.clone()),
         audit_log: options.audit_log.clone(),
-        turns: Arc::default(),
+        request_limiter: Arc::default(),
     };
     let observer = Arc::clone(&state.shared.observer);
     let router = Router::new()

@@ -22,7 +22,6 @@ mod in_place;
 pub mod input;
 pub mod journal;
 mod journal_writes;
-mod leave;
 mod machine_findings;
 mod migration;
 mod moving_away;
@@ -38,6 +37,7 @@ mod self_fence;
 mod service;
 mod service_machine;
 mod session;
+mod shutdown;
 mod start;
 mod state;
 mod summary;
@@ -335,7 +335,7 @@ impl AgentCore {
             Session::Requesting(requesting) => requesting.retry_at,
             Session::Waiting | Session::Clearing | Session::Registered(_) | Session::Ended => None,
         };
-        let restart = self.shutdown_at.map(|at| at + leave::RESTART_MAX_WAIT_MS);
+        let restart = self.shutdown_at.map(|at| at + shutdown::RESTART_MAX_WAIT_MS);
         let moves = if self.awaits_moves() { self.moves_deadline() } else { None };
         let services = self
             .services
@@ -396,7 +396,7 @@ impl AgentCore {
             }
             self.services.retain(|_, service| !service.is_unmanaged);
             self.dispatch(now);
-            self.advance_leave(now);
+            self.advance_shutdown(now);
             self.advance_lease(now);
             self.advance_heartbeat(now);
             self.advance_hold(now);

@@ -65,5 +65,6 @@ pub enum Action {
     },
     /// Do not start, stop or restart the service (state Error).
     #[default]
-    Leave,
+    #[serde(rename = "leave")]
+    DoNothing,
 }

@@ -76,8 +76,8 @@ pub struct Fence {
     pub refuted_devices: BTreeMap<String, String>,
     /// `true` if resources counted this node as empty while it was unreachable. Its agent commits no permit until the
     /// leader clears this flag, once the node has answered for each of those resources.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub verify: bool,
+    #[serde(rename = "verify", skip_serializing_if = "std::ops::Not::not")]
+    pub requires_probes: bool,
     /// Time of the last change of state; informational only.
     pub at: Timestamp,
 }
@@ -166,8 +166,9 @@ pub enum Proof {
     },
     /// (d) The node left cleanly.
     CleanLeave {
-        /// Reason for leaving.
-        leave: Leave,
+        /// Kind of the shutdown.
+        #[serde(rename = "leave")]
+        shutdown_kind: ShutdownKind,
     },
     /// (e) An operator confirmed the node off.
     Operator {
@@ -222,10 +223,10 @@ impl Proof {
             ),
             Proof::Device { name } => format!("fence device {name} confirmed that the node is off"),
             Proof::NewBoot { boot_id } => format!("machine was rebooted (boot {boot_id})"),
-            Proof::CleanLeave { leave: Leave::Poweroff } => {
+            Proof::CleanLeave { shutdown_kind: ShutdownKind::Poweroff } => {
                 "all services were stopped, then the node powered off".to_owned()
             }
-            Proof::CleanLeave { leave: Leave::Reboot } => {
+            Proof::CleanLeave { shutdown_kind: ShutdownKind::Reboot } => {
                 "all services were stopped, then the node rebooted".to_owned()
             }
             Proof::Operator { operation, requested_by } => {
@@ -239,7 +240,7 @@ impl Proof {
 
 /// Kind of the orderly shutdown with which a node left the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Leave {
+pub enum ShutdownKind {
     /// Power-off.
     Poweroff,
     /// Reboot.

@@ -1,6 +1,6 @@
 //! The report of an agent about its node: mode, watchdog, active timings.
 
-use super::{HoldTerms, Leave, MachineIds, WatchdogTest};
+use super::{HoldTerms, MachineIds, ShutdownKind, WatchdogTest};
 use crate::cluster::OnEtcdLoss;
 use crate::id::{BootId, Epoch, MachineId, ObjectUid, ProcessInstance, ProductId, ResourceName, Revision};
 use crate::node_policy::NodePolicy;
@@ -136,13 +136,13 @@ pub enum Mode {
     /// Operation while the node is in maintenance: its services leave.
     Maintenance,
     /// The machine shuts down: services are moved away or stopped, then the node leaves.
-    Shutdown(Leave),
+    Shutdown(ShutdownKind),
     /// Only the agent restarts; its services keep running unmonitored.
     Restart,
     /// The agent has acknowledged that the cluster is disarmed.
     Disarmed,
     /// The node left cleanly.
-    Left(Leave),
+    Left(ShutdownKind),
 }
 
 impl Mode {

@@ -30,7 +30,7 @@ pub struct ServiceReport {
     /// probe.
     #[serde(skip_serializing_if = "is_zero")]
     pub probed_arming: i64,
-    /// Revision of the node's fence record that requested the probe with `verify`; 0 without such a request.
+    /// Revision of the node's fence record that requested the probe with `requires_probes`; 0 without such a request.
     #[serde(skip_serializing_if = "Revision::is_zero")]
     pub probed_fence: Revision,
     /// `true` if the service must never run twice (guarantee 1).

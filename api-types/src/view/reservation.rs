@@ -57,16 +57,17 @@ pub struct FailureReport {
     /// Verdict about the failure.
     pub verdict: ReservationVerdict,
     /// Reason for the verdict, as a sentence.
-    pub because: String,
+    #[serde(rename = "because")]
+    pub explanation: String,
     /// Placements that survive the failure.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<ReservationMove>,
     /// Services of lower priority that would be preempted, and their placements.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub make_room: Vec<ReservationMove>,
+    #[serde(rename = "makeRoom", skip_serializing_if = "Vec::is_empty")]
+    pub preempted: Vec<ReservationMove>,
     /// Services that could not be scheduled.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub without_place: Vec<UnplacedService>,
+    #[serde(rename = "withoutPlace", skip_serializing_if = "Vec::is_empty")]
+    pub unplaced: Vec<UnplacedService>,
 }
 
 /// Placement of one service.

@@ -2,7 +2,7 @@
 
 use super::ApiState;
 use super::error::ApiError;
-use super::request::{Form, Parameters, VersionMatch, form, not_acceptable};
+use super::request::{Parameters, ResponseFormat, VersionMatch, negotiate_format, not_acceptable};
 use axum::Json;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -21,7 +21,7 @@ const MAX_WARNING_LENGTH: usize = 500;
 /// The form of a response, and the columns of its Tables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
-    form: Form,
+    format: ResponseFormat,
     include: IncludeObject,
     rows: Rows,
 }
@@ -29,17 +29,20 @@ pub(crate) struct Shape {
 impl Shape {
     /// Returns the form that the request asks for.
     pub(crate) fn of(headers: &HeaderMap, parameters: &Parameters, rows: Rows) -> Result<Shape, ApiError> {
-        let form =
-            form(headers, &[Form::Plain, Form::Table, Form::PartialMetadata]).ok_or_else(not_acceptable)?;
-        Ok(Shape { form, include: parameters.include_object, rows })
+        let format = negotiate_format(
+            headers,
+            &[ResponseFormat::Plain, ResponseFormat::Table, ResponseFormat::PartialMetadata],
+        )
+        .ok_or_else(not_acceptable)?;
+        Ok(Shape { format, include: parameters.include_object, rows })
     }
 
     /// Returns an object in this form. Watches use it too.
     pub(crate) fn object(self, object: Value, now_seconds: i64) -> Value {
-        match self.form {
-            Form::Plain | Form::Discovery => object,
-            Form::PartialMetadata => partial_metadata(&object),
-            Form::Table => {
+        match self.format {
+            ResponseFormat::Plain | ResponseFormat::Discovery => object,
+            ResponseFormat::PartialMetadata => partial_metadata(&object),
+            ResponseFormat::Table => {
                 let version =
                     object.pointer("/metadata/resourceVersion").cloned().unwrap_or_else(|| json!(""));
                 let metadata = json!({"resourceVersion": version});
@@ -212,15 +215,15 @@ pub(crate) fn list_response<S>(
     page: Page<Value>,
 ) -> Response {
     let Page { items, metadata } = page;
-    let body = match shape.form {
-        Form::Table => table(shape.rows, &items, &metadata, shape.include, state.now_seconds()),
-        Form::PartialMetadata => json!({
+    let body = match shape.format {
+        ResponseFormat::Table => table(shape.rows, &items, &metadata, shape.include, state.now_seconds()),
+        ResponseFormat::PartialMetadata => json!({
             "kind": "PartialObjectMetadataList",
             "apiVersion": "meta.k8s.io/v1",
             "metadata": metadata,
             "items": items.iter().map(partial_metadata).collect::<Vec<_>>(),
         }),
-        Form::Plain | Form::Discovery => {
+        ResponseFormat::Plain | ResponseFormat::Discovery => {
             json!({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items})
         }
     };

@@ -8,7 +8,7 @@ use super::authorization::{Attributes, permits_some, refusal};
 use super::cross_origin;
 use super::error::ApiError;
 use super::request::{UnreadBody, media_type};
-use super::turns::Turns;
+use super::request_limiter::RequestLimiter;
 use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::header;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub(crate) struct RequestChecks {
     pub(crate) authenticator: Authenticator,
     pub(crate) audit_log: AuditLog,
-    pub(crate) turns: Arc<Turns>,
+    pub(crate) request_limiter: Arc<RequestLimiter>,
 }
 
 /// Checks a request, passes it on with its user, and records writes and refusals. If the handler does not read the body,
@@ -46,14 +46,14 @@ async fn respond(checks: &RequestChecks, request: Request, next: Next) -> Respon
     let (user, response) = match identify(&checks.authenticator, &parts) {
         Ok(Authenticated { user, token }) => {
             let permission = check_permission(&user, attributes.as_ref(), &parts, &body);
-            let turn = match permission {
+            let slot = match permission {
                 Ok(()) if attributes.as_ref().is_some_and(Attributes::waits_for_others) => Ok(None),
-                Ok(()) => checks.turns.wait(&user.name).await.map(Some),
+                Ok(()) => checks.request_limiter.acquire_slot(&user.name).await.map(Some),
                 Err(error) => Err(error),
             };
-            let response = match turn {
-                // The turn ends with the response. A watch is then still open.
-                Ok(_turn) => {
+            let response = match slot {
+                // The slot becomes free with the response. A watch is then still open.
+                Ok(_slot) => {
                     parts.extensions.insert(user.clone());
                     parts.extensions.insert(changes.clone());
                     end_with_token(next.run(Request::from_parts(parts, body)).await, token)

@@ -1,7 +1,7 @@
 //! Discovery of groups, versions and kinds, in the legacy and the aggregated form.
 
 use super::error::ApiError;
-use super::request::{Form, form, not_acceptable};
+use super::request::{ResponseFormat, negotiate_format, not_acceptable};
 use axum::Json;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -138,8 +138,10 @@ fn negotiated_response(
     aggregated: fn() -> Value,
     plain: impl Fn() -> Value,
 ) -> Result<Response, ApiError> {
-    let mut response = match form(headers, &[Form::Discovery, Form::Plain]).ok_or_else(not_acceptable)? {
-        Form::Discovery => {
+    let mut response = match negotiate_format(headers, &[ResponseFormat::Discovery, ResponseFormat::Plain])
+        .ok_or_else(not_acceptable)?
+    {
+        ResponseFormat::Discovery => {
             let mut response = Json(aggregated()).into_response();
             let content_type = HeaderValue::from_static(
                 "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
@@ -147,7 +149,9 @@ fn negotiated_response(
             response.headers_mut().insert(header::CONTENT_TYPE, content_type);
             response
         }
-        Form::Plain | Form::Table | Form::PartialMetadata => Json(plain()).into_response(),
+        ResponseFormat::Plain | ResponseFormat::Table | ResponseFormat::PartialMetadata => {
+            Json(plain()).into_response()
+        }
     };
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
     Ok(response)

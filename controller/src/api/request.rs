@@ -153,7 +153,7 @@ fn parse_flag(value: &str) -> bool {
 
 /// Form of a response, negotiated by the `Accept` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ResponseFormat {
     /// The objects.
     Plain,
     /// A Table with the columns of the kind.
@@ -165,7 +165,7 @@ pub(crate) enum Form {
 }
 
 /// Returns the first form in `Accept` that is possible; `None` if the client accepts none of them.
-pub(crate) fn form(headers: &HeaderMap, supported: &[Form]) -> Option<Form> {
+pub(crate) fn negotiate_format(headers: &HeaderMap, supported: &[ResponseFormat]) -> Option<ResponseFormat> {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");
     accept.split(',').find_map(|range| {
         let mut parts = range.split(';').map(str::trim);
@@ -173,26 +173,26 @@ pub(crate) fn form(headers: &HeaderMap, supported: &[Form]) -> Option<Form> {
         if !matches!(media_type, "application/json" | "*/*" | "application/*" | "") {
             return None;
         }
-        let mut form = Form::Plain;
+        let mut format = ResponseFormat::Plain;
         let mut version = None;
         for part in parts {
             match part.split_once('=') {
-                Some(("as", "Table")) => form = Form::Table,
+                Some(("as", "Table")) => format = ResponseFormat::Table,
                 Some(("as", "PartialObjectMetadata" | "PartialObjectMetadataList")) => {
-                    form = Form::PartialMetadata;
+                    format = ResponseFormat::PartialMetadata;
                 }
-                Some(("as", "APIGroupDiscoveryList")) => form = Form::Discovery,
+                Some(("as", "APIGroupDiscoveryList")) => format = ResponseFormat::Discovery,
                 Some(("as", _)) => return None,
                 Some(("v", text)) => version = Some(text),
                 Some(_) | None => {}
             }
         }
-        let version_fits = match form {
-            Form::Plain => true,
-            Form::Table | Form::PartialMetadata => version == Some("v1"),
-            Form::Discovery => version == Some("v2"),
+        let version_fits = match format {
+            ResponseFormat::Plain => true,
+            ResponseFormat::Table | ResponseFormat::PartialMetadata => version == Some("v1"),
+            ResponseFormat::Discovery => version == Some("v2"),
         };
-        (version_fits && supported.contains(&form)).then_some(form)
+        (version_fits && supported.contains(&format)).then_some(format)
     })
 }
 
@@ -332,26 +332,33 @@ mod tests {
     use super::*;
     use futures::StreamExt;
 
-    fn check(accept: &str, expected: Option<Form>) {
+    fn check(accept: &str, expected: Option<ResponseFormat>) {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, accept.parse().unwrap());
-        assert_eq!(form(&headers, &[Form::Plain, Form::Table, Form::PartialMetadata]), expected, "{accept}");
+        assert_eq!(
+            negotiate_format(
+                &headers,
+                &[ResponseFormat::Plain, ResponseFormat::Table, ResponseFormat::PartialMetadata]
+            ),
+            expected,
+            "{accept}"
+        );
     }
 
     #[test]
     fn first_supported_media_type_is_used() {
-        check("application/json", Some(Form::Plain));
-        check("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some(Form::Table));
-        check("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", Some(Form::Plain));
-        check("application/vnd.kubernetes.protobuf,application/json", Some(Form::Plain));
+        check("application/json", Some(ResponseFormat::Plain));
+        check("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some(ResponseFormat::Table));
+        check("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", Some(ResponseFormat::Plain));
+        check("application/vnd.kubernetes.protobuf,application/json", Some(ResponseFormat::Plain));
         check("application/vnd.kubernetes.protobuf", None);
         check(
             "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
-            Some(Form::PartialMetadata),
+            Some(ResponseFormat::PartialMetadata),
         );
         check(
             "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json",
-            Some(Form::Plain),
+            Some(ResponseFormat::Plain),
         );
     }
 

@@ -84,7 +84,7 @@ pub fn names_node(assignment: Option<&Assignment>, node: &NodeName) -> bool {
     assignment.is_none_or(|assignment| {
         let target = match &assignment.action {
             Action::Migrate { target, .. } => target == node,
-            Action::Start | Action::Stop { .. } | Action::Restart | Action::Leave => false,
+            Action::Start | Action::Stop { .. } | Action::Restart | Action::DoNothing => false,
         };
         assignment.node == *node || target
     })

@@ -18,7 +18,7 @@ use ha_api_types::id::NodeName;
 use ha_api_types::kind::Kind;
 use ha_api_types::operation::OperationSpec;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Fence, FenceState, Leave, MachineComparison, Mode, NodeReport, Proof};
+use ha_api_types::record::{Fence, FenceState, MachineComparison, Mode, NodeReport, Proof, ShutdownKind};
 use ha_store::{Guard, Transaction};
 use std::cell::LazyCell;
 
@@ -99,24 +99,24 @@ fn plan_open(
         registration::plan_close(input, subject, fence, report, plan);
         return;
     }
-    if fence.value.verify && subject.node.is_reachable() {
+    if fence.value.requires_probes && subject.node.is_reachable() {
         finish_verification(input, subject, fence, plan);
     }
     if record_product_id(input, subject, fence, plan) {
         return;
     }
     match &subject.node.health {
-        Health::Leaving(leave) => {
+        Health::Leaving(shutdown_kind) => {
             if subject.node.active.is_empty() && !input.cluster_view.alive.contains_key(subject.name) {
-                let proof = Proof::CleanLeave { leave: *leave };
+                let proof = Proof::CleanLeave { shutdown_kind: *shutdown_kind };
                 close(input, subject, fence, Some(&proof), OnApplied::None, plan);
             }
         }
         Health::Late | Health::Registering | Health::Online => {
             silence::plan(input, subject, fence, budget, plan);
         }
-        Health::ShuttingDown(leave) => {
-            plan_shutting_down(input, subject, *leave, plan);
+        Health::ShuttingDown(shutdown_kind) => {
+            plan_shutting_down(input, subject, *shutdown_kind, plan);
             silence::plan(input, subject, fence, budget, plan);
         }
         Health::Restarting => plan_restarting(input, subject, plan),
@@ -124,8 +124,8 @@ fn plan_open(
     }
 }
 
-/// Clears `verify` in the fence once the agent has reported on every resource for which the node was counted as empty.
-/// Permits are then possible on the node again. Until then, adds a wait that names those resources.
+/// Clears `requires_probes` in the fence once the agent has reported on every resource for which the node was counted
+/// as empty. Permits are then possible on the node again. Until then, adds a wait that names those resources.
 fn finish_verification(
     input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
@@ -140,7 +140,7 @@ fn finish_verification(
         plan.add_wait(Kind::Node, name, Reason::NodeUnverified, message);
         return;
     }
-    let value = Fence { verify: false, ..fence.value.clone() };
+    let value = Fence { requires_probes: false, ..fence.value.clone() };
     let transaction = Transaction::new().put(
         cluster_view.keys.fence(name),
         Guard::Unchanged(fence.mod_revision),
@@ -163,7 +163,7 @@ fn record_product_id(
         && report.value.boot_id == fence.value.boot_id
         && report.value.machine().compare(fence.value.machine()) == MachineComparison::Unclear
         && fence.value.product_id.is_none()
-        && !fence.value.verify;
+        && !fence.value.requires_probes;
     if !is_same_registration {
         return false;
     }
@@ -174,7 +174,12 @@ fn record_product_id(
 }
 
 /// Reports the services that delay a shutdown.
-fn plan_shutting_down(input: &PlanInput<'_>, subject: &FencedNode<'_>, leave: Leave, plan: &mut Plan) {
+fn plan_shutting_down(
+    input: &PlanInput<'_>,
+    subject: &FencedNode<'_>,
+    shutdown_kind: ShutdownKind,
+    plan: &mut Plan,
+) {
     let cluster_view = input.cluster_view;
     let name = subject.name;
     let delaying_services: Vec<&str> = cluster_view
@@ -187,9 +192,9 @@ fn plan_shutting_down(input: &PlanInput<'_>, subject: &FencedNode<'_>, leave: Le
         })
         .map(|(service, _)| service.as_str())
         .collect();
-    let activity = match leave {
-        Leave::Poweroff => "powering off",
-        Leave::Reboot => "rebooting",
+    let activity = match shutdown_kind {
+        ShutdownKind::Poweroff => "powering off",
+        ShutdownKind::Reboot => "rebooting",
     };
     let message = match (cluster_view.shutdown_policy(name), delaying_services.is_empty()) {
         (_, true) => format!("Node is {activity}"),

@@ -8,7 +8,7 @@ use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{
-    Action, Assignment, Fence, FenceState, HoldTerms, Leave, Mode, NodeReport, Proof, SleepProtection,
+    Action, Assignment, Fence, FenceState, HoldTerms, Mode, NodeReport, Proof, ShutdownKind, SleepProtection,
     WatchdogKind,
 };
 use ha_api_types::resource::{RequestedState, ServiceState};
@@ -29,11 +29,11 @@ pub enum Health {
     Late,
     /// The heartbeat is seen, and the machine is shutting down: services are moved away or stopped, and no new services
     /// are scheduled.
-    ShuttingDown(Leave),
+    ShuttingDown(ShutdownKind),
     /// The agent is down for a restart; its services continue, unmonitored.
     Restarting,
     /// The node left cleanly; its epoch is not closed yet.
-    Leaving(Leave),
+    Leaving(ShutdownKind),
     /// The epoch is closed, without a proof yet.
     Fencing,
     /// The epoch is closed, with a proof.
@@ -199,7 +199,7 @@ fn health(
             }
             match mode {
                 Mode::Restart => Health::Restarting,
-                Mode::Left(leave) => Health::Leaving(leave),
+                Mode::Left(shutdown_kind) => Health::Leaving(shutdown_kind),
                 Mode::Registering => {
                     if is_late {
                         Health::Late
@@ -213,7 +213,7 @@ fn health(
                     Health::Late
                 }
                 Mode::Active | Mode::Maintenance | Mode::Disarmed => Health::Online,
-                Mode::Shutdown(leave) => Health::ShuttingDown(leave),
+                Mode::Shutdown(shutdown_kind) => Health::ShuttingDown(shutdown_kind),
             }
         }
     }

@@ -39,7 +39,8 @@ impl ClusterView {
     /// Returns `true` if a node that was counted as empty has answered since its return. It has reported that the
     /// resource does not run there, or has a permit for the resource itself.
     ///
-    /// An agent that writes a report newer than the fence has read `verify` in that fence, or has registered for it.
+    /// An agent that writes a report newer than the fence has read `requires_probes` in that fence, or has registered
+    /// for it.
     pub(super) fn has_verified(&self, name: &ResourceName, uid: &ObjectUid, node: &NodeName) -> bool {
         let Some(fence) = self.fences.get(node).filter(|fence| fence.value.state == FenceState::Open) else {
             return false;

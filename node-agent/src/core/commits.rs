@@ -30,7 +30,7 @@ pub(super) enum Purpose {
     /// The report of measured usage.
     Usage { report: UsageReport },
     /// The report of a clean leave.
-    Leave { report: NodeReport },
+    CleanShutdownReport { report: NodeReport },
 }
 
 impl Purpose {
@@ -44,7 +44,7 @@ impl Purpose {
             | Purpose::DeleteReport { .. }
             | Purpose::Doctor { .. }
             | Purpose::Usage { .. }
-            | Purpose::Leave { .. } => None,
+            | Purpose::CleanShutdownReport { .. } => None,
         }
     }
 }
@@ -89,7 +89,7 @@ impl AgentCore {
             Purpose::DeleteReport { name } => self.on_report_deleted(now, id, &name, outcome),
             Purpose::Doctor { report } => self.on_doctor_report_committed(report, outcome),
             Purpose::Usage { report } => self.on_usage_committed(now, report, outcome),
-            Purpose::Leave { report } => self.on_leave_committed(now, report, outcome),
+            Purpose::CleanShutdownReport { report } => self.on_clean_shutdown_committed(now, report, outcome),
         }
     }
 

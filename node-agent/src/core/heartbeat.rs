@@ -81,10 +81,10 @@ impl AgentCore {
     fn desired_mode(&self) -> (Mode, bool) {
         let (mode, may_arm) = match self.shutdown {
             Some(Shutdown::Restart) if self.is_ready_to_restart() => (Mode::Restart, false),
-            Some(Shutdown::Restart | Shutdown::Leave(_)) | None if self.is_disarming() => {
+            Some(Shutdown::Restart | Shutdown::Machine(_)) | None if self.is_disarming() => {
                 (Mode::Disarmed, false)
             }
-            Some(Shutdown::Leave(leave)) => (Mode::Shutdown(leave), true),
+            Some(Shutdown::Machine(shutdown_kind)) => (Mode::Shutdown(shutdown_kind), true),
             Some(Shutdown::Restart) | None if self.is_in_maintenance() => (Mode::Maintenance, true),
             Some(Shutdown::Restart) | None => (Mode::Active, true),
         };

@@ -10,7 +10,7 @@ use crate::doctor::MachineFacts;
 use crate::watchdog::protocol;
 use ha_api_types::etcd_access::AgentSelector;
 use ha_api_types::id::{ControllerId, Revision};
-use ha_api_types::record::{HoldAnswer, Leave, SleepProtection};
+use ha_api_types::record::{HoldAnswer, ShutdownKind, SleepProtection};
 use ha_store::{Change, Entry, LeaseId, Outcome};
 
 /// One thing that happened.
@@ -184,5 +184,5 @@ pub enum Shutdown {
     /// Only the agent exits, such as for an upgrade: services keep running, unmonitored.
     Restart,
     /// The machine shuts down: services are stopped first.
-    Leave(Leave),
+    Machine(ShutdownKind),
 }

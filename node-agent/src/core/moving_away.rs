@@ -88,7 +88,7 @@ impl AgentCore {
         match self.role(service.name()) {
             Role::Act { assignment } => assignment.value.is_some_and(|value| match value.action {
                 Action::Start | Action::Restart | Action::Stop { .. } | Action::Migrate { .. } => true,
-                Action::Leave => false,
+                Action::DoNothing => false,
             }),
             Role::Target { .. } => true,
             Role::Outdated | Role::Elsewhere { .. } | Role::Unreadable | Role::Unassigned => false,

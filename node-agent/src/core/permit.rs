@@ -65,7 +65,7 @@ impl AgentCore {
         if self.active_registration().is_none() {
             return Some("a committed heartbeat and a valid registration");
         }
-        if self.is_to_verify() {
+        if self.requires_probes() {
             return Some("the check of resources that were created while this node was unreachable");
         }
         if self.is_ending() && !self.awaits_moves() {

@@ -339,7 +339,7 @@ fn clear(
 fn reports_running_as_assigned(report: &ServiceReport, assignment: &Assignment) -> bool {
     let runs = match &assignment.action {
         Action::Start | Action::Restart => report.phase == Phase::Running,
-        Action::Stop { .. } | Action::Migrate { .. } | Action::Leave => false,
+        Action::Stop { .. } | Action::Migrate { .. } | Action::DoNothing => false,
     };
     runs && report.action_uid.as_ref() == Some(&assignment.action_uid)
 }

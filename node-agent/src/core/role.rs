@@ -54,7 +54,7 @@ impl AgentCore {
                     None => Role::Elsewhere { mod_revision: stored.mod_revision },
                 }
             }
-            Action::Start | Action::Stop { .. } | Action::Restart | Action::Leave => {
+            Action::Start | Action::Stop { .. } | Action::Restart | Action::DoNothing => {
                 Role::Elsewhere { mod_revision: stored.mod_revision }
             }
         }
@@ -119,7 +119,7 @@ impl AgentCore {
     pub(super) fn migration_target(assignment: &Assignment) -> Option<NodeName> {
         match &assignment.action {
             Action::Migrate { target, .. } => Some(target.clone()),
-            Action::Start | Action::Stop { .. } | Action::Restart | Action::Leave => None,
+            Action::Start | Action::Stop { .. } | Action::Restart | Action::DoNothing => None,
         }
     }
 }

@@ -360,7 +360,7 @@ impl AgentCore {
         let has_handed_over = self.current_report(service).is_some_and(|report| {
             report.action_uid.as_ref() == Some(uid) && report.phase == Phase::HandingOver
         });
-        if has_handed_over || assignment.action == Action::Leave {
+        if has_handed_over || assignment.action == Action::DoNothing {
             return self.interrupt(service);
         }
         let message = service.message.clone();

@@ -94,7 +94,7 @@ impl AgentCore {
             (Some(uid), Role::Act { assignment } | Role::Target { assignment }) => assignment
                 .value
                 .as_ref()
-                .is_some_and(|value| value.action_uid != *uid && value.action != Action::Leave),
+                .is_some_and(|value| value.action_uid != *uid && value.action != Action::DoNothing),
             (Some(_), Role::Outdated | Role::Elsewhere { .. }) => self.must_not_run_here(service, &role),
             (None, _) | (Some(_), Role::Unreadable | Role::Unassigned) => false,
         };
@@ -169,7 +169,7 @@ impl AgentCore {
                 Action::Stop { timeout_ms } => {
                     Some(timeout_ms.unwrap_or_else(|| service.definition.timeouts.stop_ms()))
                 }
-                Action::Start | Action::Restart | Action::Migrate { .. } | Action::Leave => None,
+                Action::Start | Action::Restart | Action::Migrate { .. } | Action::DoNothing => None,
             },
             Role::Target { .. }
             | Role::Outdated
@@ -248,7 +248,7 @@ impl AgentCore {
                         self.advance_stop(now, service, &assignment.action_uid, graceful_ms);
                     }
                     Action::Migrate { .. } => self.advance_migration_source(now, service, &assignment),
-                    Action::Leave => {}
+                    Action::DoNothing => {}
                 }
             }
             Role::Target { assignment } => {
@@ -465,7 +465,7 @@ impl AgentCore {
         let Some(resource) = self.view.resources.value(service.name()) else { return };
         let (uid, generation) = (resource.metadata.uid.clone(), resource.metadata.generation);
         let arming = self.armed_generation();
-        let fence = if service.definition.exclusive { self.verify_order() } else { Revision(0) };
+        let fence = if service.definition.exclusive { self.probe_order_revision() } else { Revision(0) };
         let probe = Step::Probe {
             purpose: ProbePurpose::Unassigned { basis: ProbeBasis { generation, arming, fence } },
         };

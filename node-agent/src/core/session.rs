@@ -89,15 +89,15 @@ impl AgentCore {
 
     /// Returns `true` if resources counted this node as empty while it was unreachable, and this node has not yet
     /// answered for these resources.
-    pub(super) fn is_to_verify(&self) -> bool {
-        self.fence().is_some_and(|fence| fence.verify)
+    pub(super) fn requires_probes(&self) -> bool {
+        self.fence().is_some_and(|fence| fence.requires_probes)
     }
 
     /// Returns the revision of the fence with the order to answer again for resources that are not assigned here; 0
     /// without such an order.
-    pub(super) fn verify_order(&self) -> Revision {
+    pub(super) fn probe_order_revision(&self) -> Revision {
         let fence = self.view.fences.get(&self.config.node);
-        fence.filter(|_| self.is_to_verify()).map_or(Revision(0), |fence| fence.mod_revision)
+        fence.filter(|_| self.requires_probes()).map_or(Revision(0), |fence| fence.mod_revision)
     }
 
     pub(super) fn registration(&self) -> Option<&Registered> {
@@ -436,7 +436,7 @@ impl AgentCore {
     pub(super) fn is_ending(&self) -> bool {
         match self.shutdown {
             None => false,
-            Some(Shutdown::Restart | Shutdown::Leave(_)) => true,
+            Some(Shutdown::Restart | Shutdown::Machine(_)) => true,
         }
     }
 }

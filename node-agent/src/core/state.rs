@@ -173,7 +173,7 @@ impl Purpose {
             Purpose::DeleteReport { name } => format!("deletion of the report of {name}"),
             Purpose::Doctor { .. } => "health checks".to_owned(),
             Purpose::Usage { .. } => "measured usage".to_owned(),
-            Purpose::Leave { .. } => "report of a clean shutdown".to_owned(),
+            Purpose::CleanShutdownReport { .. } => "report of a clean shutdown".to_owned(),
         }
     }
 }

@@ -83,14 +83,14 @@ async fn watch_once(
             other => other,
         };
         match announcement {
-            Some(Announcement::ShutsDown(leave)) => {
+            Some(Announcement::ShutsDown(shutdown_kind)) => {
                 tracing::info!(
-                    ?leave,
+                    ?shutdown_kind,
                     "delaying the announced shutdown of this machine until this node has left the cluster"
                 );
                 announced_sender.send_replace(true);
                 // Sending fails only once the loop has ended.
-                let _ = inputs.send(Input::Shutdown(ShutdownRequest::Leave(leave)));
+                let _ = inputs.send(Input::Shutdown(ShutdownRequest::Machine(shutdown_kind)));
                 // An error means that the agent has ended, so no wait is necessary.
                 let _ = released.wait_for(|released| *released).await;
                 break;

@@ -5,7 +5,7 @@
 
 use super::Inputs;
 use crate::core::{Input, Shutdown as ShutdownRequest};
-use ha_api_types::record::Leave;
+use ha_api_types::record::ShutdownKind;
 use ha_runtime::shutdown::Shutdown;
 use serde_json::Value;
 use std::time::Duration;
@@ -76,34 +76,35 @@ async fn run_systemctl(words: &[&str]) -> Option<String> {
 /// also ends the machine. Such a shutdown, and the agent's removal, count as a power-off, so that services do not wait
 /// for the node to return.
 fn exit_cause(evidence: &Evidence) -> ShutdownRequest {
-    let by_jobs = evidence.jobs.as_deref().and_then(leave_from_jobs);
-    let leave = by_jobs.or_else(|| leave_from_first_process(&evidence.first_process)).or_else(|| {
-        let stopping = evidence.manager.as_deref().is_some_and(|state| state.trim() == "stopping");
-        (stopping || evidence.removed).then_some(Leave::Poweroff)
-    });
-    leave.map_or(ShutdownRequest::Restart, ShutdownRequest::Leave)
+    let by_jobs = evidence.jobs.as_deref().and_then(shutdown_kind_from_jobs);
+    let shutdown_kind =
+        by_jobs.or_else(|| shutdown_kind_from_first_process(&evidence.first_process)).or_else(|| {
+            let stopping = evidence.manager.as_deref().is_some_and(|state| state.trim() == "stopping");
+            (stopping || evidence.removed).then_some(ShutdownKind::Poweroff)
+        });
+    shutdown_kind.map_or(ShutdownRequest::Restart, ShutdownRequest::Machine)
 }
 
-fn leave_from_jobs(jobs: &str) -> Option<Leave> {
+fn shutdown_kind_from_jobs(jobs: &str) -> Option<ShutdownKind> {
     jobs.lines().find_map(|line| {
         let mut fields = line.split_whitespace().skip(1);
         match (fields.next()?, fields.next()?) {
-            (unit, "start") => leave_from_verb(unit.strip_suffix(".target")?),
+            (unit, "start") => shutdown_kind_from_verb(unit.strip_suffix(".target")?),
             _ => None,
         }
     })
 }
 
-fn leave_from_first_process(command_line: &str) -> Option<Leave> {
+fn shutdown_kind_from_first_process(command_line: &str) -> Option<ShutdownKind> {
     let mut arguments = command_line.split('\0');
     let program = arguments.next()?.rsplit('/').next()?;
-    (program == "systemd-shutdown").then(|| arguments.next().and_then(leave_from_verb)).flatten()
+    (program == "systemd-shutdown").then(|| arguments.next().and_then(shutdown_kind_from_verb)).flatten()
 }
 
-fn leave_from_verb(verb: &str) -> Option<Leave> {
+fn shutdown_kind_from_verb(verb: &str) -> Option<ShutdownKind> {
     match verb {
-        "reboot" | "kexec" | "soft-reboot" => Some(Leave::Reboot),
-        "poweroff" | "power-off" | "halt" => Some(Leave::Poweroff),
+        "reboot" | "kexec" | "soft-reboot" => Some(ShutdownKind::Reboot),
+        "poweroff" | "power-off" | "halt" => Some(ShutdownKind::Poweroff),
         _ => None,
     }
 }
@@ -112,7 +113,7 @@ fn leave_from_verb(verb: &str) -> Option<Leave> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Announcement {
     /// The machine shuts down in this way.
-    ShutsDown(Leave),
+    ShutsDown(ShutdownKind),
     /// The machine shuts down, but the kind is unknown (before systemd 255).
     ShutsDownForUnknownReason,
     /// The shutdown was canceled.
@@ -132,7 +133,7 @@ pub(super) fn parse_announcement(line: &str) -> Option<Announcement> {
         // Newer versions send both signals; the signal without a kind is repeated with its kind.
         ("PrepareForShutdown", true) => Some(Announcement::ShutsDownForUnknownReason),
         ("PrepareForShutdownWithMetadata", true) => {
-            let kind = data[1]["type"]["data"].as_str().and_then(leave_from_verb);
+            let kind = data[1]["type"]["data"].as_str().and_then(shutdown_kind_from_verb);
             Some(kind.map_or(Announcement::ShutsDownForUnknownReason, Announcement::ShutsDown))
         }
         _ => None,
@@ -155,8 +156,10 @@ mod tests {
 
     #[test]
     fn systemd_jobs_determine_the_shutdown_cause() {
-        let (reboot, poweroff) =
-            (ShutdownRequest::Leave(Leave::Reboot), ShutdownRequest::Leave(Leave::Poweroff));
+        let (reboot, poweroff) = (
+            ShutdownRequest::Machine(ShutdownKind::Reboot),
+            ShutdownRequest::Machine(ShutdownKind::Poweroff),
+        );
         let running = Some("running\n");
         check(Some(""), running, "/sbin/init\0", ShutdownRequest::Restart);
         check(
@@ -188,16 +191,21 @@ mod tests {
             exit_cause(&evidence)
         };
         let stopped = "12 ha-node-agent.service stop running\n";
-        assert_eq!(cause_of(stopped, true), ShutdownRequest::Leave(Leave::Poweroff));
+        assert_eq!(cause_of(stopped, true), ShutdownRequest::Machine(ShutdownKind::Poweroff));
         assert_eq!(cause_of(stopped, false), ShutdownRequest::Restart);
         // A shutdown of the machine takes precedence.
-        assert_eq!(cause_of("13 reboot.target start waiting\n", true), ShutdownRequest::Leave(Leave::Reboot));
+        assert_eq!(
+            cause_of("13 reboot.target start waiting\n", true),
+            ShutdownRequest::Machine(ShutdownKind::Reboot)
+        );
     }
 
     #[test]
     fn init_process_reveals_shutdown_without_jobs() {
-        let (reboot, poweroff) =
-            (ShutdownRequest::Leave(Leave::Reboot), ShutdownRequest::Leave(Leave::Poweroff));
+        let (reboot, poweroff) = (
+            ShutdownRequest::Machine(ShutdownKind::Reboot),
+            ShutdownRequest::Machine(ShutdownKind::Poweroff),
+        );
         check(None, None, "/usr/lib/systemd/systemd-shutdown\0reboot\0--log-level\x006\0", reboot);
         check(None, None, "/usr/lib/systemd/systemd-shutdown\0poweroff\0", poweroff);
         check(None, None, "/usr/bin/reboot-watcher\0reboot\0", ShutdownRequest::Restart);
@@ -226,8 +234,8 @@ mod tests {
         let check = |line: &str, expected: Option<Announcement>| {
             assert_eq!(parse_announcement(line), expected, "{line}");
         };
-        check(&announcement_of("reboot"), Some(Announcement::ShutsDown(Leave::Reboot)));
-        check(&announcement_of("power-off"), Some(Announcement::ShutsDown(Leave::Poweroff)));
+        check(&announcement_of("reboot"), Some(Announcement::ShutsDown(ShutdownKind::Reboot)));
+        check(&announcement_of("power-off"), Some(Announcement::ShutsDown(ShutdownKind::Poweroff)));
         check(&announcement_of("something-new"), Some(Announcement::ShutsDownForUnknownReason));
         check(
             &line("PrepareForShutdown", "{\"type\":\"b\",\"data\":[true]}"),

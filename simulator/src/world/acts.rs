@@ -3,7 +3,7 @@
 use super::World;
 use crate::scenario::action::{Action, JournalCondition, LinkEnd, ProcessVerb};
 use ha_api_types::id::NodeName;
-use ha_api_types::record::{Leader, Leave};
+use ha_api_types::record::{Leader, ShutdownKind};
 
 impl World {
     /// Returns the name of a node, which may not exist; `leader` means the node whose controller is the leader.
@@ -48,11 +48,11 @@ impl World {
             }
             Action::Reboot { node } => {
                 let node = self.resolve_node(&node)?;
-                self.shut_down(&node, Leave::Reboot)?;
+                self.shut_down(&node, ShutdownKind::Reboot)?;
             }
             Action::Shutdown { node } => {
                 let node = self.resolve_node(&node)?;
-                self.shut_down(&node, Leave::Poweroff)?;
+                self.shut_down(&node, ShutdownKind::Poweroff)?;
             }
             Action::Replace { node, clone } => {
                 let node = self.resolve_node(&node)?;

@@ -127,7 +127,7 @@ impl World {
             |assignment| match assignment.action {
                 Action::Start | Action::Restart => assignment.node == *node,
                 Action::Migrate { target, .. } => target == *node,
-                Action::Stop { .. } | Action::Leave => false,
+                Action::Stop { .. } | Action::DoNothing => false,
             },
         )
     }

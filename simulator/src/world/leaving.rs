@@ -4,7 +4,7 @@ use super::World;
 use super::event::Event;
 use super::process::Client;
 use ha_api_types::id::NodeName;
-use ha_api_types::record::Leave;
+use ha_api_types::record::ShutdownKind;
 use ha_api_types::time::Millis;
 use ha_controller::core::Input as ControllerInput;
 use ha_node_agent::core::{Input as AgentInput, Shutdown};
@@ -21,21 +21,25 @@ const RESTART_DELAY_MS: Millis = 200;
 impl World {
     /// Begins an orderly shutdown of a machine: the service manager stops the agent first, and all other actions wait
     /// for its end.
-    pub(super) fn shut_down(&mut self, node: &NodeName, leave: Leave) -> Result<(), String> {
+    pub(super) fn shut_down(&mut self, node: &NodeName, shutdown_kind: ShutdownKind) -> Result<(), String> {
         let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.is_working()) else {
             return Err(format!("{node} is not up"));
         };
         if machine.shutdown_in_progress.is_some() {
             return Err(format!("{node} is already shutting down"));
         }
-        machine.shutdown_in_progress = Some(leave);
+        machine.shutdown_in_progress = Some(shutdown_kind);
         machine.agent_restarts = false;
         let boot = machine.boot;
-        self.log(node, "machine", if leave == Leave::Reboot { "reboots" } else { "shuts down" });
+        self.log(
+            node,
+            "machine",
+            if shutdown_kind == ShutdownKind::Reboot { "reboots" } else { "shuts down" },
+        );
         match self.agents.get(node).map(|process| process.generation) {
             Some(generation) => {
                 self.queue.push(self.now + SHUTDOWN_TIMEOUT_MS, Event::Down { node: node.to_owned(), boot });
-                self.send_to_agent(node, generation, AgentInput::Shutdown(Shutdown::Leave(leave)));
+                self.send_to_agent(node, generation, AgentInput::Shutdown(Shutdown::Machine(shutdown_kind)));
             }
             None => self.finish_agent_end(node),
         }
@@ -97,10 +101,10 @@ impl World {
         else {
             return;
         };
-        let Some(leave) = machine.shutdown_in_progress else { return };
+        let Some(shutdown_kind) = machine.shutdown_in_progress else { return };
         self.log(node, "machine", "is down");
         self.lose_everything(node);
-        if leave == Leave::Reboot {
+        if shutdown_kind == ShutdownKind::Reboot {
             self.power_on(node, REBOOT_DURATION_MS);
         }
     }

@@ -9,7 +9,7 @@ use crate::scenario::action::{FenceDeviceCondition, PetBehavior};
 use ha_api_types::id::{BootId, MachineId, NodeName, ProductId, ResourceName};
 use ha_api_types::node_policy::NodePolicy;
 use ha_api_types::quantity::Amounts;
-use ha_api_types::record::{Leave, Observed, SleepProtection};
+use ha_api_types::record::{Observed, ShutdownKind, SleepProtection};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Millis;
 use ha_node_agent::core::{Command, CommandId, Journal, WatchdogRequestId};
@@ -26,7 +26,7 @@ pub(crate) struct Machine {
     /// `true` if the machine has power: it is up or booting.
     pub is_powered: bool,
     /// Kind of the orderly shutdown in progress; `None`: no shutdown.
-    pub shutdown_in_progress: Option<Leave>,
+    pub shutdown_in_progress: Option<ShutdownKind>,
     /// `true` if the watchdog has reset the machine since it was last up.
     pub watchdog_expired: bool,
     /// Number of the machine, counting the machines that have had this name.

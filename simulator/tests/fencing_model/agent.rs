@@ -252,7 +252,7 @@ fn report_writes(configuration: &Configuration, state: &State, node: NodeId) -> 
             stopped_write(configuration, state, node),
             hand_over_write(configuration, state, node),
             running_write(configuration, state, node),
-            may_leave(configuration, state, node).then_some(Write::Leave(node)),
+            may_shut_down_cleanly(configuration, state, node).then_some(Write::CleanShutdown(node)),
         ],
         Phase::Member | Phase::Dead | Phase::Resuming | Phase::Requested => nothing,
     }
@@ -271,7 +271,7 @@ fn may_ask(configuration: &Configuration, state: &State, node: NodeId) -> bool {
         && machine.remaining() > configuration.bounds.margin;
     let early = configuration.has_mutation(Mutation::PermitBeforeArmed) && machine.watchdog != Watchdog::Off;
     let allowed = guarded || early || !state.store.exclusive;
-    may_request_permit(state, node) && outdated && allowed && !state.is_late(Write::Leave(node))
+    may_request_permit(state, node) && outdated && allowed && !state.is_late(Write::CleanShutdown(node))
 }
 
 /// Returns the report Stopped, Failed or HandedOver, which ends the right to start; `None` while a copy exists.
@@ -325,7 +325,7 @@ fn running_write(configuration: &Configuration, state: &State, node: NodeId) -> 
 }
 
 /// Returns `true` if a clean leave is possible: all stops were committed.
-fn may_leave(configuration: &Configuration, state: &State, node: NodeId) -> bool {
+fn may_shut_down_cleanly(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let idle = state.node(node).is_empty() && !state.store.service_report(node).is_active();
     configuration.leave
         && idle
@@ -414,7 +414,7 @@ fn record_decision(
         | Write::HandOver(_)
         | Write::Running { .. }
         | Write::Register(_)
-        | Write::Leave(_)
+        | Write::CleanShutdown(_)
         | Write::Close { .. }
         | Write::Release(..)
         | Write::Open(_)
@@ -437,7 +437,7 @@ fn names_candidates(state: &mut State, node: NodeId, write: Write) {
         | Write::HandOver(_)
         | Write::Running { .. }
         | Write::Register(_)
-        | Write::Leave(_)
+        | Write::CleanShutdown(_)
         | Write::Close { .. }
         | Write::Release(..)
         | Write::Open(_)

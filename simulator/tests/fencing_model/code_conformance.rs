@@ -125,12 +125,14 @@ fn write_name(write: Write) -> &'static str {
         Write::Running { .. } => "running",
         Write::HandOver(_) => "hand-over",
         Write::Register(_) => "register",
-        Write::Leave(_) => "leave",
+        Write::CleanShutdown(_) => "leave",
         Write::Close { on_missed_heartbeats: true, .. } => "close on silence",
         Write::Close { on_missed_heartbeats: false, .. } => "close for a registration or a leave",
         Write::Release(_, Proof::Silence) => "release by silence",
         Write::Release(_, Proof::Device) => "release by a device",
-        Write::Release(_, Proof::Registration | Proof::Leave) => "release by a registration or a leave",
+        Write::Release(_, Proof::Registration | Proof::CleanShutdown) => {
+            "release by a registration or a leave"
+        }
         Write::Release(_, Proof::Inactive) => "release of an idle node",
         Write::Open(_) => "open",
         Write::Assign { .. } => "assign",
@@ -148,7 +150,7 @@ fn optional_guards(write: Write) -> u16 {
         Write::Assign { .. } => &[Key::ServiceReport(0), Key::ServiceReport(1), Key::Fence(0), Key::Fence(1)],
         // A clean leave deletes `alive` at its revision; a registration creates `alive` under Absent; a heartbeat after
         // the deadline guards its revision.
-        Write::Leave(_) | Write::Heartbeat(..) => &[Key::Alive(0)],
+        Write::CleanShutdown(_) | Write::Heartbeat(..) => &[Key::Alive(0)],
         // A start permit also guards the node's own report.
         Write::Release(..) | Write::Permit(_) | Write::HandOver(_) => &[Key::NodeReport(0)],
         Write::Stopped { .. } | Write::Running { .. } | Write::Register(_) | Write::Open(_) => &[],
@@ -242,7 +244,7 @@ impl Reader {
             | AssignmentAction::Start
             | AssignmentAction::Restart
             | AssignmentAction::Stop { .. }
-            | AssignmentAction::Leave => None,
+            | AssignmentAction::DoNothing => None,
         });
         Some(IntendedWrite { peer, resource: Some(resource.clone()), ..IntendedWrite::new(write, node) })
     }
@@ -254,7 +256,7 @@ impl Reader {
             Some(RecordProof::Silence { .. }) => Some(Proof::Silence),
             Some(RecordProof::Device { .. }) => Some(Proof::Device),
             Some(RecordProof::NewBoot { .. } | RecordProof::Reregistered) => Some(Proof::Registration),
-            Some(RecordProof::CleanLeave { .. }) => Some(Proof::Leave),
+            Some(RecordProof::CleanLeave { .. }) => Some(Proof::CleanShutdown),
             Some(RecordProof::NothingActive) => Some(Proof::Inactive),
             Some(RecordProof::Operator { .. }) | None => None,
         };
@@ -378,7 +380,7 @@ fn node_report(value: &[u8], node: &str) -> Option<IntendedWrite> {
     let report: NodeReport = parse(value)?;
     match report.mode {
         Mode::Registering => Some(IntendedWrite::new(Write::Register(0), node)),
-        Mode::Left(_) => Some(IntendedWrite::new(Write::Leave(0), node)),
+        Mode::Left(_) => Some(IntendedWrite::new(Write::CleanShutdown(0), node)),
         Mode::Active | Mode::Maintenance | Mode::Shutdown(_) | Mode::Restart | Mode::Disarmed => None,
     }
 }

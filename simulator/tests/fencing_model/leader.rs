@@ -38,7 +38,7 @@ pub(crate) fn collect_steps(configuration: &Configuration, state: &State, steps:
                 }
             }
             Fence::Fencing { .. } => {
-                for proof in [Proof::Silence, Proof::Registration, Proof::Leave, Proof::Inactive] {
+                for proof in [Proof::Silence, Proof::Registration, Proof::CleanShutdown, Proof::Inactive] {
                     if proves(configuration, state, node, proof) {
                         write(Write::Release(node, proof));
                     }

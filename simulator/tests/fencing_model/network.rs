@@ -89,7 +89,7 @@ pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Wri
                 machine.phase = Phase::Requested;
             }
         }
-        Write::Leave(node) => {
+        Write::CleanShutdown(node) => {
             let node_report = &mut state.store.node_reports[index_of(node)];
             node_report.mode = Mode::Left;
             node_report.armed = false;
@@ -215,7 +215,7 @@ fn note_release(configuration: &Configuration, state: &mut State, node: NodeId, 
             store.assignment.evidence == Evidence::Heartbeat && counts
         }
         Proof::Device => true,
-        Proof::Registration | Proof::Leave | Proof::Inactive => false,
+        Proof::Registration | Proof::CleanShutdown | Proof::Inactive => false,
     };
     if is_later && awaits_evidence(configuration, state, node) {
         state.store.assignment.evidence = Evidence::Release;
@@ -329,7 +329,7 @@ pub(crate) fn proves(configuration: &Configuration, state: &State, node: NodeId,
         // The step that powers off the machine sends this write; the leader never decides on it separately.
         Proof::Device => false,
         Proof::Registration => state.store.node_report(node).mode == Mode::Registering { admitted: false },
-        Proof::Leave => state.store.node_report(node).mode == Mode::Left,
+        Proof::CleanShutdown => state.store.node_report(node).mode == Mode::Left,
         Proof::Inactive => !is_active(configuration, state, node),
     }
 }

@@ -334,7 +334,7 @@ impl Translator {
         self.fencing_delay_ms = report.fencing_delay_ms();
         match report.mode {
             Mode::Registering => Some(Event::Write(Write::Register(node))),
-            Mode::Left(_) => Some(Event::Write(Write::Leave(node))),
+            Mode::Left(_) => Some(Event::Write(Write::CleanShutdown(node))),
             Mode::Active | Mode::Maintenance | Mode::Shutdown(_) | Mode::Restart | Mode::Disarmed => None,
         }
     }
@@ -380,7 +380,7 @@ impl Translator {
             Some(RecordProof::Silence { .. }) => Some(Proof::Silence),
             Some(RecordProof::Device { .. }) => Some(Proof::Device),
             Some(RecordProof::NewBoot { .. } | RecordProof::Reregistered) => Some(Proof::Registration),
-            Some(RecordProof::CleanLeave { .. }) => Some(Proof::Leave),
+            Some(RecordProof::CleanLeave { .. }) => Some(Proof::CleanShutdown),
             Some(RecordProof::NothingActive) => Some(Proof::Inactive),
             Some(RecordProof::Operator { .. }) | None => None,
         };
@@ -407,7 +407,7 @@ impl Translator {
         let node = self.node(&assignment.node)?;
         let work = match assignment.action {
             AssignmentAction::Start | AssignmentAction::Restart => Work::Run(node),
-            AssignmentAction::Stop { .. } | AssignmentAction::Leave => Work::Halt(node),
+            AssignmentAction::Stop { .. } | AssignmentAction::DoNothing => Work::Halt(node),
             AssignmentAction::Migrate { .. } => Work::Move { from: node },
         };
         Some(Event::Write(Write::Assign { work, fences: 0, answers: 0 }))

@@ -171,7 +171,7 @@ fn trace_with_invalid_failover_is_refused() {
         Write::Permit(0),
         Write::Heartbeat(0, Change::Keep),
         Write::Stopped { node: 0, current: true },
-        Write::Leave(0),
+        Write::CleanShutdown(0),
     ] {
         let broken_rule = format!("{write:?} under a closed epoch");
         case.assert_refused(&broken_rule, after_close(Event::Write(write)), |event| {

@@ -66,7 +66,7 @@ pub(crate) enum Proof {
     /// (c) and (f): a registration against the closed epoch, by another boot or by the same one.
     Registration,
     /// (d) a clean leave.
-    Leave,
+    CleanShutdown,
     /// (g) no active service.
     Inactive,
 }
@@ -97,7 +97,7 @@ pub(crate) enum Write {
     /// The agent requests an epoch.
     Register(NodeId),
     /// The agent leaves cleanly.
-    Leave(NodeId),
+    CleanShutdown(NodeId),
     /// The leader closes the epoch: epoch + 1, Fencing.
     Close {
         /// Node whose epoch is closed.
@@ -156,7 +156,7 @@ impl Write {
                     | set(&[Key::Assignment, Key::ServiceReport(target), Key::Fence(target)])
             }
             Write::Register(node) => set(&[Key::NodeReport(node), Key::Fence(node)]),
-            Write::Leave(node) => epoch_guards(node) | Key::NodeReport(node).bit(),
+            Write::CleanShutdown(node) => epoch_guards(node) | Key::NodeReport(node).bit(),
             Write::Close { node, on_missed_heartbeats } => {
                 let silence = if on_missed_heartbeats { set(&[Key::Alive(node), Key::Candidate]) } else { 0 };
                 leader | silence | set(&[Key::Fence(node), Key::NodeReport(node)])
@@ -167,7 +167,7 @@ impl Write {
                     // Proof (g) is based on the reports of the node. These cannot change after the close, because every
                     // write of an agent guards its epoch.
                     Proof::Device | Proof::Inactive => 0,
-                    Proof::Registration | Proof::Leave => Key::NodeReport(node).bit(),
+                    Proof::Registration | Proof::CleanShutdown => Key::NodeReport(node).bit(),
                 };
                 leader | proof_guards | Key::Fence(node).bit()
             }
@@ -196,7 +196,7 @@ impl Write {
             Write::Running { node, current } => Write::Running { node: other_node(node), current },
             Write::HandOver(node) => Write::HandOver(other_node(node)),
             Write::Register(node) => Write::Register(other_node(node)),
-            Write::Leave(node) => Write::Leave(other_node(node)),
+            Write::CleanShutdown(node) => Write::CleanShutdown(other_node(node)),
             Write::Close { node, on_missed_heartbeats } => {
                 Write::Close { node: other_node(node), on_missed_heartbeats }
             }
@@ -222,7 +222,7 @@ impl Write {
             | Write::Permit(_)
             | Write::HandOver(_)
             | Write::Register(_)
-            | Write::Leave(_)
+            | Write::CleanShutdown(_)
             | Write::Close { .. }
             | Write::Release(..)
             | Write::Open(_)

@@ -112,7 +112,7 @@ impl ReportBuilder<'_> {
             ..FailureReport::default()
         };
         if self.effort >= MAX_EFFORT {
-            "not checked within the time limit: request fewer failures".clone_into(&mut item.because);
+            "not checked within the time limit: request fewer failures".clone_into(&mut item.explanation);
         } else {
             let (verdict, steps) = self.model.check_and_count(&failure.nodes, EFFORT);
             self.effort += steps;
@@ -130,7 +130,7 @@ fn set_verdict(item: &mut FailureReport, verdict: Verdict, proof: bool) {
     match verdict {
         Verdict::Survives(proof_of_survival) => {
             item.verdict = ReservationVerdict::Survives;
-            item.because = match (proof_of_survival.moves.len(), proof_of_survival.preempted.len()) {
+            item.explanation = match (proof_of_survival.moves.len(), proof_of_survival.preempted.len()) {
                 (0, _) => "no service needs another node".to_owned(),
                 (count, 0) => scheduled_elsewhere(count),
                 (count, 1) => {
@@ -145,24 +145,24 @@ fn set_verdict(item: &mut FailureReport, verdict: Verdict, proof: bool) {
             };
             if proof {
                 item.moves = moves(proof_of_survival.moves);
-                item.make_room = moves(proof_of_survival.preempted);
+                item.preempted = moves(proof_of_survival.preempted);
             }
         }
         Verdict::Fails(failing) => {
             item.verdict = ReservationVerdict::Fails;
-            item.because = match failing.certificate {
+            item.explanation = match failing.certificate {
                 Certificate::NoNode => "no eligible node".to_owned(),
                 Certificate::Capacity { message, .. } | Certificate::AntiAffinity { message } => message,
                 Certificate::Exhausted => {
                     "no placement fits all services (all placements checked)".to_owned()
                 }
             };
-            item.without_place = failing.services.into_iter().map(without_place).collect();
+            item.unplaced = failing.services.into_iter().map(unplaced_service).collect();
         }
         Verdict::Unknown(undecided) => {
             item.verdict = ReservationVerdict::Unknown;
-            "no placement found within the search limit".clone_into(&mut item.because);
-            item.without_place = undecided.into_iter().map(without_place).collect();
+            "no placement found within the search limit".clone_into(&mut item.explanation);
+            item.unplaced = undecided.into_iter().map(unplaced_service).collect();
         }
     }
 }
@@ -186,7 +186,7 @@ fn moves(moves: Vec<Move>) -> Vec<ReservationMove> {
         .collect()
 }
 
-fn without_place(service: Unplaced) -> UnplacedService {
+fn unplaced_service(service: Unplaced) -> UnplacedService {
     let blocked_nodes = service.blocked_nodes.into_iter().map(|blocked| ReservationLack {
         node: blocked.node,
         reason: blocked.reason,

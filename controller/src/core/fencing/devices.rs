@@ -17,7 +17,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::node::{FenceAction, FenceDevice, FenceKind};
 use ha_api_types::operation::{Operation, OperationAction};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{DeviceIntent, Fence, FenceState, Leave, NodeReport, Proof, Switch};
+use ha_api_types::record::{DeviceIntent, Fence, FenceState, NodeReport, Proof, ShutdownKind, Switch};
 use ha_api_types::time::MonotonicTime;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -298,7 +298,10 @@ pub(super) fn plan_closed(
 
 /// Returns `true` if a person switched the machine of a closed node off. No device switches it on again.
 fn is_left_off(fence: &Fence) -> bool {
-    matches!(fence.proof, Some(Proof::Operator { .. } | Proof::CleanLeave { leave: Leave::Poweroff }))
+    matches!(
+        fence.proof,
+        Some(Proof::Operator { .. } | Proof::CleanLeave { shutdown_kind: ShutdownKind::Poweroff })
+    )
 }
 
 impl<'p, 'a> DeviceQueue<'p, 'a> {

@@ -292,7 +292,7 @@ fn admit(
         // The request was made after the last device had ended, so the machine is on.
         switched_off: Vec::new(),
         refuted_devices: devices::refuted_devices(input, name, refuted_device),
-        verify: cluster_view.unverified_resources().contains_key(name),
+        requires_probes: cluster_view.unverified_resources().contains_key(name),
         at: input.now.timestamp(),
     };
     let mut transaction = Transaction::new()

@@ -85,7 +85,7 @@ fn refusal(
     services.extend(cluster_view.assignments.iter().filter_map(|(service, assignment)| {
         let is_starting = match assignment.value.action {
             Action::Start | Action::Restart | Action::Migrate { .. } => assignment.value.node == name,
-            Action::Stop { .. } | Action::Leave => false,
+            Action::Stop { .. } | Action::DoNothing => false,
         };
         is_starting.then(|| service.clone())
     }));

@@ -3,7 +3,7 @@
 use super::*;
 use ha_scheduler::reservation::BlockedNode;
 
-fn without_place(service: &str, node: &str, blocked_nodes: &[(&str, &str)]) -> Unplaced {
+fn unplaced_service(service: &str, node: &str, blocked_nodes: &[(&str, &str)]) -> Unplaced {
     let blocked = |(node, message): &(&str, &str)| BlockedNode {
         node: (*node).into(),
         reason: Reason::NotEnoughMemory,
@@ -27,9 +27,12 @@ fn check(verdicts: &[(&str, Verdict)], reason: Reason, expected: &str) {
 #[test]
 fn failed_reservation_check_names_nodes_and_services() {
     let failing = |services| Verdict::Fails(Failing { certificate: Certificate::NoNode, services });
-    let web =
-        without_place("web", "node1", &[("node2", "too small"), ("node3", "too small"), ("node4", "away")]);
-    let db = without_place("db", "node2", &[]);
+    let web = unplaced_service(
+        "web",
+        "node1",
+        &[("node2", "too small"), ("node3", "too small"), ("node4", "away")],
+    );
+    let db = unplaced_service("db", "node2", &[]);
     check(
         &[("node1", failing(vec![web])), ("node2", failing(vec![db]))],
         Reason::InsufficientFailoverCapacity,
@@ -41,7 +44,7 @@ fn failed_reservation_check_names_nodes_and_services() {
 
 #[test]
 fn undecided_reservation_check_is_reported() {
-    let unplaced = vec![without_place("web", "node1", &[("node2", "too small")])];
+    let unplaced = vec![unplaced_service("web", "node1", &[("node2", "too small")])];
     check(
         &[("node1", Verdict::Unknown(unplaced))],
         Reason::FailoverCapacityUnknown,

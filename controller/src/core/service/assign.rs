@@ -123,7 +123,7 @@ fn start_node<'a>(action: &'a Action, node: &'a NodeName) -> Option<&'a str> {
     match action {
         Action::Start | Action::Restart => Some(node),
         Action::Migrate { target, .. } => Some(target),
-        Action::Stop { .. } | Action::Leave => None,
+        Action::Stop { .. } | Action::DoNothing => None,
     }
 }
 
@@ -254,8 +254,8 @@ fn definition(
     let action_definition = match action {
         Action::Start => differing(),
         Action::Restart => None,
-        Action::Stop { .. } | Action::Migrate { .. } | Action::Leave if is_here => assigned,
-        Action::Stop { .. } | Action::Migrate { .. } | Action::Leave => differing().or(assigned),
+        Action::Stop { .. } | Action::Migrate { .. } | Action::DoNothing if is_here => assigned,
+        Action::Stop { .. } | Action::Migrate { .. } | Action::DoNothing => differing().or(assigned),
     };
     action_definition.unwrap_or(current)
 }
@@ -263,7 +263,7 @@ fn definition(
 fn may_start_service(action: &Action) -> bool {
     match action {
         Action::Start | Action::Restart | Action::Migrate { .. } => true,
-        Action::Stop { .. } | Action::Leave => false,
+        Action::Stop { .. } | Action::DoNothing => false,
     }
 }
 

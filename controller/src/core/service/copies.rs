@@ -23,7 +23,7 @@ pub(super) fn update_copies(input: &PlanInput<'_>, service: &Service<'_>, update
                     copies.push(copy);
                 }
             }
-            Action::Stop { .. } | Action::Leave => {}
+            Action::Stop { .. } | Action::DoNothing => {}
         }
     }
     copies.sort_by(|left, right| (&left.node, left.epoch).cmp(&(&right.node, right.epoch)));
@@ -188,7 +188,7 @@ fn reported_copies<'a>(input: &PlanInput<'a>, service: &Service<'a>) -> Vec<Repo
             Action::Start | Action::Restart | Action::Migrate { .. } => {
                 copies.extend(permitted_copies(assignment));
             }
-            Action::Stop { .. } | Action::Leave => {}
+            Action::Stop { .. } | Action::DoNothing => {}
         }
     }
     for (node, report) in input.cluster_view.service_reports.get(service.name).into_iter().flatten() {

@@ -27,7 +27,7 @@ pub(super) fn enter(
             if !stop_confirmed && assigned_nodes(assignment).len() == 1 =>
         {
             let node = assignment.node.clone();
-            assign(planner, service, update, &node, Action::Leave);
+            assign(planner, service, update, &node, Action::DoNothing);
         }
         // After this report, the node can no longer start the service under the assignment, so the assignment is not
         // needed.

@@ -41,7 +41,7 @@ fn precedence<'a>(cluster_view: &ClusterView, name: &'a ResourceName) -> (u8, Re
     let copies =
         cluster_view.resource_statuses.get(name).is_some_and(|status| !status.value.copies.is_empty());
     let usage_rank = match cluster_view.assignments.get(name).map(|assignment| &assignment.value.action) {
-        Some(Action::Start | Action::Restart | Action::Migrate { .. } | Action::Leave) => 0,
+        Some(Action::Start | Action::Restart | Action::Migrate { .. } | Action::DoNothing) => 0,
         _ if copies => 0,
         Some(Action::Stop { .. }) => 1,
         None => 2,

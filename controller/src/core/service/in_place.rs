@@ -97,7 +97,7 @@ fn decide<'a>(input: &PlanInput<'_>, service: &Service<'a>, update: &ServiceUpda
         Action::Migrate { .. } => {
             return Decision::Wait(Reason::Migrating, format!("{name} is being live-migrated from {node}"));
         }
-        Action::Start | Action::Stop { .. } | Action::Restart | Action::Leave => {}
+        Action::Start | Action::Stop { .. } | Action::Restart | Action::DoNothing => {}
     }
     if update.status.replacement.is_some() {
         let message = format!("Secondary of {name} is being replaced");

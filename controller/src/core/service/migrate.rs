@@ -147,7 +147,7 @@ pub(super) fn unproven_arrival<'a>(
             (target, *target_epoch, end)
         }
         Action::Migrate { .. } => return None,
-        Action::Stop { .. } | Action::Start | Action::Restart | Action::Leave => {
+        Action::Stop { .. } | Action::Start | Action::Restart | Action::DoNothing => {
             let (node, epoch) = (&assignment.node, assignment.epoch);
             (node, epoch, unanswered_arrival(input, service, node, epoch)?)
         }
@@ -553,7 +553,7 @@ fn enter_error_on_target(
     target: &NodeName,
     failure_text: &str,
 ) {
-    if !assign(planner, service, update, target, Action::Leave) {
+    if !assign(planner, service, update, target, Action::DoNothing) {
         return;
     }
     update.status.target = None;

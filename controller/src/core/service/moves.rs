@@ -336,7 +336,7 @@ pub(super) fn relocate(planner: &mut Planner<'_>, service: &Service<'_>, update:
     }
     match &assignment.action {
         Action::Stop { .. } => {}
-        Action::Start | Action::Restart | Action::Migrate { .. } | Action::Leave => {
+        Action::Start | Action::Restart | Action::Migrate { .. } | Action::DoNothing => {
             update.status.target = None;
             recover::resume_from_assignment(service, update, assignment, service.phase(&input));
             return;

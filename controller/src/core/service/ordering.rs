@@ -234,7 +234,7 @@ fn may_run(input: &PlanInput<'_>, name: &ResourceName) -> bool {
         return false;
     };
     match action {
-        Action::Leave => return false,
+        Action::DoNothing => return false,
         Action::Migrate { .. } => return !has_ended_move(status.value.state),
         Action::Start | Action::Restart | Action::Stop { .. } => {}
     }

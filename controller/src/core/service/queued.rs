@@ -235,9 +235,9 @@ pub(super) fn plan_queued(planner: &mut Planner<'_>, service: &Service<'_>, upda
 /// meantime (FENCING, R7.5).
 ///
 /// A node whose epoch is open may hold an assignment that it has not begun. Its fence is therefore written again, with
-/// `verify`. None of the node's writes applies before its agent has read that fence, and then the agent commits no
-/// permit until the leader clears `verify`. A node whose epoch is closed gets no assignment before this leader, or a
-/// later leader, has read this status.
+/// `requires_probes`. None of the node's writes applies before its agent has read that fence, and then the agent
+/// commits no permit until the leader clears `requires_probes`. A node whose epoch is closed gets no assignment before
+/// this leader, or a later leader, has read this status.
 fn record_counted_empty(
     input: &PlanInput<'_>,
     service: &Service<'_>,
@@ -249,7 +249,7 @@ fn record_counted_empty(
         let Some(fence) = cluster_view.fences.get(node) else { continue };
         let key = cluster_view.keys.fence(node);
         if service.is_exclusive() && fence.value.state == FenceState::Open {
-            let ordered = Fence { verify: true, ..fence.value.clone() };
+            let ordered = Fence { requires_probes: true, ..fence.value.clone() };
             update.fences.insert(key, (Guard::Unchanged(fence.mod_revision), ordered));
             update.guards.insert(cluster_view.keys.alive(node), guard_of(cluster_view.alive.get(node)));
             update

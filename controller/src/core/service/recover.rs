@@ -10,7 +10,7 @@ use crate::core::plan_input::PlanInput;
 use ha_api_types::cluster::ShutdownPolicy;
 use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Action, Assignment, FenceState, Leave, Mode, Phase, Proof};
+use ha_api_types::record::{Action, Assignment, FenceState, Mode, Phase, Proof, ShutdownKind};
 use ha_api_types::resource::{RequestedState, ServiceState};
 use ha_api_types::time::{Millis, MonotonicTime};
 
@@ -318,7 +318,7 @@ pub(super) fn resume_from_assignment(
                 format!("Migrating from {node} to {target}"),
             );
         }
-        Action::Leave => {
+        Action::DoNothing => {
             update.status.stop_confirmed = update.status.stop_confirmed.or(Some(false));
             let confirmed = update.status.stop_confirmed;
             update.transition_to(
@@ -392,13 +392,13 @@ fn return_deadline(
     if fence.value.state != FenceState::Fenced {
         return None;
     }
-    let Some(Proof::CleanLeave { leave }) = &fence.value.proof else { return None };
-    match (input.cluster_view.shutdown_policy(&assignment.node), leave, waiter) {
-        (ShutdownPolicy::Conditional | ShutdownPolicy::Migrate, Leave::Poweroff, _)
-        | (ShutdownPolicy::Migrate, Leave::Reboot, ReturnWaiter::Frozen) => None,
+    let Some(Proof::CleanLeave { shutdown_kind }) = &fence.value.proof else { return None };
+    match (input.cluster_view.shutdown_policy(&assignment.node), shutdown_kind, waiter) {
+        (ShutdownPolicy::Conditional | ShutdownPolicy::Migrate, ShutdownKind::Poweroff, _)
+        | (ShutdownPolicy::Migrate, ShutdownKind::Reboot, ReturnWaiter::Frozen) => None,
         // When running services move away, stopped services stay assigned to the node.
-        (ShutdownPolicy::Conditional, Leave::Reboot, _)
-        | (ShutdownPolicy::Migrate, Leave::Reboot, ReturnWaiter::Stopped)
+        (ShutdownPolicy::Conditional, ShutdownKind::Reboot, _)
+        | (ShutdownPolicy::Migrate, ShutdownKind::Reboot, ReturnWaiter::Stopped)
         | (ShutdownPolicy::Freeze | ShutdownPolicy::Failover, _, _) => {
             Some(wait_limit_ms(input, &assignment.node).map(|limit_ms| fence.first_seen_at + limit_ms))
         }

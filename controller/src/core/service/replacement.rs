@@ -292,7 +292,7 @@ pub(super) fn begin(
     let node = assignment.node.clone();
     let runs = match &assignment.action {
         Action::Start | Action::Restart => service.phase(&input) == Some(Phase::Running),
-        Action::Stop { .. } | Action::Migrate { .. } | Action::Leave => false,
+        Action::Stop { .. } | Action::Migrate { .. } | Action::DoNothing => false,
     };
     if !runs {
         let message = format!("Waiting for node {node} to confirm that the service runs");

@@ -196,7 +196,7 @@ pub(super) fn plan_started(planner: &mut Planner<'_>, service: &Service<'_>, upd
     }
     match &assignment.action {
         Action::Start | Action::Restart => {}
-        Action::Stop { .. } | Action::Migrate { .. } | Action::Leave => {
+        Action::Stop { .. } | Action::Migrate { .. } | Action::DoNothing => {
             recover::resume_from_assignment(service, update, assignment, service.phase(&input));
             return;
         }

@@ -100,7 +100,7 @@ pub(super) fn plan_stopping(planner: &mut Planner<'_>, service: &Service<'_>, up
     }
     match &assignment.action {
         Action::Stop { .. } => {}
-        Action::Start | Action::Restart | Action::Migrate { .. } | Action::Leave => {
+        Action::Start | Action::Restart | Action::Migrate { .. } | Action::DoNothing => {
             update.transition_to(ServiceState::RequestStop, Reason::Stopping, String::new());
             return;
         }
@@ -271,7 +271,7 @@ fn check_assigned_node(
             match &assignment.action {
                 Action::Stop { .. } => {}
                 // Without an order to stop, the agent of the node does not keep the service stopped.
-                Action::Start | Action::Restart | Action::Migrate { .. } | Action::Leave => {
+                Action::Start | Action::Restart | Action::Migrate { .. } | Action::DoNothing => {
                     return AssignedNode::Lost;
                 }
             }

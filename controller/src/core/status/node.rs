@@ -111,7 +111,7 @@ fn assigned_requests(input: &PlanInput<'_>) -> BTreeMap<NodeName, (u32, Amounts)
     for (name, assignment) in &input.cluster_view.assignments {
         let runs = match assignment.value.action {
             Action::Start | Action::Restart | Action::Migrate { .. } => true,
-            Action::Stop { .. } | Action::Leave => false,
+            Action::Stop { .. } | Action::DoNothing => false,
         };
         let requests = input
             .cluster_view

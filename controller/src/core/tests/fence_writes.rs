@@ -84,7 +84,7 @@ fn check_opened(after: &Fence, now: &Timestamp) {
         request: after.request,
         state: FenceState::Open,
         refuted_devices: after.refuted_devices.clone(),
-        verify: after.verify,
+        requires_probes: after.requires_probes,
         at: now.clone(),
         ..Fence::default()
     };
@@ -101,7 +101,7 @@ fn check_closed(before: &Fence, after: &Fence, now: &Timestamp) {
         boot_id: before.boot_id.clone(),
         request: before.request,
         refuted_devices: before.refuted_devices.clone(),
-        verify: before.verify,
+        requires_probes: before.requires_probes,
         // These fields change with the close, so they are not compared.
         state: after.state,
         proof: after.proof.clone(),

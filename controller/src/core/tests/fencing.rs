@@ -258,7 +258,7 @@ fn proof_d_clean_leave_recovers_services_immediately() {
     cluster.agent(&node).is_powered_on = false;
     let key = cluster.keys.node_report(&node);
     let mut report: ha_api_types::record::NodeReport = cluster.read(&key).unwrap();
-    report.mode = Mode::Left(ha_api_types::record::Leave::Poweroff);
+    report.mode = Mode::Left(ha_api_types::record::ShutdownKind::Poweroff);
     report.armed = false;
     put(&mut cluster, &key, &report);
     let alive = cluster.keys.alive(&node);

@@ -11,7 +11,7 @@ use ha_api_types::id::Epoch;
 use ha_api_types::notification::{Notification, NotificationKind};
 use ha_api_types::operation::{OperationAction, OperationPhase};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{FailureClass, FenceState, Leave, Mode, NodeReport, NotificationRecord};
+use ha_api_types::record::{FailureClass, FenceState, Mode, NodeReport, NotificationRecord, ShutdownKind};
 use ha_api_types::resource::ServiceState;
 use ha_api_types::time::Millis;
 use ha_store::{Guard, Transaction};
@@ -130,7 +130,7 @@ fn clean_leave_causes_no_fencing_notification() {
     cluster.agent(&idle_node).is_powered_on = false;
     let key = cluster.keys.node_report(&idle_node);
     let mut report: NodeReport = cluster.read(&key).unwrap();
-    (report.mode, report.armed) = (Mode::Left(Leave::Reboot), false);
+    (report.mode, report.armed) = (Mode::Left(ShutdownKind::Reboot), false);
     put(&mut cluster, &key, &report);
     let alive = cluster.keys.alive(&idle_node);
     let entry = cluster.state.get(&alive).entries[0].clone();

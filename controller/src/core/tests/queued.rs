@@ -38,14 +38,14 @@ fn a_new_resource_waits_for_no_node_without_agent() {
     assert_ne!(cluster.running_nodes("web"), ["node2"]);
     assert_eq!(cluster.status("web").counted_empty, ["node2"]);
     let fence = cluster.fence("node2");
-    assert!(fence.state == FenceState::Open && fence.verify, "{fence:?}");
+    assert!(fence.state == FenceState::Open && fence.requires_probes, "{fence:?}");
     cluster.agent("node2").faults.ignores_probes = true;
     cluster.agent("node2").isolated = false;
     cluster.agent("node2").leave(Mode::Active);
     cluster.run(5_000);
-    assert!(cluster.fence("node2").verify, "no permit before the node has answered");
+    assert!(cluster.fence("node2").requires_probes, "no permit before the node has answered");
     cluster.agent("node2").faults.ignores_probes = false;
-    cluster.run_until(5_000, "the node has answered", |cluster| !cluster.fence("node2").verify);
+    cluster.run_until(5_000, "the node has answered", |cluster| !cluster.fence("node2").requires_probes);
     assert!(cluster.status("web").counted_empty.is_empty());
 }
 

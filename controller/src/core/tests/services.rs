@@ -330,7 +330,7 @@ fn a_stop_that_fails_is_an_unconfirmed_error() {
     cluster.set_requested_state("web", RequestedState::Stopped);
     cluster.run_until(2_000, "error", |cluster| cluster.is_in_state("web", ServiceState::Error));
     assert_eq!(cluster.status("web").stop_confirmed, Some(false));
-    assert_eq!(cluster.assignment("web").map(|assignment| assignment.action), Some(Action::Leave));
+    assert_eq!(cluster.assignment("web").map(|assignment| assignment.action), Some(Action::DoNothing));
     cluster.agent(&node).power_off();
     cluster.run_until(20_000, "fenced", |cluster| {
         cluster.fence(&node).state == ha_api_types::record::FenceState::Fenced

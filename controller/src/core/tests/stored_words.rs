@@ -159,14 +159,17 @@ fn enums(source: &str) -> Vec<(String, BTreeSet<String>)> {
     let mut enums = Vec::new();
     let mut attributes = String::new();
     let mut current: Option<(String, BTreeSet<String>)> = None;
+    let mut stored_name: Option<&str> = None;
     for line in source.lines() {
         if let Some((_, variants)) = &mut current {
+            let renaming = line.strip_prefix("    #[serde(rename = \"");
+            stored_name = renaming.and_then(|rest| rest.split('"').next()).or(stored_name);
             let is_variant =
                 line.starts_with("    ") && line[4..].starts_with(|first: char| first.is_ascii_uppercase());
             if is_variant {
-                let word: String =
+                let variant: String =
                     line.trim_start().chars().take_while(char::is_ascii_alphanumeric).collect();
-                variants.insert(word.to_lowercase());
+                variants.insert(stored_name.take().unwrap_or(&variant).to_lowercase());
             } else if line == "}" {
                 enums.extend(current.take());
             }

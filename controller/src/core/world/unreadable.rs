@@ -185,7 +185,7 @@ impl ClusterView {
             let Assignment { node, epoch, action, .. } = &assignment.value;
             let target = match action {
                 Action::Migrate { target, target_epoch, .. } => Some((target, *target_epoch)),
-                Action::Start | Action::Stop { .. } | Action::Restart | Action::Leave => None,
+                Action::Start | Action::Stop { .. } | Action::Restart | Action::DoNothing => None,
             };
             [Some((node, *epoch)), target].into_iter().flatten()
         });

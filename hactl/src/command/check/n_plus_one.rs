@@ -65,7 +65,7 @@ fn text(session: &Session, report: &ReservationReport) -> String {
         table.add_row(vec![
             Cell::plain(&item.failed_part),
             Cell::styled(word, style),
-            Cell::plain(&item.because),
+            Cell::plain(&item.explanation),
         ]);
         for line in details(item) {
             table.add_row(vec![Cell::blank(), Cell::blank(), Cell::plain(&line)]);
@@ -97,13 +97,13 @@ fn details(item: &FailureReport) -> Vec<String> {
     let moves = item.moves.iter().map(|service_move| {
         format!("  {}: {} → {}", service_move.resource, service_move.from, service_move.to)
     });
-    let moves_to_free_capacity = item.make_room.iter().map(|service_move| {
+    let moves_to_free_capacity = item.preempted.iter().map(|service_move| {
         format!(
             "  {} moves to free capacity: {} → {}",
             service_move.resource, service_move.from, service_move.to
         )
     });
-    moves.chain(moves_to_free_capacity).chain(item.without_place.iter().flat_map(unplaced_lines)).collect()
+    moves.chain(moves_to_free_capacity).chain(item.unplaced.iter().flat_map(unplaced_lines)).collect()
 }
 
 fn unplaced_lines(service: &UnplacedService) -> Vec<String> {

@@ -71,8 +71,8 @@ impl World {
     }
 
     /// Orders the node to answer again, or ends the order, as the leader does.
-    pub(super) fn order_to_verify(&mut self, verify: bool) -> Revision {
-        let ordered = Fence { verify, ..self.fence() };
+    pub(super) fn set_requires_probes(&mut self, requires_probes: bool) -> Revision {
+        let ordered = Fence { requires_probes, ..self.fence() };
         self.write(&self.keys.fence(&own_node()), &ordered)
     }
 

@@ -5,7 +5,7 @@ use super::*;
 use ha_api_types::cluster::{Cluster, ClusterSpec, ShutdownPolicy};
 use ha_api_types::node::{Node, NodeSpec};
 use ha_api_types::operation::{Operation, OperationAction, OperationSpec};
-use ha_api_types::record::{Leave, Mode};
+use ha_api_types::record::{Mode, ShutdownKind};
 use ha_api_types::timing::TimingSpec;
 
 fn policy(world: &mut World, shutdown_policy: ShutdownPolicy, timeout_seconds: f64) {
@@ -27,15 +27,15 @@ fn continue_shutdown(world: &mut World, name: &str, boot_id: &str) {
 }
 
 /// Shuts the machine down, and returns `true` if the service still runs after a minute.
-fn waits(world: &mut World, leave: Leave) -> bool {
-    world.input(Input::Shutdown(Shutdown::Leave(leave)));
+fn waits(world: &mut World, shutdown_kind: ShutdownKind) -> bool {
+    world.input(Input::Shutdown(Shutdown::Machine(shutdown_kind)));
     world.advance(60_000);
     world.exit.is_none() && world.copies["web"].running
 }
 
 #[test]
 fn only_migrate_and_maintenance_delay_shutdown() {
-    for leave in [Leave::Poweroff, Leave::Reboot] {
+    for shutdown_kind in [ShutdownKind::Poweroff, ShutdownKind::Reboot] {
         for (chosen, maintenance, expected) in [
             (ShutdownPolicy::Conditional, false, false),
             (ShutdownPolicy::Freeze, false, false),
@@ -49,8 +49,12 @@ fn only_migrate_and_maintenance_delay_shutdown() {
             let spec = NodeSpec { maintenance, ..NodeSpec::default() };
             world.write(&world.keys.spec(Kind::Node, NODE), &Node::new(NODE, spec));
             world.deliver();
-            assert_eq!(waits(&mut world, leave), expected, "{chosen:?} {maintenance} {leave:?}");
-            let mode = if expected { Mode::Shutdown(leave) } else { Mode::Left(leave) };
+            assert_eq!(
+                waits(&mut world, shutdown_kind),
+                expected,
+                "{chosen:?} {maintenance} {shutdown_kind:?}"
+            );
+            let mode = if expected { Mode::Shutdown(shutdown_kind) } else { Mode::Left(shutdown_kind) };
             assert_eq!((world.node_report().mode, world.node_report().armed), (mode, expected));
         }
     }
@@ -60,21 +64,24 @@ fn only_migrate_and_maintenance_delay_shutdown() {
 fn shutdown_continues_without_services_or_after_timeout() {
     let mut world = World::running();
     policy(&mut world, ShutdownPolicy::Migrate, 1800.0);
-    assert!(waits(&mut world, Leave::Reboot));
+    assert!(waits(&mut world, ShutdownKind::Reboot));
     world.assign("web", Action::Stop { timeout_ms: None });
     world.advance(5_000);
-    assert_eq!((world.node_report().mode, world.exit), (Mode::Left(Leave::Reboot), Some(Exit::Left)));
+    assert_eq!((world.node_report().mode, world.exit), (Mode::Left(ShutdownKind::Reboot), Some(Exit::Left)));
 
     let mut world = World::running();
     policy(&mut world, ShutdownPolicy::Migrate, 90.0);
-    assert!(waits(&mut world, Leave::Poweroff));
+    assert!(waits(&mut world, ShutdownKind::Poweroff));
     world.advance(35_000);
-    assert_eq!((world.node_report().mode, world.exit), (Mode::Left(Leave::Poweroff), Some(Exit::Left)));
+    assert_eq!(
+        (world.node_report().mode, world.exit),
+        (Mode::Left(ShutdownKind::Poweroff), Some(Exit::Left))
+    );
     assert!(!world.copies["web"].running);
 
     let mut world = World::running();
     policy(&mut world, ShutdownPolicy::Migrate, 0.0);
-    assert!(waits(&mut world, Leave::Poweroff));
+    assert!(waits(&mut world, ShutdownKind::Poweroff));
     world.advance(7_200_000);
     assert!(world.exit.is_none() && world.copies["web"].running, "0 waits indefinitely");
 }
@@ -84,20 +91,20 @@ fn continue_shutdown_must_match_boot_and_time() {
     let mut world = World::running();
     policy(&mut world, ShutdownPolicy::Migrate, 0.0);
     continue_shutdown(&mut world, "too-early", "boot-1");
-    assert!(waits(&mut world, Leave::Reboot));
+    assert!(waits(&mut world, ShutdownKind::Reboot));
     continue_shutdown(&mut world, "another-boot", "boot-0");
     world.advance(60_000);
     assert!(world.exit.is_none() && world.copies["web"].running);
     continue_shutdown(&mut world, "now", "boot-1");
     world.advance(5_000);
-    assert_eq!((world.node_report().mode, world.exit), (Mode::Left(Leave::Reboot), Some(Exit::Left)));
+    assert_eq!((world.node_report().mode, world.exit), (Mode::Left(ShutdownKind::Reboot), Some(Exit::Left)));
 }
 
 #[test]
 fn waiting_shutdown_starts_nothing_and_stays_armed() {
     let mut world = World::running();
     policy(&mut world, ShutdownPolicy::Migrate, 0.0);
-    assert!(waits(&mut world, Leave::Reboot));
+    assert!(waits(&mut world, ShutdownKind::Reboot));
     world.create_resource("late");
     world.assign("late", Action::Start);
     world.advance(10_000);

@@ -229,7 +229,7 @@ fn the_shutdown_record_is_removed_when_heartbeats_commit_again() {
 #[test]
 fn a_clean_shutdown_is_not_reported_as_unclean() {
     let mut world = World::active();
-    world.input(Input::Shutdown(Shutdown::Leave(ha_api_types::record::Leave::Reboot)));
+    world.input(Input::Shutdown(Shutdown::Machine(ha_api_types::record::ShutdownKind::Reboot)));
     world.advance(2_000);
     assert_eq!(world.exit, Some(Exit::Left));
     world.restart_agent("boot-2");

@@ -31,12 +31,12 @@ fn a_node_that_is_ordered_to_verify_starts_nothing() {
     world.create_resource("web");
     world.create_resource("other");
     world.advance(1_000);
-    let order = world.order_to_verify(true);
+    let order = world.set_requires_probes(true);
     world.assign("web", Action::Start);
     world.advance(2_000);
     assert_eq!(world.count_commands("web", "start"), 0, "{:?}", world.logs);
     assert_eq!(world.service_report("other").probed_fence, order);
-    world.order_to_verify(false);
+    world.set_requires_probes(false);
     world.advance(2_000);
     assert!(world.copies["web"].running, "{:?}", world.core.wait_texts(&world.now()));
 }
@@ -48,7 +48,7 @@ fn verification_removes_copies_assigned_elsewhere() {
     world.assign_to("web", "n2", Action::Start);
     world.advance(1_000);
     world.copies.entry("web".to_owned()).or_default().running = true;
-    let order = world.order_to_verify(true);
+    let order = world.set_requires_probes(true);
     world.advance(2_000);
     assert!(!world.copies["web"].running, "{:?}", world.logs);
     let report = world.service_report("web");

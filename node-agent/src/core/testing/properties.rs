@@ -5,7 +5,7 @@ use super::*;
 use ha_api_types::cluster::{Cluster, ClusterSpec, ClusterStatus};
 use ha_api_types::id::Epoch;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::Leave;
+use ha_api_types::record::ShutdownKind;
 use proptest::prelude::*;
 
 const NAMES: [&str; 3] = ["web", "mail", "twice"];
@@ -45,7 +45,7 @@ enum RandomEvent {
     Resync,
     Profile(bool),
     Restart,
-    Leave,
+    MachineShutdown,
     Disarm(bool),
     PeerReport(usize, usize),
     UnexpectedInput(u64),
@@ -82,7 +82,7 @@ fn random_event() -> impl Strategy<Value = RandomEvent> {
         1 => Just(RandomEvent::Resync),
         1 => any::<bool>().prop_map(RandomEvent::Profile),
         1 => Just(RandomEvent::Restart),
-        1 => Just(RandomEvent::Leave),
+        1 => Just(RandomEvent::MachineShutdown),
         2 => any::<u64>().prop_map(RandomEvent::UnexpectedInput),
     ]
 }
@@ -114,7 +114,7 @@ fn apply_event(world: &mut World, event: &RandomEvent) {
                 0..=3 => world.assign(name, Action::Start),
                 4 => world.assign(name, Action::Stop { timeout_ms: None }),
                 5 => world.assign(name, Action::Restart),
-                6 => world.assign(name, Action::Leave),
+                6 => world.assign(name, Action::DoNothing),
                 7 => world.assign_to(name, "n2", Action::Start),
                 8 | 9 => {
                     world.register_peer();
@@ -210,7 +210,7 @@ fn apply_event(world: &mut World, event: &RandomEvent) {
             world.write(&key, &cluster);
         }
         RandomEvent::Restart => world.input(Input::Shutdown(Shutdown::Restart)),
-        RandomEvent::Leave => world.input(Input::Shutdown(Shutdown::Leave(Leave::Reboot))),
+        RandomEvent::MachineShutdown => world.input(Input::Shutdown(Shutdown::Machine(ShutdownKind::Reboot))),
         RandomEvent::Disarm(enabled) => {
             let disarmed = enabled.then_some(ha_api_types::cluster::Disarmed::Freeze);
             let cluster = Cluster::new("default", ClusterSpec { disarmed, ..ClusterSpec::default() });

@@ -4,7 +4,7 @@ use super::*;
 use ha_api_types::cluster::{Cluster, ClusterSpec, ClusterStatus, Disarmed};
 use ha_api_types::id::Epoch;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Leave, Mode};
+use ha_api_types::record::{Mode, ShutdownKind};
 use ha_api_types::resource::RequestedState;
 
 #[test]
@@ -179,7 +179,7 @@ fn a_shorter_grace_period_replaces_a_stop_in_progress() {
 #[test]
 fn leave_action_does_not_touch_service() {
     let mut world = World::running();
-    world.assign("web", Action::Leave);
+    world.assign("web", Action::DoNothing);
     world.executed.clear();
     world.copies.get_mut("web").expect("there").running = false;
     world.input(Input::Driver(DriverEvent::Exited {
@@ -308,14 +308,14 @@ fn a_service_moved_while_disarmed_is_not_restarted_in_place() {
 
 #[test]
 fn a_clean_leave_stops_services_before_leaving() {
-    for leave in [Leave::Poweroff, Leave::Reboot] {
+    for shutdown_kind in [ShutdownKind::Poweroff, ShutdownKind::Reboot] {
         let mut world = World::running();
         world.commands_to_hold.insert("stop");
-        world.input(Input::Shutdown(Shutdown::Leave(leave)));
+        world.input(Input::Shutdown(Shutdown::Machine(shutdown_kind)));
         world.advance(2_000);
         assert_eq!(
             world.node_report().mode,
-            Mode::Shutdown(leave),
+            Mode::Shutdown(shutdown_kind),
             "Left not before all stops are committed"
         );
         assert!(world.node_report().armed);
@@ -323,7 +323,7 @@ fn a_clean_leave_stops_services_before_leaving() {
         world.finish_held_commands();
         world.advance(2_000);
         assert_eq!(world.service_report("web").phase, Phase::Stopped);
-        assert_eq!((world.node_report().mode, world.node_report().armed), (Mode::Left(leave), false));
+        assert_eq!((world.node_report().mode, world.node_report().armed), (Mode::Left(shutdown_kind), false));
         assert_eq!(world.alive(), None);
         assert_eq!((world.exit, world.fires_at_ms), (Some(Exit::Left), None));
         let is_one_transaction = world.commits.iter().any(|(transaction, _)| {
@@ -339,7 +339,7 @@ fn a_clean_leave_stops_services_before_leaving() {
 fn a_stop_that_fails_at_shutdown_keeps_the_watchdog_armed() {
     let mut world = World::running();
     world.copies.get_mut("web").expect("there").stop_fails = true;
-    world.input(Input::Shutdown(Shutdown::Leave(Leave::Poweroff)));
+    world.input(Input::Shutdown(Shutdown::Machine(ShutdownKind::Poweroff)));
     world.advance(20_000);
     assert_eq!(world.exit, None);
     assert!(world.node_report().armed);
@@ -350,7 +350,7 @@ fn a_stop_that_fails_at_shutdown_keeps_the_watchdog_armed() {
     world.advance(100_000);
     assert_eq!(world.exit, Some(Exit::Left));
     assert!(world.node_report().armed && world.fires_at_ms.is_some());
-    assert_eq!(world.node_report().mode, Mode::Shutdown(Leave::Poweroff));
+    assert_eq!(world.node_report().mode, Mode::Shutdown(ShutdownKind::Poweroff));
 }
 
 #[test]
@@ -412,10 +412,10 @@ fn leave_with_unknown_outcome_is_repeated() {
     let mut world = World::active();
     world.network = NetworkFault::Down;
     world.advance(10_000);
-    world.input(Input::Shutdown(Shutdown::Leave(Leave::Reboot)));
+    world.input(Input::Shutdown(Shutdown::Machine(ShutdownKind::Reboot)));
     world.advance(1_000);
     world.network = NetworkFault::Up;
     world.advance(5_000);
-    assert_eq!((world.node_report().mode, world.exit), (Mode::Left(Leave::Reboot), Some(Exit::Left)));
+    assert_eq!((world.node_report().mode, world.exit), (Mode::Left(ShutdownKind::Reboot), Some(Exit::Left)));
     assert_eq!(world.fires_at_ms, None);
 }

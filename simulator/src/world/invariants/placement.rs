@@ -46,7 +46,7 @@ impl World {
         let node = match assignment.action {
             Action::Start | Action::Restart => assignment.node,
             Action::Migrate { target, .. } => target,
-            Action::Stop { .. } | Action::Leave => return,
+            Action::Stop { .. } | Action::DoNothing => return,
         };
         let previous_node = self.assigned_nodes.insert(name.to_owned(), node.clone());
         if previous_node.as_ref() == Some(&node)

@@ -19,7 +19,7 @@ impl AgentCore {
     pub(super) fn shut_down(&mut self, now: &Now, shutdown: Shutdown) {
         // The machine's shutdown takes precedence over a restart of the agent, and cannot be withdrawn.
         match (self.shutdown, shutdown) {
-            (None, _) | (Some(Shutdown::Restart), Shutdown::Leave(_)) => {
+            (None, _) | (Some(Shutdown::Restart), Shutdown::Machine(_)) => {
                 self.shutdown = Some(shutdown);
                 self.shutdown_at = Some(now.monotonic_raw);
                 self.update_awaiting_moves();
@@ -28,28 +28,28 @@ impl AgentCore {
                     Shutdown::Restart => {
                         "agent is stopping without a machine shutdown: services keep running".to_owned()
                     }
-                    Shutdown::Leave(_) if self.awaits_moves() => {
+                    Shutdown::Machine(_) if self.awaits_moves() => {
                         "machine is shutting down: waiting for services to move away".to_owned()
                     }
-                    Shutdown::Leave(_) => {
+                    Shutdown::Machine(_) => {
                         "machine is shutting down: stopping all services, then leaving the cluster".to_owned()
                     }
                 };
                 self.log(Level::Info, text);
             }
-            (Some(Shutdown::Restart | Shutdown::Leave(_)), Shutdown::Restart | Shutdown::Leave(_)) => {}
+            (Some(Shutdown::Restart | Shutdown::Machine(_)), Shutdown::Restart | Shutdown::Machine(_)) => {}
         }
     }
 
     pub(super) fn is_leaving(&self) -> bool {
         match self.shutdown {
-            Some(Shutdown::Leave(_)) => true,
+            Some(Shutdown::Machine(_)) => true,
             Some(Shutdown::Restart) | None => false,
         }
     }
 
-    /// Returns `true` if the agent must commit mode Restart now: no command is in progress, or the time limit of the wait
-    /// has passed.
+    /// Returns `true` if the agent must commit mode Restart now: no command is in progress, or the time limit of the
+    /// wait has passed.
     pub(super) fn is_ready_to_restart(&self) -> bool {
         self.is_restart_ready
     }
@@ -123,7 +123,7 @@ impl AgentCore {
         service.running_command.is_none() && report.is_some_and(|report| report.phase == Phase::StopFailed)
     }
 
-    pub(super) fn advance_leave(&mut self, now: &Now) {
+    pub(super) fn advance_shutdown(&mut self, now: &Now) {
         let Some(shutdown) = self.shutdown else { return };
         if matches!(self.session, Session::Ended) {
             return;
@@ -143,7 +143,7 @@ impl AgentCore {
         }
         match shutdown {
             Shutdown::Restart => self.advance_restart(now),
-            Shutdown::Leave(leave) => {
+            Shutdown::Machine(shutdown_kind) => {
                 if self.has_left() {
                     if !self.watchdog.is_running() || self.watchdog.is_disconnected() {
                         self.exit_with(Exit::Left);
@@ -155,7 +155,7 @@ impl AgentCore {
                 }
                 self.advance_moves();
                 if !self.awaits_moves() {
-                    self.commit_leave(leave);
+                    self.commit_clean_shutdown(shutdown_kind);
                     self.give_up_stopping(now);
                 }
             }
@@ -228,11 +228,11 @@ impl AgentCore {
                     .to_owned(),
             ),
             Shutdown::Restart => Some("agent is stopping: services of this node keep running unmonitored".to_owned()),
-            Shutdown::Leave(_) if self.awaits_moves() => Some(format!(
+            Shutdown::Machine(_) if self.awaits_moves() => Some(format!(
                 "machine is shutting down: waiting for {} to move away",
                 names_of_services(&|service| self.may_have_copy(service))
             )),
-            Shutdown::Leave(_) => Some(format!(
+            Shutdown::Machine(_) => Some(format!(
                 "machine is shutting down: stopping {}",
                 names_of_services(&|service| self.may_have_copy(service))
             )),
@@ -253,7 +253,7 @@ impl AgentCore {
     }
 
     /// Commits mode Left and deletes `alive` in one transaction, after all stops were committed (FENCING 5 (d)).
-    fn commit_leave(&mut self, leave: ha_api_types::record::Leave) {
+    fn commit_clean_shutdown(&mut self, shutdown_kind: ha_api_types::record::ShutdownKind) {
         let Some((_, _)) = self.active_registration() else { return };
         let settled = self.services.values().all(|service| {
             let name = service.name();
@@ -273,7 +273,7 @@ impl AgentCore {
         }
         let node = self.config.node.clone();
         let Some(alive) = self.view.alive.get(&node) else { return };
-        let report = NodeReport { mode: Mode::Left(leave), armed: false, ..self.base_report() };
+        let report = NodeReport { mode: Mode::Left(shutdown_kind), armed: false, ..self.base_report() };
         let Ok(value) = serde_json::to_vec(&report) else { return };
         let keys = &self.config.keys;
         let transaction = Transaction::new()
@@ -281,10 +281,10 @@ impl AgentCore {
             .put(keys.node_report(&node), self.view.node_reports.guard(&node), value)
             .guard(keys.fence(&node), self.fence_guard());
         self.leave_commit =
-            Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::Leave { report }));
+            Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::CleanShutdownReport { report }));
     }
 
-    pub(super) fn on_leave_committed(&mut self, now: &Now, report: NodeReport, outcome: &Outcome) {
+    pub(super) fn on_clean_shutdown_committed(&mut self, now: &Now, report: NodeReport, outcome: &Outcome) {
         let node = self.config.node.clone();
         match outcome {
             Outcome::Applied(revision) => {
@@ -309,6 +309,6 @@ impl AgentCore {
 fn exit_of(shutdown: Shutdown) -> Exit {
     match shutdown {
         Shutdown::Restart => Exit::Restart,
-        Shutdown::Leave(_) => Exit::Left,
+        Shutdown::Machine(_) => Exit::Left,
     }
 }
