@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ActionLayer } from './actions/run';
 import { client } from './api/client';
-import { SIMULATION, useEntries, type Entry } from './entries';
+import { SIMULATION_PATH, useNavigationEntries, type NavigationEntry } from './navigation-entries';
 import { Icon } from './parts/icon';
 import { KeyHelp } from './parts/keys';
 import { Palette } from './parts/palette';
@@ -87,7 +87,7 @@ function isTyping(target: EventTarget | null): boolean {
 type Overlay = 'palette' | 'keys' | undefined;
 
 /** Opens overlays and views by keys: `/`, Ctrl-K, `?`, and `g` followed by the key of a view. */
-function useKeys(entries: Entry[], open: (overlay: Overlay) => void): void {
+function useKeys(entries: NavigationEntry[], open: (overlay: Overlay) => void): void {
   const prefix = useRef(0);
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
@@ -120,7 +120,7 @@ function Shell({ user }: { user: User }) {
   const route = useRoute();
   const fresh = useFreshness();
   const [overlay, setOverlay] = useState<Overlay>(undefined);
-  const entries = useEntries();
+  const entries = useNavigationEntries();
   useKeys(entries, setOverlay);
   const main = useRef<HTMLElement>(null);
   const path = route.parts.join('/');
@@ -195,7 +195,7 @@ function SimulationClock() {
   if (value === undefined) return null;
   return (
     <span class="simulation-bar">
-      <a class="number" href={`#/${SIMULATION}`}>
+      <a class="number" href={`#/${SIMULATION_PATH}`}>
         <span class="wide-only">Simulated: </span>
         {clockText(value.elapsedMs)}
       </a>
@@ -247,7 +247,7 @@ function UserMenu({ user }: { user: User }) {
 
 function Navigation({ current }: { current: string }) {
   const { value } = usePolled(overview);
-  const entries = useEntries();
+  const entries = useNavigationEntries();
   const problems = value?.problems.length ?? 0;
   return (
     <nav aria-label="Views">

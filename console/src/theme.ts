@@ -3,29 +3,29 @@ import { Signal } from './state/signal';
 
 export type Theme = 'system' | 'light' | 'dark';
 
-const STORED = 'hactl.theme';
+const THEME_STORAGE_KEY = 'hactl.theme';
 
-function stored(): Theme {
-  const value = localStorage.getItem(STORED);
+function storedTheme(): Theme {
+  const value = localStorage.getItem(THEME_STORAGE_KEY);
   return value === 'light' || value === 'dark' ? value : 'system';
 }
 
-export const theme = new Signal<Theme>(stored());
+export const theme = new Signal<Theme>(storedTheme());
 
-function apply(): void {
+function applyTheme(): void {
   const chosen = theme.value;
   if (chosen === 'system') document.documentElement.removeAttribute('data-theme');
   else document.documentElement.setAttribute('data-theme', chosen);
 }
 
-apply();
+applyTheme();
 
 export function nextTheme(current: Theme): Theme {
   return current === 'system' ? 'light' : current === 'light' ? 'dark' : 'system';
 }
 
 export function setTheme(chosen: Theme): void {
-  localStorage.setItem(STORED, chosen);
+  localStorage.setItem(THEME_STORAGE_KEY, chosen);
   theme.set(chosen);
-  apply();
+  applyTheme();
 }

@@ -1,6 +1,6 @@
 // The definition of an action: its permission, equivalent hactl command, warning and request.
 import { client, type Answer } from '../api/client';
-import { objectPath, type Operation, type Plural } from '../api/objects';
+import { objectPath, type Operation, type PluralName } from '../api/objects';
 import type { Permission } from '../state/session';
 
 export interface Action {
@@ -21,7 +21,7 @@ export interface Action {
 
 export type OperationSpec = Operation['spec'];
 
-function query(dryRun: boolean): string {
+function dryRunQuery(dryRun: boolean): string {
   return dryRun ? '?dryRun=All' : '';
 }
 
@@ -36,27 +36,27 @@ export function newOperation(spec: OperationSpec) {
 }
 
 /** Returns the part of an action that records an Operation. */
-export function operation(spec: OperationSpec): Pick<Action, 'permission' | 'send'> {
+export function operationAction(spec: OperationSpec): Pick<Action, 'permission' | 'send'> {
   const body = newOperation(spec);
   return {
     permission: { verb: 'create', resource: `operations/${spec.action}` },
-    send: (dryRun) => client.write('POST', `/apis/hactl.io/v1/operations${query(dryRun)}`, body),
+    send: (dryRun) => client.write('POST', `/apis/hactl.io/v1/operations${dryRunQuery(dryRun)}`, body),
   };
 }
 
 /** Returns the part of an action that changes fields of an object. */
-export function patch(plural: Plural, name: string, fields: unknown, subresource = ''): Pick<Action, 'permission' | 'send'> {
+export function patchAction(plural: PluralName, name: string, fields: unknown, subresource = ''): Pick<Action, 'permission' | 'send'> {
   return {
     permission: { verb: 'patch', resource: `${plural}${subresource}` },
     send: (dryRun) =>
-      client.write('PATCH', objectPath(plural, name) + query(dryRun), fields, 'application/merge-patch+json'),
+      client.write('PATCH', objectPath(plural, name) + dryRunQuery(dryRun), fields, 'application/merge-patch+json'),
   };
 }
 
 /** Returns the part of an action that deletes an object. */
-export function removal(plural: Plural, name: string): Pick<Action, 'permission' | 'send'> {
+export function deleteAction(plural: PluralName, name: string): Pick<Action, 'permission' | 'send'> {
   return {
     permission: { verb: 'delete', resource: plural },
-    send: (dryRun) => client.request(objectPath(plural, name) + query(dryRun), { method: 'DELETE' }),
+    send: (dryRun) => client.request(objectPath(plural, name) + dryRunQuery(dryRun), { method: 'DELETE' }),
   };
 }

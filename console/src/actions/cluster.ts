@@ -1,5 +1,5 @@
 // Actions on the whole cluster, and the cancellation of an operation.
-import { operation, patch, removal, type Action } from './action';
+import { operationAction, patchAction, deleteAction, type Action } from './action';
 
 export function disarm(how: 'Freeze' | 'Ignore'): Action {
   return {
@@ -7,7 +7,7 @@ export function disarm(how: 'Freeze' | 'Ignore'): Action {
     title: 'Suspend watchdogs and fencing',
     command: `hactl disarm ${how.toLowerCase()}`,
     warning: 'While the cluster is disarmed, no failed node is fenced and no service is recovered.',
-    ...patch('clusters', 'default', { spec: { disarmed: how } }),
+    ...patchAction('clusters', 'default', { spec: { disarmed: how } }),
   };
 }
 
@@ -16,7 +16,7 @@ export function arm(): Action {
     label: 'Arm',
     title: 'Resume watchdogs and fencing',
     command: 'hactl arm',
-    ...patch('clusters', 'default', { spec: { disarmed: null } }),
+    ...patchAction('clusters', 'default', { spec: { disarmed: null } }),
   };
 }
 
@@ -25,7 +25,7 @@ export function testNotifications(): Action {
     label: 'Test notifications',
     title: 'Send a test to every notification target',
     command: 'hactl notify test',
-    ...operation({ action: 'TestNotifications' }),
+    ...operationAction({ action: 'TestNotifications' }),
   };
 }
 
@@ -35,6 +35,6 @@ export function cancelOperation(name: string): Action {
     title: `Delete operation ${name}`,
     command: `hactl delete operation ${name}`,
     warning: 'An operation in progress is canceled where that is still possible.',
-    ...removal('operations', name),
+    ...deleteAction('operations', name),
   };
 }

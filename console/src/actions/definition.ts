@@ -1,13 +1,13 @@
 // Writes an edited definition, unless another user changed it since it was read.
 import { ApiError, client, type Answer, type Client } from '../api/client';
-import { collectionPath, objectPath, type Plural, type StoredObject } from '../api/objects';
-import { editable, toYaml, withVersion } from '../derive/yaml';
+import { collectionPath, objectPath, type PluralName, type StoredObject } from '../api/objects';
+import { editable, toYaml, withResourceVersion } from '../derive/yaml';
 
 /** Number of attempts, if writes of the status come between reading and writing. */
 const ATTEMPTS = 5;
 
 interface Definition {
-  plural: Plural;
+  plural: PluralName;
   /** Edited text. */
   text: string;
   /** Name and text of the object as it was read; undefined for a new object. */
@@ -27,7 +27,7 @@ export async function writeDefinition({ plural, text, base, isDryRun }: Definiti
       throw new ApiError(409, 'Conflict', 'The object has changed since this text was read: read it again, then repeat the edit');
     }
     try {
-      return await api.write('PUT', path + query, withVersion(text, stored.metadata.resourceVersion), 'application/yaml');
+      return await api.write('PUT', path + query, withResourceVersion(text, stored.metadata.resourceVersion), 'application/yaml');
     } catch (error) {
       if (!(error instanceof ApiError && error.reason === 'Conflict') || attempt === ATTEMPTS) throw error;
     }

@@ -1,13 +1,13 @@
 // Actions on nodes, with the warnings of hactl.
 import type { Node } from '../api/objects';
-import { operation, patch, type Action } from './action';
+import { operationAction, patchAction, type Action } from './action';
 
 export function enableMaintenance(name: string): Action {
   return {
     label: 'Enable maintenance',
     title: `Move services away from ${name} and block new ones`,
     command: `hactl node maintenance enable ${name}`,
-    ...patch('nodes', name, { spec: { maintenance: true } }, '/maintenance'),
+    ...patchAction('nodes', name, { spec: { maintenance: true } }, '/maintenance'),
   };
 }
 
@@ -16,7 +16,7 @@ export function disableMaintenance(name: string): Action {
     label: 'End maintenance',
     title: `End the maintenance of ${name}`,
     command: `hactl node maintenance disable ${name}`,
-    ...patch('nodes', name, { spec: { maintenance: false } }, '/maintenance'),
+    ...patchAction('nodes', name, { spec: { maintenance: false } }, '/maintenance'),
   };
 }
 
@@ -25,7 +25,7 @@ export function cordon(name: string): Action {
     label: 'Cordon',
     title: `Block new services on ${name}`,
     command: `hactl cordon ${name}`,
-    ...patch('nodes', name, { spec: { unschedulable: true } }, '/maintenance'),
+    ...patchAction('nodes', name, { spec: { unschedulable: true } }, '/maintenance'),
   };
 }
 
@@ -34,7 +34,7 @@ export function uncordon(name: string): Action {
     label: 'Uncordon',
     title: `Allow new services on ${name} and end its maintenance`,
     command: `hactl uncordon ${name}`,
-    ...patch('nodes', name, { spec: { unschedulable: false, maintenance: false } }, '/maintenance'),
+    ...patchAction('nodes', name, { spec: { unschedulable: false, maintenance: false } }, '/maintenance'),
   };
 }
 
@@ -44,7 +44,7 @@ export function fence(name: string): Action {
     title: `Fence ${name}`,
     command: `hactl node fence ${name}`,
     warning: `Fencing stops ${name} without a shutdown, as in a power failure. Its fence devices act immediately.`,
-    ...operation({ action: 'Fence', node: name }),
+    ...operationAction({ action: 'Fence', node: name }),
   };
 }
 
@@ -56,7 +56,7 @@ export function testWatchdog(node: Node): Action {
     title: `Test the watchdog of ${name}`,
     command: `hactl node test-watchdog ${name}`,
     warning: `${watchdog} resets ${name} without a shutdown. Data that is not on disk is lost. The test is refused unless the node is in maintenance and runs no services.`,
-    ...operation({ action: 'TestWatchdog', node: name, ...bootOf(node) }),
+    ...operationAction({ action: 'TestWatchdog', node: name, ...bootOf(node) }),
   };
 }
 
@@ -67,7 +67,7 @@ export function confirmFenced(node: Node): Action {
     title: `Confirm that ${name} is powered off`,
     command: `hactl node confirm-fenced ${name}`,
     warning: `Data loss if ${name} still runs: its services would run twice. Confirm, at the machine itself, that ${name} is powered off.`,
-    ...operation({ action: 'ConfirmFenced', node: name, ...epochOf(node), ...bootOf(node) }),
+    ...operationAction({ action: 'ConfirmFenced', node: name, ...epochOf(node), ...bootOf(node) }),
   };
 }
 
@@ -78,7 +78,7 @@ export function unfence(node: Node): Action {
     title: `Reconnect ${name} after fencing by a fabric device`,
     command: `hactl node unfence ${name}`,
     warning: `Data loss if a service that was started before fencing still runs on ${name}: the service would run twice. Confirm, at the machine itself, that no such service runs.`,
-    ...operation({ action: 'Unfence', node: name, ...epochOf(node), ...bootOf(node) }),
+    ...operationAction({ action: 'Unfence', node: name, ...epochOf(node), ...bootOf(node) }),
   };
 }
 
@@ -88,7 +88,7 @@ export function continueShutdown(node: Node): Action {
     label: 'Continue shutdown',
     title: `Continue the shutdown of ${name} without waiting for its services`,
     command: `hactl node shutdown-continue ${name}`,
-    ...operation({ action: 'ShutdownContinue', node: name, ...bootOf(node) }),
+    ...operationAction({ action: 'ShutdownContinue', node: name, ...bootOf(node) }),
   };
 }
 
@@ -98,7 +98,7 @@ export function followStore(name: string): Action {
     title: `Permit ${name} to use the data of this etcd`,
     command: `hactl node follow-store ${name}`,
     warning: `Data loss if the former etcd of ${name} is still in use: services may run twice.`,
-    ...operation({ action: 'FollowStore', node: name }),
+    ...operationAction({ action: 'FollowStore', node: name }),
   };
 }
 

@@ -24,7 +24,7 @@ const outcomes = new Signal<Outcome[]>([]);
 let lastId = 0;
 
 /** Opens the confirmation of one or several actions. */
-export function ask(actions: Action[]): void {
+export function requestConfirmation(actions: Action[]): void {
   if (actions.length > 0) pending.set(actions);
 }
 
@@ -208,7 +208,7 @@ export function ActionButton({ actions, label, primary }: { actions: Action[]; l
       aria-disabled={reason !== undefined}
       title={reason ?? first.command}
       onClick={() => {
-        if (reason === undefined) ask(actions);
+        if (reason === undefined) requestConfirmation(actions);
       }}
     >
       {label ?? first.label}

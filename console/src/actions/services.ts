@@ -1,14 +1,14 @@
 // Actions on services: each is recorded as an Operation, as hactl does.
 import { readExplanation } from '../api/explanation';
 import type { Resource } from '../api/objects';
-import { operation, removal, type Action } from './action';
+import { operationAction, deleteAction, type Action } from './action';
 
 export function start(name: string): Action {
   return {
     label: 'Start',
     title: `Start ${name}`,
     command: `hactl start ${name}`,
-    ...operation({ action: 'Start', resource: name }),
+    ...operationAction({ action: 'Start', resource: name }),
   };
 }
 
@@ -17,7 +17,7 @@ export function stop(name: string): Action {
     label: 'Stop',
     title: `Stop ${name}`,
     command: `hactl stop ${name}`,
-    ...operation({ action: 'Stop', resource: name }),
+    ...operationAction({ action: 'Stop', resource: name }),
   };
 }
 
@@ -26,7 +26,7 @@ export function restart(name: string): Action {
     label: 'Restart',
     title: `Restart ${name}`,
     command: `hactl restart ${name}`,
-    ...operation({ action: 'Restart', resource: name }),
+    ...operationAction({ action: 'Restart', resource: name }),
   };
 }
 
@@ -35,7 +35,7 @@ export function clearError(name: string): Action {
     label: 'Clear error',
     title: `Clear the error of ${name}`,
     command: `hactl clear-error ${name}`,
-    ...operation({ action: 'ClearError', resource: name }),
+    ...operationAction({ action: 'ClearError', resource: name }),
   };
 }
 
@@ -44,7 +44,7 @@ export function migrate(name: string, node: string): Action {
     label: 'Migrate',
     title: `Migrate ${name} to ${node}`,
     command: `hactl migrate ${name} ${node}`,
-    ...operation({ action: 'Migrate', resource: name, node }),
+    ...operationAction({ action: 'Migrate', resource: name, node }),
     readEffects: () => targetVerdict(name, node),
   };
 }
@@ -54,7 +54,7 @@ export function relocate(name: string, node: string): Action {
     label: 'Relocate',
     title: `Relocate ${name} to ${node}: stop, move, start`,
     command: `hactl relocate ${name} ${node}`,
-    ...operation({ action: 'Relocate', resource: name, node }),
+    ...operationAction({ action: 'Relocate', resource: name, node }),
     readEffects: () => targetVerdict(name, node),
   };
 }
@@ -75,7 +75,7 @@ export function removeResource(name: string): Action {
     title: `Delete resource ${name}`,
     command: `hactl delete resource ${name} --keep-rules`,
     warning: `hactl no longer monitors or recovers ${name}. A running service continues unchanged.`,
-    ...removal('resources', name),
+    ...deleteAction('resources', name),
   };
 }
 

@@ -23,7 +23,7 @@ export interface Answer<T> {
   warnings: string[];
 }
 
-const TOKEN = 'hactl.token';
+const TOKEN_STORAGE_KEY = 'hactl.token';
 /** Longest time for a request other than a watch. */
 const TIMEOUT_MILLISECONDS = 10_000;
 
@@ -57,13 +57,13 @@ export class Client {
   }
 
   get token(): string {
-    return this.storage.getItem(TOKEN) ?? '';
+    return this.storage.getItem(TOKEN_STORAGE_KEY) ?? '';
   }
 
   /** Stores the token until the tab is closed; an empty token removes it. */
   setToken(token: string): void {
-    if (token === '') this.storage.removeItem(TOKEN);
-    else this.storage.setItem(TOKEN, token);
+    if (token === '') this.storage.removeItem(TOKEN_STORAGE_KEY);
+    else this.storage.setItem(TOKEN_STORAGE_KEY, token);
   }
 
   /**

@@ -1,5 +1,5 @@
 // The addresses of the controllers: the one that serves the page first, then those that the cluster names.
-const STORED = 'hactl.controllers';
+const CONTROLLERS_STORAGE_KEY = 'hactl.controllers';
 
 /** Returns the origin of a URL; undefined if it has none that a page can use. */
 export function originOf(url: string): string | undefined {
@@ -21,7 +21,7 @@ export class Controllers {
     own: string,
     private readonly storage: Pick<Storage, 'getItem' | 'setItem'>,
   ) {
-    const stored = (storage.getItem(STORED) ?? '').split(' ').filter((origin) => origin !== '');
+    const stored = (storage.getItem(CONTROLLERS_STORAGE_KEY) ?? '').split(' ').filter((origin) => origin !== '');
     this.origins = [...new Set([own, ...stored])];
   }
 
@@ -54,7 +54,7 @@ export class Controllers {
     if (nextOrigins.join(' ') === this.origins.join(' ')) return;
     this.origins = nextOrigins;
     this.current = nextOrigins.indexOf(current);
-    this.storage.setItem(STORED, nextOrigins.slice(1).join(' '));
+    this.storage.setItem(CONTROLLERS_STORAGE_KEY, nextOrigins.slice(1).join(' '));
   }
 
   /** Selects the next controller if requests still use the one that failed. */

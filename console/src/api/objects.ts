@@ -56,7 +56,7 @@ export interface ClusterEvent extends StoredObject {
 }
 
 /** The kinds that the console watches, by their plural names. */
-export interface Kinds {
+export interface ObjectsByPlural {
   resources: Resource;
   nodes: Node;
   groups: Group;
@@ -67,9 +67,9 @@ export interface Kinds {
   events: ClusterEvent;
 }
 
-export type Plural = keyof Kinds;
+export type PluralName = keyof ObjectsByPlural;
 
-export const KIND_NAMES: Record<Exclude<Plural, 'events'>, string> = {
+export const KIND_NAMES: Record<Exclude<PluralName, 'events'>, string> = {
   resources: 'Resource',
   nodes: 'Node',
   groups: 'Group',
@@ -80,12 +80,12 @@ export const KIND_NAMES: Record<Exclude<Plural, 'events'>, string> = {
 };
 
 /** Returns the path of a collection. */
-export function collectionPath(plural: Plural): string {
+export function collectionPath(plural: PluralName): string {
   return plural === 'events' ? '/api/v1/events' : `/apis/hactl.io/v1/${plural}`;
 }
 
 /** Returns the path of an object. */
-export function objectPath(plural: Plural, name: string): string {
+export function objectPath(plural: PluralName, name: string): string {
   return `${collectionPath(plural)}/${encodeURIComponent(name)}`;
 }
 

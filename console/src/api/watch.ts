@@ -1,7 +1,7 @@
 // A watch of one collection: list, then changes from the list's version; resumes after a failure, lists again after 410.
 import { ApiError, type Client } from './client';
 import { readLines } from './lines';
-import { collectionPath, type Kinds, type Plural, type StoredObject } from './objects';
+import { collectionPath, type ObjectsByPlural, type PluralName, type StoredObject } from './objects';
 
 /** Consumer of a watch. */
 export interface WatchSink<T> {
@@ -37,10 +37,10 @@ export function mustListAgain(error: ApiError): boolean {
 }
 
 /** Watches a collection until the signal aborts. */
-export async function watch<P extends Plural>(
+export async function watch<P extends PluralName>(
   client: Client,
   plural: P,
-  sink: WatchSink<Kinds[P]>,
+  sink: WatchSink<ObjectsByPlural[P]>,
   signal: AbortSignal,
 ): Promise<void> {
   const follower = new Follower(client, collectionPath(plural), sink, signal);

@@ -41,7 +41,7 @@ function parse(text: string): Line | undefined {
 }
 
 /** Returns the path of the mapping that contains a line, and the fields that the mapping already has. */
-function context(lines: string[], index: number, current: Line): { path: string[]; siblings: Set<string> } {
+function enclosingPath(lines: string[], index: number, current: Line): { path: string[]; siblings: Set<string> } {
   const path: string[] = [];
   const siblings = new Set<string>();
   let limit = current.column;
@@ -80,7 +80,7 @@ function context(lines: string[], index: number, current: Line): { path: string[
 }
 
 /** Returns the schemas at a path; several if alternatives exist. */
-function resolve(schema: Schema, path: string[]): Schema[] {
+function schemasAt(schema: Schema, path: string[]): Schema[] {
   let nodes = alternatives(schema);
   for (const part of path) {
     nodes = nodes.flatMap((node) => {
@@ -129,16 +129,16 @@ export function complete(text: string, offset: number, schema: Schema): Completi
   if (value !== null) {
     const line = parse(start);
     if (line === undefined) return undefined;
-    const { path } = context(lines, index, line);
-    return values(resolve(schema, [...path, line.key]), value[2] ?? '', offset);
+    const { path } = enclosingPath(lines, index, line);
+    return valueSuggestions(schemasAt(schema, [...path, line.key]), value[2] ?? '', offset);
   }
   const item = /^(\s*(?:- +)*)([\w.-]*)$/.exec(start);
   if (item === null) return undefined;
   const prefix = item[1] ?? '';
   const typed = item[2] ?? '';
   const dashes = [...prefix.matchAll(/-/g)].map((dash) => dash.index ?? 0);
-  const { path, siblings } = context(lines, index, { dashes, column: prefix.length, key: '' });
-  const nodes = resolve(schema, path);
+  const { path, siblings } = enclosingPath(lines, index, { dashes, column: prefix.length, key: '' });
+  const nodes = schemasAt(schema, path);
   const fields = nodes.flatMap((node) => Object.entries(node.properties ?? {}));
   const isTop = path.length === 0;
   const entries = fields
@@ -146,10 +146,10 @@ export function complete(text: string, offset: number, schema: Schema): Completi
     .map(([name, property]) => ({ label: name, description: firstSentence(property.description), text: fieldText(name, property, prefix.length) }));
   const found = rank(entries, typed);
   if (found.length > 0) return { from: offset - typed.length, suggestions: found };
-  return dashes.length > 0 ? values(nodes, typed, offset) : undefined;
+  return dashes.length > 0 ? valueSuggestions(nodes, typed, offset) : undefined;
 }
 
-function values(nodes: Schema[], typed: string, offset: number): Completion | undefined {
+function valueSuggestions(nodes: Schema[], typed: string, offset: number): Completion | undefined {
   const choices = nodes.flatMap((node) => node.enum ?? (node.type === 'boolean' ? [true, false] : []));
   const description = firstSentence(nodes[0]?.description);
   const entries = [...new Set(choices.map(String))].map((label) => ({ label, description, text: label }));

@@ -28,7 +28,7 @@ export function matches(resource: Resource, filter: ResourceFilter): boolean {
 }
 
 /** Returns the different values of a field, sorted. */
-export function choices(resources: Resource[], read: (resource: Resource) => string | null | undefined): string[] {
+export function distinctValues(resources: Resource[], read: (resource: Resource) => string | null | undefined): string[] {
   const values = resources.map(read).filter((value): value is string => value !== null && value !== undefined && value !== '');
   return [...new Set(values)].sort();
 }

@@ -91,13 +91,13 @@ export function fieldsOf(schema: Schema | undefined, path: string): Field[] {
   ];
 }
 
-function at(object: unknown, path: string): unknown {
+function valueAt(object: unknown, path: string): unknown {
   return path.split('.').reduce<unknown>((part, name) => (part as Record<string, unknown> | null | undefined)?.[name], object);
 }
 
 /** Returns the texts of the fields in a spec. */
 export function valuesOf(fields: Field[], spec: unknown): Values {
-  return Object.fromEntries(fields.map((field) => [field.path, textOf(at(spec, field.path))]));
+  return Object.fromEntries(fields.map((field) => [field.path, textOf(valueAt(spec, field.path))]));
 }
 
 /** Returns the problem of a text; undefined if it is valid. The server also checks the relations between fields. */
@@ -111,7 +111,7 @@ export function problemOf(field: Field, text: string): string | undefined {
   return undefined;
 }
 
-function typed(field: Field, text: string): unknown {
+function parseFieldText(field: Field, text: string): unknown {
   if (text === '') return null;
   if (field.kind === 'boolean') return text === 'true';
   if (field.kind === 'list') return text.split(',').map((part) => part.trim()).filter((part) => part !== '');
@@ -120,7 +120,7 @@ function typed(field: Field, text: string): unknown {
 }
 
 /** Returns the fields that differ from the stored spec. */
-export function changed(fields: Field[], stored: Values, values: Values): Field[] {
+export function changedFields(fields: Field[], stored: Values, values: Values): Field[] {
   return fields.filter((field) => (values[field.path] ?? '') !== (stored[field.path] ?? ''));
 }
 
@@ -132,19 +132,19 @@ export function specOf(fields: Field[], values: Values): Record<string, unknown>
 /** Returns the merge patch of the changed fields, below `spec`. */
 export function patchOf(fields: Field[], stored: Values, values: Values): Record<string, unknown> {
   const patch: Record<string, unknown> = {};
-  for (const field of changed(fields, stored, values)) {
+  for (const field of changedFields(fields, stored, values)) {
     const names = field.path.split('.');
     const last = names.pop() ?? '';
     let part = patch;
     for (const name of names) part = (part[name] ??= {}) as Record<string, unknown>;
-    part[last] = typed(field, values[field.path] ?? '');
+    part[last] = parseFieldText(field, values[field.path] ?? '');
   }
   return patch;
 }
 
 /** Returns the arguments of `hactl set` with the same effect. */
 export function assignments(fields: Field[], stored: Values, values: Values): string {
-  return changed(fields, stored, values)
+  return changedFields(fields, stored, values)
     .map((field) => `${field.path}=${quoted(values[field.path] ?? '')}`)
     .join(' ');
 }

@@ -13,7 +13,7 @@ export interface Sentence {
   tone: Tone;
 }
 
-function count(number: number, noun: string): string {
+function countWithNoun(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? '' : 's'}`;
 }
 
@@ -29,7 +29,7 @@ function servicesSentence(resources: Resource[]): Sentence {
     const text = resources.length === 0 ? 'No services are declared.' : 'Every service is stopped as requested.';
     return { text, tone: 'idle' };
   }
-  if (running < started.length) return { text: `${running} of ${count(started.length, 'service')} run.`, tone: 'bad' };
+  if (running < started.length) return { text: `${running} of ${countWithNoun(started.length, 'service')} run.`, tone: 'bad' };
   return { text: started.length === 1 ? 'The only service runs.' : `All ${started.length} services run.`, tone: 'ok' };
 }
 
@@ -52,7 +52,7 @@ function watchdogSentence(overview: Overview): Sentence | undefined {
   const armed = nodes.filter((node) => node.lease && node.watchdog?.armed === true).length;
   // The watchdog of a node without services need not be armed.
   const isComplete = nodes.every((node) => node.services === 0 || (node.lease && node.watchdog?.armed === true));
-  return { text: `Watchdogs armed on ${armed} of ${count(nodes.length, 'node')}.`, tone: isComplete ? 'ok' : 'warn' };
+  return { text: `Watchdogs armed on ${armed} of ${countWithNoun(nodes.length, 'node')}.`, tone: isComplete ? 'ok' : 'warn' };
 }
 
 function tone(overview: Overview): Tone {

@@ -2,7 +2,7 @@
 import type { AffinityRule, Node, Overview, Plan, ReservationReport, Resource, UsageOverview } from '../api/objects';
 import { serviceTone } from './tones';
 import type { Tone } from './headline';
-import { quantity } from './quantity';
+import { parseQuantity } from './quantity';
 
 export type Dimension = 'memory' | 'cpu' | 'count';
 
@@ -16,7 +16,7 @@ export interface Block {
   /** Node from which the simulated failure moves the service. */
   movedFrom?: string;
   /** Reasons why no node is eligible after the simulated failure. */
-  stranded?: string[];
+  blockingReasons?: string[];
 }
 
 export interface Column {
@@ -41,8 +41,8 @@ export interface PlacementFacts {
 
 /** Returns the dimension in which sizes differ: memory if requested, else cores, else one for each service. */
 export function bestDimension(usage: UsageOverview): Dimension {
-  if (usage.resources.some((resource) => (quantity(resource.requests.memory) ?? 0) > 0)) return 'memory';
-  if (usage.resources.some((resource) => (quantity(resource.requests.cpu) ?? 0) > 0)) return 'cpu';
+  if (usage.resources.some((resource) => (parseQuantity(resource.requests.memory) ?? 0) > 0)) return 'memory';
+  if (usage.resources.some((resource) => (parseQuantity(resource.requests.cpu) ?? 0) > 0)) return 'cpu';
   return 'count';
 }
 
@@ -50,11 +50,11 @@ type Amounts = { cpu?: string | number | null; memory?: string | number | null }
 
 function amount(amounts: Amounts | undefined, dimension: Dimension): number {
   if (dimension === 'count') return 1;
-  return quantity(amounts?.[dimension]) ?? 0;
+  return parseQuantity(amounts?.[dimension]) ?? 0;
 }
 
 /** Returns the columns of registered nodes, ordered by node group and name. */
-export function columns(facts: PlacementFacts, dimension: Dimension): Column[] {
+export function nodeColumns(facts: PlacementFacts, dimension: Dimension): Column[] {
   const { overview, usage, resources, nodes, report } = facts;
   const requests = new Map(usage.resources.map((resource) => [resource.name, resource]));
   const sizeOf = (name: string) => amount(requests.get(name)?.requests, dimension);
@@ -87,10 +87,10 @@ export function columns(facts: PlacementFacts, dimension: Dimension): Column[] {
         failed: false,
       };
     });
-  return result.sort((a, b) => (a.group === b.group ? order(a.node, b.node) : order(a.group, b.group)));
+  return result.sort((a, b) => (a.group === b.group ? compareNames(a.node, b.node) : compareNames(a.group, b.group)));
 }
 
-function order(a: string, b: string): number {
+function compareNames(a: string, b: string): number {
   return a.localeCompare(b, 'en', { numeric: true });
 }
 
@@ -143,7 +143,7 @@ export function summarize(all: Column[]): GroupSummary[] {
     group,
     columns,
     services: sum(columns, (column) => column.blocks.length),
-    unhealthy: sum(columns, unhealthy),
+    unhealthy: sum(columns, countUnhealthy),
     unavailable: columns.filter((column) => column.failed || column.state !== 'Online').length,
     capacity: sum(columns, (column) => column.capacity),
     allocated: sum(columns, (column) => column.allocated),
@@ -151,8 +151,8 @@ export function summarize(all: Column[]): GroupSummary[] {
 }
 
 /** Returns the number of services of a node that are not as requested, or could not run after a simulated failure. */
-export function unhealthy(column: Column): number {
-  return column.blocks.filter((block) => block.tone === 'bad' || block.tone === 'warn' || block.stranded !== undefined).length;
+export function countUnhealthy(column: Column): number {
+  return column.blocks.filter((block) => block.tone === 'bad' || block.tone === 'warn' || block.blockingReasons !== undefined).length;
 }
 
 export type Failure = ReservationReport['items'][number];
@@ -174,7 +174,7 @@ export function movesOf(plan: Plan, node: string): Move[] {
 export function afterFailure(before: Column[], node: string, item: Failure | undefined, otherMoves: Move[]): Column[] {
   const allMoves = [...otherMoves, ...(item?.makeRoom ?? []), ...(item?.moves ?? [])];
   const moves = new Map(allMoves.map((move) => [move.resource, move]));
-  const stranded = new Map((item?.withoutPlace ?? []).map((service) => [service.resource, service]));
+  const unplacedByName = new Map((item?.withoutPlace ?? []).map((service) => [service.resource, service]));
   const moving: Block[] = [];
   const staying = before.map((column): Column => {
     const blocks = column.blocks.flatMap((block) => {
@@ -182,8 +182,8 @@ export function afterFailure(before: Column[], node: string, item: Failure | und
         moving.push({ ...block, movedFrom: column.node });
         return [];
       }
-      const lacks = stranded.get(block.name)?.lacks;
-      return [lacks === undefined ? block : { ...block, stranded: lacks.map((lack) => `${lack.node}: ${lack.message}`) }];
+      const lacks = unplacedByName.get(block.name)?.lacks;
+      return [lacks === undefined ? block : { ...block, blockingReasons: lacks.map((lack) => `${lack.node}: ${lack.message}`) }];
     });
     return { ...column, blocks, failed: column.node === node };
   });

@@ -17,7 +17,7 @@ const SUFFIXES: Record<string, number> = {
 };
 
 /** Returns the number of a quantity; undefined if there is none. */
-export function quantity(value: string | number | null | undefined): number | undefined {
+export function parseQuantity(value: string | number | null | undefined): number | undefined {
   if (value === null || value === undefined) return undefined;
   if (typeof value === 'number') return value;
   const match = /^([0-9.]+(?:e[+-]?[0-9]+)?)([A-Za-z]*)$/i.exec(value.trim());
@@ -26,7 +26,7 @@ export function quantity(value: string | number | null | undefined): number | un
 }
 
 /** Returns a number of bytes as text, such as `1.5 GiB`. */
-export function bytes(value: number): string {
+export function bytesText(value: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
   let scaled = value;
   let unit = 0;
@@ -39,7 +39,7 @@ export function bytes(value: number): string {
 }
 
 /** Returns a number of cores as text, such as `1.5 cores`. */
-export function cores(value: number): string {
+export function coresText(value: number): string {
   const rounded = Number(value.toFixed(2));
   return `${rounded} ${rounded === 1 ? 'core' : 'cores'}`;
 }

@@ -3,13 +3,13 @@ import type { Overview, PlacementHistory, Resource } from '../api/objects';
 
 export type Change = PlacementHistory['changes'][number];
 
-export interface Moment {
+export interface PlacementSnapshot {
   resources: Resource[];
   overview: Overview;
 }
 
 /** Returns the state at a time, in milliseconds since 1970. */
-export function rewind(present: Moment, changes: Change[], time: number): Moment {
+export function rewind(present: PlacementSnapshot, changes: Change[], time: number): PlacementSnapshot {
   const later = changes.filter((change) => Date.parse(change.time) > time);
   // The first change after the time has the state before it.
   const before = { Resource: new Map<string, Change['before']>(), Node: new Map<string, Change['before']>() };
@@ -22,7 +22,7 @@ export function rewind(present: Moment, changes: Change[], time: number): Moment
     const resource = known.get(name);
     if (!before.Resource.has(name)) return resource === undefined ? [] : [resource];
     const state = before.Resource.get(name);
-    return state == null ? [] : [earlier(resource, name, state)];
+    return state == null ? [] : [earlierResource(resource, name, state)];
   });
   const nodes = present.overview.nodes.flatMap((node) => {
     if (!before.Node.has(node.name)) return [node];
@@ -33,7 +33,7 @@ export function rewind(present: Moment, changes: Change[], time: number): Moment
 }
 
 /** Returns a resource with an earlier node and state. A deleted resource has nothing else. */
-function earlier(resource: Resource | undefined, name: string, state: NonNullable<Change['before']>): Resource {
+function earlierResource(resource: Resource | undefined, name: string, state: NonNullable<Change['before']>): Resource {
   const base = resource ?? {
     apiVersion: 'hactl.io/v1' as const,
     kind: 'Resource' as const,

@@ -1,7 +1,7 @@
 // Times and durations as text for people.
 
 /** Returns a duration, such as `13 s`, `4 min`, `3 h`, `2 d`. */
-export function duration(seconds: number): string {
+export function durationText(seconds: number): string {
   const wholeSeconds = Math.max(0, Math.floor(seconds));
   if (wholeSeconds < 120) return `${wholeSeconds} s`;
   if (wholeSeconds < 120 * 60) return `${Math.floor(wholeSeconds / 60)} min`;
@@ -17,6 +17,6 @@ export function secondsSince(timestamp: string | null | undefined, now: number):
 }
 
 /** Returns seconds with one digit after the point. */
-export function seconds(value: number | null | undefined): string {
+export function secondsText(value: number | null | undefined): string {
   return value === null || value === undefined ? 'unknown' : `${Number(value.toFixed(1))} s`;
 }

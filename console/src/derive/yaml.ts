@@ -62,7 +62,7 @@ export function editable(object: { metadata: object }): Record<string, unknown> 
  * Adds the version that a write replaces to the text of an object. A text that states a version, or whose metadata is not a
  * block, stays as it is.
  */
-export function withVersion(text: string, version: string): string {
+export function withResourceVersion(text: string, version: string): string {
   if (/^\s+resourceVersion:/m.test(text)) return text;
   return text.replace(/^metadata:[ \t]*\n([ \t]+)/m, (_, indent: string) => `metadata:\n${indent}resourceVersion: "${version}"\n${indent}`);
 }

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import type { Tone } from '../derive/headline';
-import { duration, secondsSince } from '../derive/time';
+import { durationText, secondsSince } from '../derive/time';
 import { objectAddress } from '../router';
 import { now } from '../state/clock';
 import { Icon } from './icon';
@@ -71,7 +71,7 @@ export function Ago({ time }: { time: string | null | undefined }) {
   if (age === undefined || time === null || time === undefined) return <span class="quiet">–</span>;
   return (
     <time class="number" dateTime={time} title={time}>
-      {duration(age)} ago
+      {durationText(age)} ago
     </time>
   );
 }

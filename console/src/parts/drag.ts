@@ -17,7 +17,7 @@ export interface Drag {
 }
 
 /** Returns the reasons that forbid a node; undefined if the node is eligible or the verdicts are not known. */
-export function forbidden(drag: Drag, node: string): string[] | undefined {
+export function dropRefusal(drag: Drag, node: string): string[] | undefined {
   const verdict = drag.explanation?.nodes.find((candidate) => candidate.node === node);
   if (verdict === undefined || verdict.allowed) return undefined;
   return verdict.causes.map((cause) => cause.message);
@@ -61,7 +61,7 @@ export function useDrag(drop: (name: string, node: string) => void): {
       setDrag(undefined);
       if (event.type !== 'pointerup' || current?.over === undefined || current.explanation === undefined) return;
       const isCurrent = current.explanation.nodes.some((candidate) => candidate.node === current.over && candidate.current);
-      if (!isCurrent && forbidden(current, current.over) === undefined) drop(current.name, current.over);
+      if (!isCurrent && dropRefusal(current, current.over) === undefined) drop(current.name, current.over);
     };
     const onKey = (event: KeyboardEvent) => {
       if (event.key === 'Escape' && pressed.current !== undefined) end(event);

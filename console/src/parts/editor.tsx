@@ -2,7 +2,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { writeDefinition } from '../actions/definition';
 import { messageOf } from '../api/client';
-import { KIND_NAMES, type Plural, type StoredObject } from '../api/objects';
+import { KIND_NAMES, type PluralName, type StoredObject } from '../api/objects';
 import { difference, withContext, type DifferenceLine } from '../derive/difference';
 import { editable, toYaml } from '../derive/yaml';
 import { useSchema } from '../state/schema';
@@ -19,7 +19,7 @@ type Check =
   | { phase: 'saved' };
 
 interface EditorProps {
-  plural: Exclude<Plural, 'events'>;
+  plural: Exclude<PluralName, 'events'>;
   /** Stored object; undefined for a new one. */
   object: StoredObject | undefined;
   /** Text of a new object. Another text replaces the edited one. */

@@ -1,9 +1,9 @@
 // Forms of the fields in a spec: a row for each field, the end with its buttons, and a complete form of an object.
 import { useId, useState } from 'preact/hooks';
-import { patch, type Action } from '../actions/action';
-import { ask } from '../actions/run';
-import { KIND_NAMES, type Plural, type StoredObject } from '../api/objects';
-import { assignments, changed, fieldsOf, labelBelow, patchOf, problemOf, valuesOf, type Field, type Values } from '../derive/form';
+import { patchAction, type Action } from '../actions/action';
+import { requestConfirmation } from '../actions/run';
+import { KIND_NAMES, type PluralName, type StoredObject } from '../api/objects';
+import { assignments, changedFields, fieldsOf, labelBelow, patchOf, problemOf, valuesOf, type Field, type Values } from '../derive/form';
 import { useSchema } from '../state/schema';
 import { refusal } from '../state/session';
 import { CommandLine } from './basics';
@@ -112,7 +112,7 @@ export function FormEnd({ action, changes, isValid, label, reset }: EndProps) {
           type="button"
           class="primary"
           disabled={changes === 0 || reason !== undefined || !isValid}
-          onClick={() => ask([action])}
+          onClick={() => requestConfirmation([action])}
         >
           {label}
         </button>
@@ -123,7 +123,7 @@ export function FormEnd({ action, changes, isValid, label, reset }: EndProps) {
 }
 
 interface FormProps {
-  plural: Exclude<Plural, 'events'>;
+  plural: Exclude<PluralName, 'events'>;
   object: StoredObject;
   /** Returns `true` if the form shows a field. */
   includes: (path: string) => boolean;
@@ -139,13 +139,13 @@ export function ObjectForm({ plural, object, includes, suggestions }: FormProps)
   const fields = fieldsOf(schema, '').filter((field) => includes(field.path));
   const stored = valuesOf(fields, (object as { spec?: unknown }).spec);
   const values = { ...stored, ...edits };
-  const changes = changed(fields, stored, values);
+  const changes = changedFields(fields, stored, values);
   const { name } = object.metadata;
   const action: Action = {
     label: 'Apply',
     title: `Change ${kind.toLowerCase()} ${name}`,
     command: `hactl set ${kind.toLowerCase()}/${name} ${assignments(fields, stored, values)}`,
-    ...patch(plural, name, { spec: patchOf(fields, stored, values) }),
+    ...patchAction(plural, name, { spec: patchOf(fields, stored, values) }),
   };
   const reason = refusal(action.permission);
   return (

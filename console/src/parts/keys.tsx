@@ -1,9 +1,9 @@
 // The list of keys.
-import { useEntries } from '../entries';
+import { useNavigationEntries } from '../navigation-entries';
 import { Dialog } from './dialog';
 
 export function KeyHelp({ onClose }: { onClose: () => void }) {
-  const entries = useEntries();
+  const entries = useNavigationEntries();
   const keys: [string, string][] = [
     ['/ or Ctrl K', 'Search objects and actions'],
     ['?', 'List the keys'],

@@ -1,6 +1,6 @@
 // The choice of a target node, with the server's verdict about each node.
 import { useEffect, useState } from 'preact/hooks';
-import { ask } from '../actions/run';
+import { requestConfirmation } from '../actions/run';
 import { migrate, relocate } from '../actions/services';
 import { readExplanation } from '../api/explanation';
 import type { Explanation } from '../api/objects';
@@ -41,7 +41,7 @@ export function TargetDialog({ names, kind, onClose }: { names: string[]; kind: 
   }, [names.join(' ')]);
   const choose = (node: string) => {
     onClose();
-    ask(names.map((name) => (kind === 'Migrate' ? migrate(name, node) : relocate(name, node))));
+    requestConfirmation(names.map((name) => (kind === 'Migrate' ? migrate(name, node) : relocate(name, node))));
   };
   const title = `${kind} ${names.length === 1 ? names[0] : `${names.length} services`}`;
   return (

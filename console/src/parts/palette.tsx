@@ -3,11 +3,11 @@ import { useMemo, useState } from 'preact/hooks';
 import type { Action } from '../actions/action';
 import * as cluster from '../actions/cluster';
 import { plannedActions } from '../actions/nodes';
-import { ask } from '../actions/run';
+import { requestConfirmation } from '../actions/run';
 import { simpleActions } from '../actions/services';
 import type { Node, Resource } from '../api/objects';
 import { search } from '../derive/search';
-import { useEntries, type Entry } from '../entries';
+import { useNavigationEntries, type NavigationEntry } from '../navigation-entries';
 import { address, navigate } from '../router';
 import { useObjects } from '../state/cluster';
 import { refusal } from '../state/session';
@@ -29,11 +29,11 @@ function actionItem(action: Action): Item {
     detail: refused ?? action.command,
     icon: 'operations',
     ...(refused === undefined ? {} : { refused }),
-    run: () => ask([action]),
+    run: () => requestConfirmation([action]),
   };
 }
 
-function items(entries: Entry[], resources: Resource[], nodes: Node[]): Item[] {
+function items(entries: NavigationEntry[], resources: Resource[], nodes: Node[]): Item[] {
   return [
     ...entries.map((entry) => ({
       title: entry.title,
@@ -62,7 +62,7 @@ function items(entries: Entry[], resources: Resource[], nodes: Node[]): Item[] {
 export function Palette({ onClose }: { onClose: () => void }) {
   const resources = useObjects('resources');
   const nodes = useObjects('nodes');
-  const entries = useEntries();
+  const entries = useNavigationEntries();
   const [query, setQuery] = useState('');
   const [selected, setSelected] = useState(0);
   const allItems = useMemo(() => items(entries, resources ?? [], nodes ?? []), [entries, resources, nodes]);

@@ -2,10 +2,10 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { PlacementHistory } from '../api/objects';
 import { changesUntil, describe, nextChange } from '../derive/replay';
-import { duration } from '../derive/time';
+import { durationText } from '../derive/time';
 
 /** Number of changes that are listed. */
-const LISTED = 6;
+const MAX_LISTED_CHANGES = 6;
 /** Replayed milliseconds for each millisecond while the replay plays. */
 const SPEED = 60;
 const FRAME_MILLISECONDS = 200;
@@ -19,7 +19,7 @@ interface ReplayProps {
 }
 
 /** Returns a time as the clock of the browser shows it. */
-function clock(time: number): string {
+function clockText(time: number): string {
   return new Date(time).toLocaleTimeString('en-GB');
 }
 
@@ -40,8 +40,8 @@ export function Replay({ history, time, change, end }: ReplayProps) {
     const next = nextChange(history.changes, time, direction);
     if (next !== undefined) change(next);
   };
-  const recent = changesUntil(history.changes, time, LISTED);
-  const text = `${clock(time)}, ${duration((last - time) / 1000)} ago`;
+  const recent = changesUntil(history.changes, time, MAX_LISTED_CHANGES);
+  const text = `${clockText(time)}, ${durationText((last - time) / 1000)} ago`;
   return (
     <section class="replay" aria-label="Replay">
       <div class="replay-bar">
@@ -79,15 +79,15 @@ export function Replay({ history, time, change, end }: ReplayProps) {
       </div>
       <p class="quiet">
         {history.changes.length === 0
-          ? `Nothing has changed since ${clock(first)}.`
-          : `${history.changes.length} changes since ${clock(first)}. A controller records them from its start, for at most an hour.`}
+          ? `Nothing has changed since ${clockText(first)}.`
+          : `${history.changes.length} changes since ${clockText(first)}. A controller records them from its start, for at most an hour.`}
       </p>
       {recent.length > 0 && (
         <ul class="replay-changes" aria-label="Changes before this time">
           {recent.map((item, index) => (
             <li key={`${item.time} ${item.kind} ${item.name} ${index}`}>
               <time class="number quiet" dateTime={item.time}>
-                {clock(Date.parse(item.time))}
+                {clockText(Date.parse(item.time))}
               </time>{' '}
               {describe(item)}
             </li>

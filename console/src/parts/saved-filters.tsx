@@ -2,28 +2,28 @@
 import { useState } from 'preact/hooks';
 import { address, navigate, type Route } from '../router';
 
-const STORED = 'hactl.filters';
+const FILTERS_STORAGE_KEY = 'hactl.filters';
 
 interface SavedFilter {
   name: string;
   query: string;
 }
 
-function stored(): SavedFilter[] {
+function storedFilters(): SavedFilter[] {
   try {
-    return JSON.parse(localStorage.getItem(STORED) ?? '[]') as SavedFilter[];
+    return JSON.parse(localStorage.getItem(FILTERS_STORAGE_KEY) ?? '[]') as SavedFilter[];
   } catch {
     return [];
   }
 }
 
 export function SavedFilters({ route }: { route: Route }) {
-  const [saved, setSaved] = useState(stored);
+  const [saved, setSaved] = useState(storedFilters);
   const query = [...route.parameters].filter(([, value]) => value !== '').map((pair) => pair.join('=')).join(' ');
   const current = new URLSearchParams([...route.parameters].filter(([, value]) => value !== '')).toString();
   const isSaved = saved.some((filter) => filter.query === current);
   const store = (filters: SavedFilter[]) => {
-    localStorage.setItem(STORED, JSON.stringify(filters));
+    localStorage.setItem(FILTERS_STORAGE_KEY, JSON.stringify(filters));
     setSaved(filters);
   };
   return (

@@ -1,12 +1,12 @@
 // The live state of the cluster that all views read, and the hooks to read it.
 import { useEffect } from 'preact/hooks';
 import { client } from '../api/client';
-import type { Kinds, Overview, PlacementHistory, Plural, ReservationReport, UsageOverview } from '../api/objects';
+import type { ObjectsByPlural, Overview, PlacementHistory, PluralName, ReservationReport, UsageOverview } from '../api/objects';
 import { Collection, type CollectionState } from './collection';
 import { Polled, type PolledState } from './polled';
 import { useSignal } from './signal';
 
-const collections: { [P in Plural]: Collection<P> } = {
+const collections: { [P in PluralName]: Collection<P> } = {
   resources: new Collection(client, 'resources'),
   nodes: new Collection(client, 'nodes'),
   groups: new Collection(client, 'groups'),
@@ -50,8 +50,8 @@ const RETURN_MILLISECONDS = 5000;
 setInterval(() => void client.returnToOwn(), RETURN_MILLISECONDS);
 
 /** Returns the open collections, by their plural names. */
-export function openCollections(): [Plural, CollectionState<unknown>][] {
-  const names = Object.keys(collections) as Plural[];
+export function openCollections(): [PluralName, CollectionState<unknown>][] {
+  const names = Object.keys(collections) as PluralName[];
   return names
     .filter((name) => collections[name].isOpen)
     .map((name) => [name, collections[name].state.value]);
@@ -65,7 +65,7 @@ export function onStateChange(listener: () => void): () => void {
 }
 
 /** Returns the objects of a kind, and keeps them live while the component is shown; undefined until they are known. */
-export function useObjects<P extends Plural>(plural: P): Kinds[P][] | undefined {
+export function useObjects<P extends PluralName>(plural: P): ObjectsByPlural[P][] | undefined {
   const collection = collections[plural] as Collection<P>;
   useEffect(() => collection.open(), [collection]);
   return useSignal(collection.state).items;
@@ -78,6 +78,6 @@ export function usePolled<T>(polled: Polled<T>): PolledState<T> {
 }
 
 /** Returns the objects that are known now, without rendering again. */
-export function knownObjects<P extends Plural>(plural: P): Kinds[P][] {
+export function knownObjects<P extends PluralName>(plural: P): ObjectsByPlural[P][] {
   return (collections[plural] as Collection<P>).state.value.items ?? [];
 }

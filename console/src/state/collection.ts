@@ -1,11 +1,11 @@
 // The live copy of one collection: started by its first reader, stopped some time after its last.
 import type { ApiError, Client } from '../api/client';
-import type { Kinds, Plural, StoredObject } from '../api/objects';
+import type { ObjectsByPlural, PluralName, StoredObject } from '../api/objects';
 import { watch } from '../api/watch';
 import { Signal } from './signal';
 
 /** Time for which a collection without readers stays live, so that changing the view does not interrupt it. */
-const LINGER_MILLISECONDS = 5000;
+const CLOSE_DELAY_MILLISECONDS = 5000;
 
 export interface CollectionState<T> {
   /** Objects by name; undefined until the first list. */
@@ -21,9 +21,9 @@ function compareNames(a: StoredObject, b: StoredObject): number {
 }
 
 /** A collection that follows the API while it has readers. */
-export class Collection<P extends Plural> {
-  readonly state = new Signal<CollectionState<Kinds[P]>>({ items: undefined, live: false, error: undefined });
-  private readonly byName = new Map<string, Kinds[P]>();
+export class Collection<P extends PluralName> {
+  readonly state = new Signal<CollectionState<ObjectsByPlural[P]>>({ items: undefined, live: false, error: undefined });
+  private readonly byName = new Map<string, ObjectsByPlural[P]>();
   private listed = false;
   private live = false;
   private error: ApiError | undefined;
@@ -44,7 +44,7 @@ export class Collection<P extends Plural> {
       this.readers -= 1;
       setTimeout(() => {
         if (this.readers === 0) this.close();
-      }, LINGER_MILLISECONDS);
+      }, CLOSE_DELAY_MILLISECONDS);
     };
   }
 
@@ -55,17 +55,17 @@ export class Collection<P extends Plural> {
   private start(): void {
     this.stop = new AbortController();
     const sink = {
-      replace: (items: Kinds[P][]) => {
+      replace: (items: ObjectsByPlural[P][]) => {
         this.byName.clear();
         for (const item of items) this.byName.set(item.metadata.name, item);
         this.listed = true;
         this.schedule();
       },
-      put: (item: Kinds[P]) => {
+      put: (item: ObjectsByPlural[P]) => {
         this.byName.set(item.metadata.name, item);
         this.schedule();
       },
-      remove: (item: Kinds[P]) => {
+      remove: (item: ObjectsByPlural[P]) => {
         this.byName.delete(item.metadata.name);
         this.schedule();
       },

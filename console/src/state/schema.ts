@@ -8,7 +8,7 @@ const PREFIX = 'io.hactl.v1.';
 const schemas = new Signal<Record<string, Schema>>({});
 let isRequested = false;
 
-async function read(): Promise<void> {
+async function readSchemas(): Promise<void> {
   if (isRequested) return;
   isRequested = true;
   try {
@@ -22,6 +22,6 @@ async function read(): Promise<void> {
 
 /** Returns the schema of a kind; undefined until it is known. */
 export function useSchema(kind: string): Schema | undefined {
-  useEffect(() => void read(), []);
+  useEffect(() => void readSchemas(), []);
   return useSignal(schemas)[`${PREFIX}${kind}`];
 }

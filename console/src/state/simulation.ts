@@ -59,7 +59,7 @@ export function useIsSimulation(): boolean {
 }
 
 /** Executes an action of a scenario file. */
-export async function act(action: string): Promise<void> {
+export async function sendSimulatorAction(action: string): Promise<void> {
   await client.write('POST', '/simulation/actions', { do: action });
   refresh();
 }

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks';
 import { client, messageOf } from '../api/client';
 import type { BalancePlan } from '../api/objects';
-import { bytes } from '../derive/quantity';
+import { bytesText } from '../derive/quantity';
 import { Card, CommandLine, Empty, ObjectLink, State } from '../parts/basics';
 import { Dialog } from '../parts/dialog';
 import { Icon } from '../parts/icon';
@@ -183,7 +183,7 @@ function GroupPlan({ group }: { group: Group }) {
   );
 }
 
-const mebibytes = (value: number) => bytes(value * 2 ** 20);
+const mebibytes = (value: number) => bytesText(value * 2 ** 20);
 
 function changedValue(before: number, after: number, show: (value: number) => string) {
   return before === after ? show(after) : <strong>{show(after)}</strong>;

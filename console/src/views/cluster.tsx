@@ -1,8 +1,8 @@
 // The cluster: leader, controllers, etcd, checks, arming and active timing. The settings are in settings.tsx.
 import { arm, disarm } from '../actions/cluster';
 import { ActionButton } from '../actions/run';
-import { bytes } from '../derive/quantity';
-import { seconds } from '../derive/time';
+import { bytesText } from '../derive/quantity';
+import { secondsText } from '../derive/time';
 import { Ago, Card, Empty, Loading, PageTitle, State } from '../parts/basics';
 import { Table } from '../parts/table';
 import { overview, useObjects, usePolled } from '../state/cluster';
@@ -46,7 +46,7 @@ export function ClusterView() {
             },
             { title: 'Address', cell: (controller) => controller.url },
             { title: 'Version', cell: (controller) => controller.version },
-            { title: 'Last refresh', numeric: true, cell: (controller) => `${seconds(controller.silentSeconds)} ago` },
+            { title: 'Last refresh', numeric: true, cell: (controller) => `${secondsText(controller.silentSeconds)} ago` },
             { title: 'Leader since', cell: (controller) => (controller.id === value.leader?.id ? <Ago time={value.leader.since} /> : '') },
           ]}
         />
@@ -62,7 +62,7 @@ export function ClusterView() {
             { title: 'Health', cell: (member) => <State tone={member.healthy ? 'ok' : 'bad'}>{member.healthy ? 'Healthy' : 'Unhealthy'}</State> },
             { title: 'Role', cell: (member) => (member.leader ? 'Leader of etcd' : 'Follower') },
             { title: 'Version', cell: (member) => member.version },
-            { title: 'Database', numeric: true, cell: (member) => bytes(member.databaseBytes) },
+            { title: 'Database', numeric: true, cell: (member) => bytesText(member.databaseBytes) },
             { title: 'Problem', cell: (member) => member.problem ?? '' },
           ]}
         />
@@ -81,11 +81,11 @@ export function ClusterView() {
             keyOf={(node) => node.metadata.name}
             columns={[
               { title: 'Node', cell: (node) => node.metadata.name },
-              { title: 'Fencing delay', numeric: true, cell: (node) => <strong>{seconds(node.status?.fencingDelaySeconds)}</strong> },
-              { title: 'Heartbeat interval', numeric: true, cell: (node) => seconds(node.status?.timing?.heartbeatIntervalSeconds) },
-              { title: 'Heartbeat lifetime', numeric: true, cell: (node) => seconds(node.status?.timing?.heartbeatLifetimeSeconds) },
-              { title: 'Self-fence margin', numeric: true, cell: (node) => seconds(node.status?.timing?.selfFenceMarginSeconds) },
-              { title: 'Watchdog timeout', numeric: true, cell: (node) => seconds(node.status?.timing?.watchdogTimeoutSeconds) },
+              { title: 'Fencing delay', numeric: true, cell: (node) => <strong>{secondsText(node.status?.fencingDelaySeconds)}</strong> },
+              { title: 'Heartbeat interval', numeric: true, cell: (node) => secondsText(node.status?.timing?.heartbeatIntervalSeconds) },
+              { title: 'Heartbeat lifetime', numeric: true, cell: (node) => secondsText(node.status?.timing?.heartbeatLifetimeSeconds) },
+              { title: 'Self-fence margin', numeric: true, cell: (node) => secondsText(node.status?.timing?.selfFenceMarginSeconds) },
+              { title: 'Watchdog timeout', numeric: true, cell: (node) => secondsText(node.status?.timing?.watchdogTimeoutSeconds) },
             ]}
           />
         )}

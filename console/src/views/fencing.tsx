@@ -1,7 +1,7 @@
 // Fencing: current blockers, the state of every node, and the history with its confirmations.
 import { confirmFenced } from '../actions/nodes';
 import { ActionButton } from '../actions/run';
-import { seconds } from '../derive/time';
+import { secondsText } from '../derive/time';
 import { nodeTone } from '../derive/tones';
 import { Ago, Card, Empty, Loading, ObjectLink, PageTitle, State } from '../parts/basics';
 import { Table } from '../parts/table';
@@ -41,9 +41,9 @@ export function FencingView() {
             { title: 'Node', cell: (node) => <ObjectLink kind="node" name={node.name} /> },
             { title: 'State', cell: (node) => <State tone={nodeTone(node.state)}>{node.state}</State> },
             { title: 'Registration', cell: (node) => `${node.registrationState} (number ${node.registration})` },
-            { title: 'Heartbeat', numeric: true, cell: (node) => `${seconds(node.silentSeconds)} ago` },
+            { title: 'Heartbeat', numeric: true, cell: (node) => `${secondsText(node.silentSeconds)} ago` },
             { title: 'Watchdog', cell: (node) => <Watchdog node={node} /> },
-            { title: 'Fencing delay', numeric: true, cell: (node) => seconds(objectOf(node.name)?.status?.fencingDelaySeconds) },
+            { title: 'Fencing delay', numeric: true, cell: (node) => secondsText(objectOf(node.name)?.status?.fencingDelaySeconds) },
             {
               title: 'Confirm',
               cell: (node) => {

@@ -2,8 +2,8 @@
 import { ActionButton } from '../actions/run';
 import { confirmFenced, continueShutdown, fence, followStore, plannedActions, testWatchdog, unfence } from '../actions/nodes';
 import type { Node, NodeOverview, Resource } from '../api/objects';
-import { bytes, cores, quantity } from '../derive/quantity';
-import { seconds } from '../derive/time';
+import { bytesText, coresText, parseQuantity } from '../derive/quantity';
+import { secondsText } from '../derive/time';
 import { isAbout } from '../derive/timeline';
 import { nodeTone, serviceTone } from '../derive/tones';
 import { Ago, Bar, Card, Empty, Facts, Loading, ObjectLink, PageTitle, State } from '../parts/basics';
@@ -86,10 +86,10 @@ function Contact({ live, node }: { live: NodeOverview | undefined; node: Node })
       {live?.message !== undefined && <p class="lead">{live.message}</p>}
       <Facts
         facts={[
-          ['Last heartbeat', `${seconds(live?.silentSeconds)} ago`],
+          ['Last heartbeat', `${secondsText(live?.silentSeconds)} ago`],
           ['Lease', live?.lease === true ? 'Valid' : 'None'],
           ['Registration', `${live?.registrationState ?? 'unknown'} (number ${live?.registration ?? 0})`],
-          ['Fencing delay', seconds(node.status?.fencingDelaySeconds)],
+          ['Fencing delay', secondsText(node.status?.fencingDelaySeconds)],
           ['Agent', `${live?.agent ?? ''} ${live?.version ?? ''}`],
           ['Last seen', <Ago time={live?.lastHeartbeatTime} />],
         ]}
@@ -106,16 +106,16 @@ function WatchdogCard({ live, node }: { live: NodeOverview | undefined; node: No
         facts={[
           ['Driver', watchdog?.identity ?? 'none'],
           ['Device', watchdog?.device ?? '–'],
-          ['Timeout', seconds(watchdog?.timeoutSeconds)],
-          ['Smallest margin', seconds(watchdog?.observed?.minMarginSeconds)],
-          ['Largest delay', seconds(watchdog?.observed?.maxDelaySeconds)],
+          ['Timeout', secondsText(watchdog?.timeoutSeconds)],
+          ['Smallest margin', secondsText(watchdog?.observed?.minMarginSeconds)],
+          ['Largest delay', secondsText(watchdog?.observed?.maxDelaySeconds)],
           [
             'Last test',
             watchdog?.lastTest == null ? (
               'Never tested'
             ) : (
               <>
-                reset after {seconds(watchdog.lastTest.lastedSeconds)}, <Ago time={watchdog.lastTest.at} />
+                reset after {secondsText(watchdog.lastTest.lastedSeconds)}, <Ago time={watchdog.lastTest.at} />
               </>
             ),
           ],
@@ -156,17 +156,17 @@ function Maintenance({ node, services, moved }: { node: Node; services: Resource
 
 function Amounts({ node }: { node: Node }) {
   const { capacity, allocated, usage } = node.status ?? {};
-  const cpu = quantity(capacity?.cpu) ?? 0;
-  const memory = quantity(capacity?.memory) ?? 0;
+  const cpu = parseQuantity(capacity?.cpu) ?? 0;
+  const memory = parseQuantity(capacity?.memory) ?? 0;
   const bar = (label: string, used: string | number | null | undefined, total: number, show: (value: number) => string) => (
-    <Bar label={label} used={quantity(used) ?? 0} total={total} text={`${show(quantity(used) ?? 0)} of ${show(total)}`} />
+    <Bar label={label} used={parseQuantity(used) ?? 0} total={total} text={`${show(parseQuantity(used) ?? 0)} of ${show(total)}`} />
   );
   return (
     <Card title="Capacity">
-      {bar('Cores requested', allocated?.cpu, cpu, cores)}
-      {bar('Cores in use', usage?.cpu, cpu, cores)}
-      {bar('Memory requested', allocated?.memory, memory, bytes)}
-      {bar('Memory in use', usage?.memory, memory, bytes)}
+      {bar('Cores requested', allocated?.cpu, cpu, coresText)}
+      {bar('Cores in use', usage?.cpu, cpu, coresText)}
+      {bar('Memory requested', allocated?.memory, memory, bytesText)}
+      {bar('Memory in use', usage?.memory, memory, bytesText)}
     </Card>
   );
 }

@@ -1,7 +1,7 @@
 // The list of nodes: state, heartbeat, watchdog, services and capacity.
 import type { NodeOverview } from '../api/objects';
-import { bytes, cores, quantity } from '../derive/quantity';
-import { seconds } from '../derive/time';
+import { bytesText, coresText, parseQuantity } from '../derive/quantity';
+import { secondsText } from '../derive/time';
 import { nodeTone } from '../derive/tones';
 import { Empty, Loading, ObjectLink, PageTitle, State } from '../parts/basics';
 import { Table } from '../parts/table';
@@ -32,12 +32,12 @@ export function NodesView() {
           columns={[
             { title: 'Name', cell: (node) => <ObjectLink kind="node" name={node.name} /> },
             { title: 'State', cell: (node) => <State tone={nodeTone(node.state)}>{node.state}</State> },
-            { title: 'Heartbeat', numeric: true, cell: (node) => `${seconds(node.silentSeconds)} ago` },
+            { title: 'Heartbeat', numeric: true, cell: (node) => `${secondsText(node.silentSeconds)} ago` },
             { title: 'Watchdog', cell: (node) => <Watchdog node={node} /> },
-            { title: 'Timeout', numeric: true, cell: (node) => seconds(node.watchdog?.timeoutSeconds) },
+            { title: 'Timeout', numeric: true, cell: (node) => secondsText(node.watchdog?.timeoutSeconds) },
             { title: 'Services', numeric: true, cell: (node) => node.services },
-            { title: 'Cores', numeric: true, cell: (node) => amount(amountOf(node.name)?.allocated.cpu, amountOf(node.name)?.capacity.cpu, cores) },
-            { title: 'Memory', numeric: true, cell: (node) => amount(amountOf(node.name)?.allocated.memory, amountOf(node.name)?.capacity.memory, bytes) },
+            { title: 'Cores', numeric: true, cell: (node) => amountCell(amountOf(node.name)?.allocated.cpu, amountOf(node.name)?.capacity.cpu, coresText) },
+            { title: 'Memory', numeric: true, cell: (node) => amountCell(amountOf(node.name)?.allocated.memory, amountOf(node.name)?.capacity.memory, bytesText) },
             { title: 'Message', cell: (node) => <span class="message">{node.message ?? ''}</span> },
           ]}
         />
@@ -48,7 +48,7 @@ export function NodesView() {
 
 type Amount = string | number | null | undefined;
 
-function amount(used: Amount, of: Amount, show: (value: number) => string): string {
-  const total = quantity(of);
-  return total === undefined ? '–' : `${show(quantity(used) ?? 0)} of ${show(total)}`;
+function amountCell(used: Amount, of: Amount, show: (value: number) => string): string {
+  const total = parseQuantity(of);
+  return total === undefined ? '–' : `${show(parseQuantity(used) ?? 0)} of ${show(total)}`;
 }

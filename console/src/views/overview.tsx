@@ -3,8 +3,8 @@ import { actionOf, commandsIn } from '../actions/suggested';
 import { ActionButton } from '../actions/run';
 import type { Node, Overview, Problem, Resource, UsageOverview } from '../api/objects';
 import { headline } from '../derive/headline';
-import { bytes, cores, quantity } from '../derive/quantity';
-import { seconds } from '../derive/time';
+import { bytesText, coresText, parseQuantity } from '../derive/quantity';
+import { secondsText } from '../derive/time';
 import { nodeTone } from '../derive/tones';
 import { Ago, Bar, Card, CommandLine, Empty, Facts, Loading, ObjectLink, State } from '../parts/basics';
 import { Icon } from '../parts/icon';
@@ -35,7 +35,7 @@ export function OverviewView() {
           ))}
         </h1>
       </div>
-      <Attention problems={value.problems} waiting={value.waitingFor} nodes={nodes ?? []} />
+      <AttentionCard problems={value.problems} waiting={value.waitingFor} nodes={nodes ?? []} />
       <div class="grid">
         <ServicesCard resources={resources} counts={value.services} />
         <NodesCard overview={value} />
@@ -49,7 +49,7 @@ export function OverviewView() {
   );
 }
 
-function Attention({ problems, waiting, nodes }: { problems: Problem[]; waiting: string[]; nodes: Node[] }) {
+function AttentionCard({ problems, waiting, nodes }: { problems: Problem[]; waiting: string[]; nodes: Node[] }) {
   if (problems.length === 0 && waiting.length === 0) return null;
   return (
     <section class="card wide attention" aria-label="Needs attention">
@@ -126,7 +126,7 @@ function NodesCard({ overview: { nodes } }: { overview: Overview }) {
             <span class="quiet number">
               {node.services} {node.services === 1 ? 'service' : 'services'}
             </span>
-            <span class="quiet number heartbeat">heartbeat {seconds(node.silentSeconds)} ago</span>
+            <span class="quiet number heartbeat">heartbeat {secondsText(node.silentSeconds)} ago</span>
           </li>
         ))}
       </ul>
@@ -143,13 +143,13 @@ function total(nodes: UsageOverview['nodes'], read: (node: UsageOverview['nodes'
 function CapacityCard({ usage: amounts }: { usage: UsageOverview | undefined }) {
   if (amounts === undefined) return null;
   const { nodes } = amounts;
-  const cpu = total(nodes, (node) => quantity(node.capacity.cpu));
-  const memory = total(nodes, (node) => quantity(node.capacity.memory));
+  const cpu = total(nodes, (node) => parseQuantity(node.capacity.cpu));
+  const memory = total(nodes, (node) => parseQuantity(node.capacity.memory));
   const bars = [
-    { label: 'Cores requested', used: total(nodes, (node) => quantity(node.allocated.cpu)), of: cpu, show: cores },
-    { label: 'Cores in use', used: total(nodes, (node) => quantity(node.usage?.cpu)), of: cpu, show: cores },
-    { label: 'Memory requested', used: total(nodes, (node) => quantity(node.allocated.memory)), of: memory, show: bytes },
-    { label: 'Memory in use', used: total(nodes, (node) => quantity(node.usage?.memory)), of: memory, show: bytes },
+    { label: 'Cores requested', used: total(nodes, (node) => parseQuantity(node.allocated.cpu)), of: cpu, show: coresText },
+    { label: 'Cores in use', used: total(nodes, (node) => parseQuantity(node.usage?.cpu)), of: cpu, show: coresText },
+    { label: 'Memory requested', used: total(nodes, (node) => parseQuantity(node.allocated.memory)), of: memory, show: bytesText },
+    { label: 'Memory in use', used: total(nodes, (node) => parseQuantity(node.usage?.memory)), of: memory, show: bytesText },
   ];
   return (
     <Card title="Capacity" aside={<a href="#/capacity">Failover capacity</a>}>

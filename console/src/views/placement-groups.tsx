@@ -1,7 +1,7 @@
 // The placement view of many services: first the groups of nodes, then the nodes of a group, then the services of a node.
 import type { ComponentChildren } from 'preact';
-import { summarize, unhealthy, type Column, type Dimension, type GroupSummary } from '../derive/placement';
-import { bytes, cores } from '../derive/quantity';
+import { summarize, countUnhealthy, type Column, type Dimension, type GroupSummary } from '../derive/placement';
+import { bytesText, coresText } from '../derive/quantity';
 import { nodeTone } from '../derive/tones';
 import { Bar, State } from '../parts/basics';
 import { address, setParameters, type Route } from '../router';
@@ -59,7 +59,7 @@ function parameters(route: Route, level: Record<string, string>): Record<string,
 
 function GroupTile({ summary, dimension, open }: { summary: GroupSummary; dimension: Dimension; open: () => void }) {
   const { columns, services, unavailable, capacity, allocated } = summary;
-  const show = dimension === 'cpu' ? cores : bytes;
+  const show = dimension === 'cpu' ? coresText : bytesText;
   return (
     <button type="button" class="tile" onClick={open}>
       <strong>{nameOf(summary.group)}</strong>
@@ -88,7 +88,7 @@ function NodeTiles({ columns, open }: { columns: Column[]; open: (node: string) 
   return (
     <ul class="tiles" aria-label="Nodes">
       {columns.map((column) => {
-        const services = unhealthy(column);
+        const services = countUnhealthy(column);
         return (
           <li key={column.node}>
             <button type="button" class="tile small" data-tile={column.node} onClick={() => open(column.node)}>

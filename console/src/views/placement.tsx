@@ -1,13 +1,13 @@
 // The placement view: nodes as columns, services as blocks; drag a block to migrate it, press a node to simulate its failure.
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { ask } from '../actions/run';
+import { requestConfirmation } from '../actions/run';
 import { migrate } from '../actions/services';
 import { client } from '../api/client';
 import type { AffinityRule, Node, PlacementHistory, Plan } from '../api/objects';
 import {
   afterFailure,
   bestDimension,
-  columns as layoutColumns,
+  nodeColumns as layoutColumns,
   failureOf,
   movesOf,
   relations,
@@ -20,11 +20,11 @@ import {
   type Relation,
 } from '../derive/placement';
 import { rewind } from '../derive/replay';
-import { bytes, cores } from '../derive/quantity';
+import { bytesText, coresText } from '../derive/quantity';
 import { nodeTone } from '../derive/tones';
 import { Card, Empty, Loading, ObjectLink, PageTitle, State } from '../parts/basics';
-import { forbidden, useDrag, type Drag } from '../parts/drag';
-import { useFlight } from '../parts/flight';
+import { dropRefusal, useDrag, type Drag } from '../parts/drag';
+import { useMoveAnimation } from '../parts/move-animation';
 import { Icon } from '../parts/icon';
 import { TargetDialog } from '../parts/move';
 import { Replay } from '../parts/replay';
@@ -35,15 +35,15 @@ import { useSignal } from '../state/signal';
 import { Aggregated } from './placement-groups';
 
 /** Height of the largest node, in pixels. */
-const HEIGHT = 380;
+const BOARD_HEIGHT_PIXELS = 380;
 /** Number of services above which the view begins with groups of nodes. */
 const MAX_BLOCKS = 3000;
 /** Number of services that a column shows as blocks. */
 const MAX_COLUMN_BLOCKS = 500;
 
-const SHOW: Record<Dimension, (value: number) => string> = {
-  memory: bytes,
-  cpu: cores,
+const VALUE_TEXTS: Record<Dimension, (value: number) => string> = {
+  memory: bytesText,
+  cpu: coresText,
   count: (value) => `${value}`,
 };
 
@@ -205,9 +205,9 @@ function Board({ shown, dimension, rules, simulated, isReplay, toggle }: BoardPr
   const board = useRef<HTMLDivElement>(null);
   const [target, setTarget] = useState<string | undefined>(undefined);
   const [pointed, setPointed] = useState<string | undefined>(undefined);
-  const drop = useCallback((name: string, node: string) => ask([migrate(name, node)]), []);
+  const drop = useCallback((name: string, node: string) => requestConfirmation([migrate(name, node)]), []);
   const { drag, press, wasDragged } = useDrag(drop);
-  useFlight(board, shown.map((column) => column.blocks.map((block) => block.name).join()).join(';'));
+  useMoveAnimation(board, shown.map((column) => column.blocks.map((block) => block.name).join()).join(';'));
   const refused = refusal({ verb: 'create', resource: 'operations/Migrate' });
   const { related, sentences } = useMemo(
     () => (pointed === undefined ? { related: [], sentences: [] } : relations(pointed, rules)),
@@ -229,7 +229,7 @@ function Board({ shown, dimension, rules, simulated, isReplay, toggle }: BoardPr
                   <ColumnBox
                     key={column.node}
                     column={column}
-                    scale={dimension === 'count' ? 0 : HEIGHT / largest}
+                    scale={dimension === 'count' ? 0 : BOARD_HEIGHT_PIXELS / largest}
                     dimension={dimension}
                     drag={drag}
                     related={related}
@@ -255,7 +255,7 @@ function Board({ shown, dimension, rules, simulated, isReplay, toggle }: BoardPr
               ? 'The replay shows the past. End the replay to move services.'
               : 'Drag a service to another node, or select it with Enter. Select the name of a node to simulate its failure.'}
       </p>
-      {drag !== undefined && <Ghost drag={drag} />}
+      {drag !== undefined && <DragPreview drag={drag} />}
       {target !== undefined && <TargetDialog names={[target]} kind="Migrate" onClose={() => setTarget(undefined)} />}
     </>
   );
@@ -293,13 +293,13 @@ interface ColumnProps {
 
 function ColumnBox(props: ColumnProps) {
   const { column, scale, dimension, drag, toggle } = props;
-  const reasons = drag === undefined ? undefined : forbidden(drag, column.node);
+  const reasons = drag === undefined ? undefined : dropRefusal(drag, column.node);
   const isKnown = drag?.explanation !== undefined;
   const isCurrent = drag?.explanation?.nodes.some((candidate) => candidate.node === column.node && candidate.current) === true;
   const dropClass = drag === undefined || !isKnown || isCurrent ? '' : reasons === undefined ? ' eligible' : ' forbidden';
   const over = drag?.over === column.node ? ' over' : '';
   const height = scale === 0 ? undefined : { minHeight: `${Math.max(60, column.capacity * scale)}px` };
-  const show = SHOW[dimension];
+  const show = VALUE_TEXTS[dimension];
   return (
     <div class={`column${dropClass}${over}${column.failed ? ' failed' : ''}`} data-node={column.node}>
       <button type="button" class="column-title" aria-pressed={column.failed} onClick={toggle}>
@@ -347,14 +347,14 @@ function BlockBox({ block, scale, dimension, related, drag, point, press, open }
   const relation = related.find((item) => item.name === block.name);
   const classes = [
     'block',
-    block.stranded === undefined ? block.tone : 'bad',
+    block.blockingReasons === undefined ? block.tone : 'bad',
     block.movedFrom === undefined ? '' : 'moved',
     drag?.name === block.name ? 'dragged' : '',
     relation === undefined ? '' : relation.kind === 'Positive' ? 'together' : 'apart',
   ];
-  const size = dimension === 'count' ? '' : `, ${SHOW[dimension](block.size)}`;
+  const size = dimension === 'count' ? '' : `, ${VALUE_TEXTS[dimension](block.size)}`;
   const detail =
-    block.stranded !== undefined
+    block.blockingReasons !== undefined
       ? 'no eligible node'
       : block.movedFrom !== undefined
         ? `from ${block.movedFrom}`
@@ -365,7 +365,7 @@ function BlockBox({ block, scale, dimension, related, drag, point, press, open }
       class={classes.filter((className) => className !== '').join(' ')}
       data-name={block.name}
       style={scale === 0 ? undefined : { height: `${Math.max(22, block.size * scale)}px` }}
-      title={[`${block.name}: ${detail}${size}`, ...(block.stranded ?? [])].join('\n')}
+      title={[`${block.name}: ${detail}${size}`, ...(block.blockingReasons ?? [])].join('\n')}
       onPointerDown={(event) => press?.(block.name, event)}
       onPointerEnter={() => point(block.name)}
       onPointerLeave={() => point(undefined)}
@@ -373,7 +373,7 @@ function BlockBox({ block, scale, dimension, related, drag, point, press, open }
       onBlur={() => point(undefined)}
       onClick={() => open(block.name)}
     >
-      <Icon name={block.stranded !== undefined ? 'bad' : block.movedFrom !== undefined ? 'move' : block.tone} />
+      <Icon name={block.blockingReasons !== undefined ? 'bad' : block.movedFrom !== undefined ? 'move' : block.tone} />
       <span class="block-name">{block.name}</span>
       <span class="block-detail">{detail}</span>
     </button>
@@ -381,8 +381,8 @@ function BlockBox({ block, scale, dimension, related, drag, point, press, open }
 }
 
 /** The dragged block under the pointer, with the verdict about the node below it. */
-function Ghost({ drag }: { drag: Drag }) {
-  const reasons = drag.over === undefined ? undefined : forbidden(drag, drag.over);
+function DragPreview({ drag }: { drag: Drag }) {
+  const reasons = drag.over === undefined ? undefined : dropRefusal(drag, drag.over);
   const text =
     drag.explanation === undefined
       ? 'Reading eligible nodes…'

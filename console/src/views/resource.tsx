@@ -7,7 +7,7 @@ import { client } from '../api/client';
 import { readExplanation } from '../api/explanation';
 import { objectPath, type Explanation, type Resource } from '../api/objects';
 import { typeOf } from '../derive/names';
-import { duration } from '../derive/time';
+import { durationText } from '../derive/time';
 import { isAbout } from '../derive/timeline';
 import { phaseTone, serviceTone } from '../derive/tones';
 import { Ago, Card, CommandLine, Empty, Facts, Loading, ObjectLink, PageTitle, State } from '../parts/basics';
@@ -121,7 +121,7 @@ function Summary({ resource }: { resource: Resource }) {
             ? []
             : ([
                 ['Availability recorded', <Ago time={availability.recordedSince} />],
-                ['Down since then', duration(downSeconds(availability.spans ?? []))],
+                ['Down since then', durationText(downSeconds(availability.spans ?? []))],
               ] as [string, ComponentChildren][])),
         ]}
       />

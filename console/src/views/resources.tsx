@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { ActionButton } from '../actions/run';
 import { clearError, start, stop } from '../actions/services';
 import { conditionOf, type Resource } from '../api/objects';
-import { choices, matches } from '../derive/filter';
+import { distinctValues, matches } from '../derive/filter';
 import { typeOf } from '../derive/names';
 import { serviceTone } from '../derive/tones';
 import { Ago, Empty, Loading, ObjectLink, PageTitle, State } from '../parts/basics';
@@ -32,8 +32,8 @@ export function ResourcesView({ route }: { route: Route }) {
       </PageTitle>
       <div class="filters" role="search">
         <WordFilter route={route} placeholder="Filter by name, state, node, group or label" />
-        <Choice label="State" value={filter.state} values={choices(resources, (resource) => resource.status?.state)} change={(state) => setParameters(route, { state })} />
-        <Choice label="Node" value={filter.node} values={choices(resources, (resource) => resource.status?.node)} change={(node) => setParameters(route, { node })} />
+        <Choice label="State" value={filter.state} values={distinctValues(resources, (resource) => resource.status?.state)} change={(state) => setParameters(route, { state })} />
+        <Choice label="Node" value={filter.node} values={distinctValues(resources, (resource) => resource.status?.node)} change={(node) => setParameters(route, { node })} />
         <SavedFilters route={route} />
       </div>
       <BulkBar chosen={chosen} clear={() => setSelected(new Set())} />

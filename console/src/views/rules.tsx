@@ -1,7 +1,7 @@
 // Rules, groups and node groups: their members, whether they apply, and their definition.
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { removal, type Action } from '../actions/action';
+import { deleteAction, type Action } from '../actions/action';
 import { ActionButton } from '../actions/run';
 import { KIND_NAMES, conditionOf, type AffinityRule, type Condition, type Group, type NodeGroup } from '../api/objects';
 import { resourceAffinityOf } from '../derive/placement';
@@ -24,7 +24,7 @@ function removeRule(plural: RulePlural, name: string): Action {
     label: 'Delete',
     title: `Delete ${kind} ${name}`,
     command: `hactl delete ${kind} ${name}`,
-    ...removal(plural, name),
+    ...deleteAction(plural, name),
   };
 }
 

@@ -1,12 +1,12 @@
 // The settings of the cluster as a form: bounds, and the failover times that the server computes for the timing.
 import { useEffect, useState } from 'preact/hooks';
 import { testNotifications } from '../actions/cluster';
-import { patch, type Action } from '../actions/action';
+import { patchAction, type Action } from '../actions/action';
 import { ActionButton } from '../actions/run';
 import { client, messageOf } from '../api/client';
 import type { Cluster, TimingReport } from '../api/objects';
-import { assignments, changed, fieldsOf, labelBelow, patchOf, problemOf, valuesOf, type Field, type Values } from '../derive/form';
-import { seconds } from '../derive/time';
+import { assignments, changedFields, fieldsOf, labelBelow, patchOf, problemOf, valuesOf, type Field, type Values } from '../derive/form';
+import { secondsText } from '../derive/time';
 import { Card, CommandLine, Loading } from '../parts/basics';
 import { Editor } from '../parts/editor';
 import { FieldRow, FormEnd } from '../parts/form';
@@ -73,12 +73,12 @@ function Form({ cluster, fields, stored, values, set, reset }: FormProps) {
   const next = useTiming(timingOf(cluster, spec['timing']));
   const bounded = fields.map((field) => withBounds(field, next.report));
   const problems = bounded.map((field) => problemOf(field, values[field.path] ?? '')).filter((problem) => problem !== undefined);
-  const changes = changed(bounded, stored, values);
+  const changes = changedFields(bounded, stored, values);
   const action: Action = {
     label: 'Apply',
     title: 'Change the settings of the cluster',
     command: `hactl set cluster/${cluster.metadata.name} ${assignments(bounded, stored, values)}`,
-    ...patch('clusters', cluster.metadata.name, { spec }),
+    ...patchAction('clusters', cluster.metadata.name, { spec }),
   };
   const reason = refusal(action.permission);
   return (
@@ -177,10 +177,10 @@ function FailoverTable({ now, next, error }: { now: TimingReport | undefined; ne
           keyOf={(item) => item.nodes.join()}
           columns={[
             { title: 'Nodes', cell: (item) => item.nodes.join(', ') },
-            { title: 'Active settings', numeric: true, cell: (item) => seconds(totalNow(item.nodes[0] ?? '')) },
-            { title: 'These settings', numeric: true, cell: (item) => <strong class="failover">{seconds(item.totalSeconds)}</strong> },
-            { title: 'Leader fails too', numeric: true, cell: (item) => seconds(item.leaderNodeTotalSeconds) },
-            { title: 'Fencing delay', numeric: true, cell: (item) => seconds(item.fencingDelaySeconds) },
+            { title: 'Active settings', numeric: true, cell: (item) => secondsText(totalNow(item.nodes[0] ?? '')) },
+            { title: 'These settings', numeric: true, cell: (item) => <strong class="failover">{secondsText(item.totalSeconds)}</strong> },
+            { title: 'Leader fails too', numeric: true, cell: (item) => secondsText(item.leaderNodeTotalSeconds) },
+            { title: 'Fencing delay', numeric: true, cell: (item) => secondsText(item.fencingDelaySeconds) },
             { title: 'Parts', cell: (item) => <Parts item={item} /> },
           ]}
         />

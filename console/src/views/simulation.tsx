@@ -5,7 +5,7 @@ import { Card, Empty, Loading, ObjectLink, PageTitle, State } from '../parts/bas
 import { Icon } from '../parts/icon';
 import { Table } from '../parts/table';
 import { usePolled } from '../state/cluster';
-import { act, changeClock, loadScenario, simulation, type ClockChange, type SimulatedMachine, type SimulationState } from '../state/simulation';
+import { sendSimulatorAction, changeClock, loadScenario, simulation, type ClockChange, type SimulatedMachine, type SimulationState } from '../state/simulation';
 
 const SPEEDS = [0.1, 1, 5, 20, 100, 1000];
 /** Number of lines of the timeline that the view shows. */
@@ -130,7 +130,7 @@ function Switch({ label, isOn, action, run }: { label: string; isOn: boolean; ac
       class="switch"
       aria-checked={isOn}
       aria-label={label}
-      onClick={() => run(act(`${action} ${isOn ? 'off' : 'on'}`))}
+      onClick={() => run(sendSimulatorAction(`${action} ${isOn ? 'off' : 'on'}`))}
     >
       {isOn ? 'On' : 'Off'}
     </button>
@@ -145,7 +145,7 @@ function Machines({ state, run }: { state: SimulationState; run: Run }) {
       aside={
         <span class="inline">
           <State tone={state.isEtcdAvailable ? 'ok' : 'bad'}>{state.isEtcdAvailable ? 'etcd answers' : 'etcd does not answer'}</State>
-          <button type="button" onClick={() => run(act('store outage 30s'))}>
+          <button type="button" onClick={() => run(sendSimulatorAction('store outage 30s'))}>
             etcd outage of 30 s
           </button>
         </span>
@@ -170,7 +170,7 @@ function Machines({ state, run }: { state: SimulationState; run: Run }) {
             cell: (machine) => (
               <span class="buttons left crashes">
                 {machine.services.map((service) => (
-                  <button type="button" class="plain" key={service} title={`crash ${service}`} onClick={() => run(act(`crash ${service}`))}>
+                  <button type="button" class="plain" key={service} title={`crash ${service}`} onClick={() => run(sendSimulatorAction(`crash ${service}`))}>
                     {service}
                   </button>
                 ))}
@@ -209,11 +209,11 @@ function Process({ kind, machine, state, run }: { kind: string; machine: Simulat
   return (
     <span class="process">
       <State tone={state === 'Running' ? 'ok' : 'bad'}>{state}</State>
-      <button type="button" class="plain" aria-label={`${verb} the ${kind} of ${machine.name}`} onClick={() => run(act(`${kind} ${machine.name} ${verb}`))}>
+      <button type="button" class="plain" aria-label={`${verb} the ${kind} of ${machine.name}`} onClick={() => run(sendSimulatorAction(`${kind} ${machine.name} ${verb}`))}>
         {verb}
       </button>
       {state === 'Running' && (
-        <button type="button" class="plain" aria-label={`kill the ${kind} of ${machine.name}`} onClick={() => run(act(`${kind} ${machine.name} kill`))}>
+        <button type="button" class="plain" aria-label={`kill the ${kind} of ${machine.name}`} onClick={() => run(sendSimulatorAction(`${kind} ${machine.name} kill`))}>
           kill
         </button>
       )}
@@ -233,7 +233,7 @@ function SimulatedWatchdog({ machine, run }: { machine: SimulatedMachine; run: R
           <span class="number">{(machine.watchdogMs / 1000).toFixed(1)} s</span>
         </State>
       )}
-      <button type="button" class="plain" aria-label={`${verb} the watchdog daemon of ${machine.name}`} onClick={() => run(act(`watchdogd ${machine.name} ${verb}`))}>
+      <button type="button" class="plain" aria-label={`${verb} the watchdog daemon of ${machine.name}`} onClick={() => run(sendSimulatorAction(`watchdogd ${machine.name} ${verb}`))}>
         {verb}
       </button>
     </span>
@@ -251,11 +251,11 @@ function Tour({ state, run }: { state: SimulationState; run: Run }) {
             <h3>{failure.title}</h3>
             <p>{failure.explanation}</p>
             <span class="buttons left">
-              <button type="button" onClick={() => run(act(failure.action))}>
+              <button type="button" onClick={() => run(sendSimulatorAction(failure.action))}>
                 <code>{failure.action}</code>
               </button>
               {failure.repair !== undefined && (
-                <button type="button" class="plain" onClick={() => run(act(failure.repair ?? ''))}>
+                <button type="button" class="plain" onClick={() => run(sendSimulatorAction(failure.repair ?? ''))}>
                   <code>{failure.repair}</code>
                 </button>
               )}
@@ -288,7 +288,7 @@ function Scenario({ state, run }: { state: SimulationState; run: Run }) {
         class="toolbar"
         onSubmit={(event) => {
           event.preventDefault();
-          run(act(action));
+          run(sendSimulatorAction(action));
         }}
       >
         <label class="inline">

@@ -28,7 +28,7 @@ const item = {
 it('moves services of a failed node, and keeps those without an eligible node with the reason', () => {
   const before = [column('node1', ['web', 'pinned']), column('node2', ['mail'])];
   const after = afterFailure(before, 'node1', item, [{ resource: 'web', from: 'node1', to: 'node2' }]);
-  expect(after[0]).toMatchObject({ failed: true, blocks: [{ name: 'pinned', stranded: ['node2: node is excluded by a rule'] }] });
+  expect(after[0]).toMatchObject({ failed: true, blocks: [{ name: 'pinned', blockingReasons: ['node2: node is excluded by a rule'] }] });
   expect(after[1]?.blocks.map((block) => [block.name, block.movedFrom])).toEqual([
     ['mail', undefined],
     ['web', 'node1'],

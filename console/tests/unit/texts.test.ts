@@ -3,10 +3,10 @@ import { expect, it } from 'vitest';
 import { parseWarnings } from '../../src/api/client';
 import { commandsIn, actionOf } from '../../src/actions/suggested';
 import { difference, withContext } from '../../src/derive/difference';
-import { bytes, cores, quantity } from '../../src/derive/quantity';
+import { bytesText, coresText, parseQuantity } from '../../src/derive/quantity';
 import { search } from '../../src/derive/search';
-import { duration } from '../../src/derive/time';
-import { editable, toYaml, withVersion } from '../../src/derive/yaml';
+import { durationText } from '../../src/derive/time';
+import { editable, toYaml, withResourceVersion } from '../../src/derive/yaml';
 import { address, objectAddress, parseRoute } from '../../src/router';
 
 it('writes YAML that keeps the types of values', () => {
@@ -47,9 +47,9 @@ it('edits neither the status nor the fields that the API sets', () => {
 
 it('adds the version that a write replaces', () => {
   const text = toYaml({ kind: 'k', metadata: { name: 'a' }, spec: { metadata: { name: 'b' } } });
-  expect(withVersion(text, '7')).toBe(text.replace('  name: a', '  resourceVersion: "7"\n  name: a'));
+  expect(withResourceVersion(text, '7')).toBe(text.replace('  name: a', '  resourceVersion: "7"\n  name: a'));
   const stated = 'metadata:\n  resourceVersion: "3"\n  name: a\n';
-  expect(withVersion(stated, '7')).toBe(stated);
+  expect(withResourceVersion(stated, '7')).toBe(stated);
 });
 
 it('finds changed lines', () => {
@@ -63,7 +63,7 @@ it('finds changed lines', () => {
 });
 
 it('reads quantities and shows numbers', () => {
-  expect([quantity('500m'), quantity('2Gi'), quantity('1.5'), quantity(3), quantity('1e3'), quantity('x'), quantity(null)]).toEqual([
+  expect([parseQuantity('500m'), parseQuantity('2Gi'), parseQuantity('1.5'), parseQuantity(3), parseQuantity('1e3'), parseQuantity('x'), parseQuantity(null)]).toEqual([
     0.5,
     2 ** 31,
     1.5,
@@ -72,8 +72,8 @@ it('reads quantities and shows numbers', () => {
     undefined,
     undefined,
   ]);
-  expect([bytes(0), bytes(1536), bytes(2 ** 31), cores(1), cores(0.25)]).toEqual(['0 B', '1.5 KiB', '2 GiB', '1 core', '0.25 cores']);
-  expect([duration(0.9), duration(119), duration(300), duration(7300), duration(200000)]).toEqual(['0 s', '119 s', '5 min', '2 h', '2 d']);
+  expect([bytesText(0), bytesText(1536), bytesText(2 ** 31), coresText(1), coresText(0.25)]).toEqual(['0 B', '1.5 KiB', '2 GiB', '1 core', '0.25 cores']);
+  expect([durationText(0.9), durationText(119), durationText(300), durationText(7300), durationText(200000)]).toEqual(['0 s', '119 s', '5 min', '2 h', '2 d']);
 });
 
 it('reads warnings from a joined header', () => {

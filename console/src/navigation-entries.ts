@@ -6,16 +6,16 @@ import { useSignal } from './state/signal';
 import { useIsSimulation } from './state/simulation';
 
 /** Path of the view of the interactive simulator. */
-export const SIMULATION = 'simulation';
+export const SIMULATION_PATH = 'simulation';
 
-export interface Entry {
+export interface NavigationEntry {
   path: string;
   title: string;
   icon: IconName;
   key: string;
 }
 
-const ENTRIES: Entry[] = [
+const NAVIGATION_ENTRIES: NavigationEntry[] = [
   { path: '', title: 'Overview', icon: 'overview', key: 'o' },
   { path: 'placement', title: 'Placement', icon: 'placement', key: 'p' },
   { path: 'resources', title: 'Resources', icon: 'resources', key: 'r' },
@@ -28,16 +28,16 @@ const ENTRIES: Entry[] = [
   { path: 'operations', title: 'Operations', icon: 'operations', key: 'i' },
 ];
 
-const AUDIT: Entry = { path: 'audit', title: 'Audit', icon: 'audit', key: 'a' };
-const SIMULATION_ENTRY: Entry = { path: SIMULATION, title: 'Simulation', icon: 'simulation', key: 's' };
+const AUDIT_ENTRY: NavigationEntry = { path: 'audit', title: 'Audit', icon: 'audit', key: 'a' };
+const SIMULATION_ENTRY: NavigationEntry = { path: SIMULATION_PATH, title: 'Simulation', icon: 'simulation', key: 's' };
 
 /** Returns the views: with the audit log for admins, and with the simulation if the interactive simulator serves the page. */
-export function useEntries(): Entry[] {
+export function useNavigationEntries(): NavigationEntry[] {
   const isSimulation = useIsSimulation();
   const state = useSignal(session);
   const isAdmin = state.phase === 'signedIn' && isAllowed(state.user, { verb: 'get', resource: 'audit' });
   return useMemo(
-    () => [...ENTRIES, ...(isAdmin && !isSimulation ? [AUDIT] : []), ...(isSimulation ? [SIMULATION_ENTRY] : [])],
+    () => [...NAVIGATION_ENTRIES, ...(isAdmin && !isSimulation ? [AUDIT_ENTRY] : []), ...(isSimulation ? [SIMULATION_ENTRY] : [])],
     [isAdmin, isSimulation],
   );
 }
