@@ -75,7 +75,7 @@ impl Availability {
     }
 
     /// Changes the state from `at` on. If the clock went back, the record loses only the time by which it went back.
-    pub fn enter(&mut self, state: AvailabilityState, at: &Timestamp) {
+    pub fn enter_state(&mut self, state: AvailabilityState, at: &Timestamp) {
         if state == self.state {
             return;
         }
@@ -128,7 +128,7 @@ impl Availability {
         while at < end_seconds && self.state != AvailabilityState::Up {
             let next = end_seconds.min((at.div_euclid(DAY_SECONDS) + 1) * DAY_SECONDS);
             let seconds = u32::try_from(next - at).unwrap_or(0);
-            let span = self.span(day_number(at));
+            let span = self.span_index(day_number(at));
             match self.state {
                 AvailabilityState::Up => {}
                 AvailabilityState::Down => self.spans[span].down_seconds += seconds,
@@ -139,7 +139,7 @@ impl Availability {
     }
 
     /// Returns the index of the span that contains a day, and adds a span if necessary.
-    fn span(&mut self, day: u32) -> usize {
+    fn span_index(&mut self, day: u32) -> usize {
         let index = self.spans.partition_point(|span| span.day + span.days <= day);
         if self.spans.get(index).is_none_or(|span| span.day > day) {
             self.spans.insert(index, Span { day, days: 1, ..Span::default() });
@@ -228,7 +228,7 @@ mod tests {
         let (day, second, state) = happened[0];
         let mut record = Availability::begin(state, &at(day, second));
         for (day, second, state) in &happened[1..] {
-            record.enter(*state, &at(*day, *second));
+            record.enter_state(*state, &at(*day, *second));
         }
         let actual = record.ratio(days, &at(days_and_second.0, days_and_second.1));
         let is_equal = match (actual, expected) {
@@ -270,9 +270,9 @@ mod tests {
     #[test]
     fn downtime_is_counted_in_seconds_of_the_window() {
         let mut record = Availability::begin(Up, &at(0, 0));
-        record.enter(Down, &at(3, 0));
+        record.enter_state(Down, &at(3, 0));
         assert_eq!(record.down_seconds(30, &at(3, 7)), Some(7.0), "it still is");
-        record.enter(Up, &at(3, 60));
+        record.enter_state(Up, &at(3, 60));
         assert_eq!(record.down_seconds(30, &at(4, 0)), Some(60.0));
         assert_eq!(record.down_seconds(30, &at(40, 0)), Some(0.0));
         assert_eq!(record.down_seconds(365, &at(30, 0)), Some(60.0));
@@ -283,8 +283,8 @@ mod tests {
     fn merging_old_days_keeps_the_ratio() {
         let mut record = Availability::begin(Up, &at(0, 0));
         for day in 0..1_000 {
-            record.enter(Down, &at(day, HOUR));
-            record.enter(Up, &at(day, 2 * HOUR));
+            record.enter_state(Down, &at(day, HOUR));
+            record.enter_state(Up, &at(day, 2 * HOUR));
         }
         let most = usize::try_from(SINGLE_DAYS + BLOCK_DAYS + KEPT_DAYS / BLOCK_DAYS + 2).expect("a few");
         assert!(record.spans.len() <= most, "{}", record.spans.len());
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn long_stopped_periods_are_merged() {
         let mut record = Availability::begin(NotWanted, &at(0, 0));
-        record.enter(Up, &at(5_000, 0));
+        record.enter_state(Up, &at(5_000, 0));
         assert!(record.spans.len() < 80, "{}", record.spans.len());
         assert_eq!(record.ratio(365, &at(5_001, 0)), Some(1.0));
         assert_eq!(record.ratio(365, &at(5_000, 0)), None);
@@ -308,9 +308,9 @@ mod tests {
     #[test]
     fn a_clock_step_backwards_adds_nothing() {
         let mut record = Availability::begin(Up, &at(10, 0));
-        record.enter(Down, &at(9, 0));
+        record.enter_state(Down, &at(9, 0));
         assert_eq!((record.state, &record.since), (Down, &at(10, 0)));
-        record.enter(Up, &at(9, HOUR));
+        record.enter_state(Up, &at(9, HOUR));
         assert!(record.spans.is_empty(), "{record:?}");
         assert_eq!(record.ratio(30, &at(9, 0)), None);
     }
@@ -319,7 +319,7 @@ mod tests {
     fn an_unreadable_record_has_no_ratio() {
         let mut record = Availability::default();
         assert_eq!(record.ratio(30, &at(1, 0)), None);
-        record.enter(Up, &at(1, 0));
+        record.enter_state(Up, &at(1, 0));
         assert_eq!(record, Availability::default());
     }
 }

@@ -54,27 +54,28 @@ const fn renamed_field(
     RenamedField { kind, parent, earlier, current, conversion: Conversion::None }
 }
 
-const MIGRATION: &[&str] = &["spec", "driver", "libvirt", "migration"];
-const COPY: &[&str] = &["status", "copies", "*", "definition"];
-const COPY_MIGRATION: &[&str] = &["status", "copies", "*", "definition", "driver", "libvirt", "migration"];
-const FENCING: &[&str] = &["spec", "fencing"];
-const ACTIVE_FENCING: &[&str] = &["status", "active", "fencing"];
-const TIMING: &[&str] = &["spec", "timing"];
-const ACTIVE_TIMING: &[&str] = &["status", "active", "timing"];
-const NODE_TIMING: &[&str] = &["status", "timing"];
+const MIGRATION_PATH: &[&str] = &["spec", "driver", "libvirt", "migration"];
+const COPY_PATH: &[&str] = &["status", "copies", "*", "definition"];
+const COPY_MIGRATION_PATH: &[&str] =
+    &["status", "copies", "*", "definition", "driver", "libvirt", "migration"];
+const FENCING_PATH: &[&str] = &["spec", "fencing"];
+const ACTIVE_FENCING_PATH: &[&str] = &["status", "active", "fencing"];
+const TIMING_PATH: &[&str] = &["spec", "timing"];
+const ACTIVE_TIMING_PATH: &[&str] = &["status", "active", "timing"];
+const NODE_TIMING_PATH: &[&str] = &["status", "timing"];
 
-const STATUS: &[&str] = &["status"];
+const STATUS_PATH: &[&str] = &["status"];
 
-const WATCHDOG: &[&str] = &["status", "watchdog"];
-const CHECKS: &[&str] = &["status", "checks", "*"];
-const AVAILABILITY: &[&str] = &["status", "availability"];
-const SPANS: &[&str] = &["status", "availability", "spans", "*"];
+const WATCHDOG_PATH: &[&str] = &["status", "watchdog"];
+const CHECKS_PATH: &[&str] = &["status", "checks", "*"];
+const AVAILABILITY_PATH: &[&str] = &["status", "availability"];
+const SPANS_PATH: &[&str] = &["status", "availability", "spans", "*"];
 
-const SMTP: &[&str] = &["spec", "notifications", "smtp"];
-const ACTIVE_SMTP: &[&str] = &["status", "active", "notifications", "smtp"];
+const SMTP_PATH: &[&str] = &["spec", "notifications", "smtp"];
+const ACTIVE_SMTP_PATH: &[&str] = &["status", "active", "notifications", "smtp"];
 const TLS_WORDS: &[(&str, &str)] = &[("StartTls", "StartTLS"), ("Tls", "TLS")];
-const PORTS: &[&str] = &["spec", "driver", "podman", "ports", "*"];
-const COPY_PORTS: &[&str] = &["status", "copies", "*", "definition", "driver", "podman", "ports", "*"];
+const PORTS_PATH: &[&str] = &["spec", "driver", "podman", "ports", "*"];
+const COPY_PORTS_PATH: &[&str] = &["status", "copies", "*", "definition", "driver", "podman", "ports", "*"];
 const PROTOCOL_WORDS: &[(&str, &str)] = &[("Tcp", "TCP"), ("Udp", "UDP")];
 
 const fn renamed_words(
@@ -88,68 +89,71 @@ const fn renamed_words(
 
 /// Every field of an object that has another name or unit in etcd.
 pub const ALL: [RenamedField; 47] = [
-    renamed_field(Kind::Cluster, FENCING, "onStoreLoss", "onEtcdLoss"),
-    renamed_field(Kind::Cluster, FENCING, "allowStandIn", "allowSimulatedWatchdog"),
-    renamed_field(Kind::Cluster, ACTIVE_FENCING, "onStoreLoss", "onEtcdLoss"),
-    renamed_field(Kind::Cluster, ACTIVE_FENCING, "allowStandIn", "allowSimulatedWatchdog"),
-    renamed_field(Kind::Cluster, TIMING, "heartbeatValidSeconds", "heartbeatLifetimeSeconds"),
-    renamed_field(Kind::Cluster, TIMING, "stopMarginSeconds", "selfFenceMarginSeconds"),
-    renamed_field(Kind::Cluster, TIMING, "returnGraceSeconds", "nodeReturnGracePeriodSeconds"),
-    renamed_field(Kind::Cluster, TIMING, "watchdogRateErrorPercent", "watchdogClockSkewPercent"),
-    renamed_field(Kind::Cluster, TIMING, "watchdogLatenessSeconds", "watchdogMaxDelaySeconds"),
-    renamed_field(Kind::Cluster, ACTIVE_TIMING, "heartbeatValidSeconds", "heartbeatLifetimeSeconds"),
-    renamed_field(Kind::Cluster, ACTIVE_TIMING, "stopMarginSeconds", "selfFenceMarginSeconds"),
-    renamed_field(Kind::Cluster, ACTIVE_TIMING, "returnGraceSeconds", "nodeReturnGracePeriodSeconds"),
-    renamed_field(Kind::Cluster, ACTIVE_TIMING, "watchdogRateErrorPercent", "watchdogClockSkewPercent"),
-    renamed_field(Kind::Cluster, ACTIVE_TIMING, "watchdogLatenessSeconds", "watchdogMaxDelaySeconds"),
-    renamed_field(Kind::Node, NODE_TIMING, "heartbeatValidSeconds", "heartbeatLifetimeSeconds"),
-    renamed_field(Kind::Node, NODE_TIMING, "stopMarginSeconds", "selfFenceMarginSeconds"),
-    renamed_field(Kind::Node, NODE_TIMING, "returnGraceSeconds", "nodeReturnGracePeriodSeconds"),
-    renamed_field(Kind::Node, NODE_TIMING, "watchdogRateErrorPercent", "watchdogClockSkewPercent"),
-    renamed_field(Kind::Node, NODE_TIMING, "watchdogLatenessSeconds", "watchdogMaxDelaySeconds"),
-    renamed_field(Kind::Node, FENCING, "allowUnfenced", "trustWatchdogOnVirtualMachine"),
-    renamed_words(Kind::Cluster, SMTP, "tls", TLS_WORDS),
-    renamed_words(Kind::Cluster, ACTIVE_SMTP, "tls", TLS_WORDS),
-    renamed_words(Kind::Resource, PORTS, "protocol", PROTOCOL_WORDS),
-    renamed_words(Kind::Resource, COPY_PORTS, "protocol", PROTOCOL_WORDS),
+    renamed_field(Kind::Cluster, FENCING_PATH, "onStoreLoss", "onEtcdLoss"),
+    renamed_field(Kind::Cluster, FENCING_PATH, "allowStandIn", "allowSimulatedWatchdog"),
+    renamed_field(Kind::Cluster, ACTIVE_FENCING_PATH, "onStoreLoss", "onEtcdLoss"),
+    renamed_field(Kind::Cluster, ACTIVE_FENCING_PATH, "allowStandIn", "allowSimulatedWatchdog"),
+    renamed_field(Kind::Cluster, TIMING_PATH, "heartbeatValidSeconds", "heartbeatLifetimeSeconds"),
+    renamed_field(Kind::Cluster, TIMING_PATH, "stopMarginSeconds", "selfFenceMarginSeconds"),
+    renamed_field(Kind::Cluster, TIMING_PATH, "returnGraceSeconds", "nodeReturnGracePeriodSeconds"),
+    renamed_field(Kind::Cluster, TIMING_PATH, "watchdogRateErrorPercent", "watchdogClockSkewPercent"),
+    renamed_field(Kind::Cluster, TIMING_PATH, "watchdogLatenessSeconds", "watchdogMaxDelaySeconds"),
+    renamed_field(Kind::Cluster, ACTIVE_TIMING_PATH, "heartbeatValidSeconds", "heartbeatLifetimeSeconds"),
+    renamed_field(Kind::Cluster, ACTIVE_TIMING_PATH, "stopMarginSeconds", "selfFenceMarginSeconds"),
+    renamed_field(Kind::Cluster, ACTIVE_TIMING_PATH, "returnGraceSeconds", "nodeReturnGracePeriodSeconds"),
+    renamed_field(Kind::Cluster, ACTIVE_TIMING_PATH, "watchdogRateErrorPercent", "watchdogClockSkewPercent"),
+    renamed_field(Kind::Cluster, ACTIVE_TIMING_PATH, "watchdogLatenessSeconds", "watchdogMaxDelaySeconds"),
+    renamed_field(Kind::Node, NODE_TIMING_PATH, "heartbeatValidSeconds", "heartbeatLifetimeSeconds"),
+    renamed_field(Kind::Node, NODE_TIMING_PATH, "stopMarginSeconds", "selfFenceMarginSeconds"),
+    renamed_field(Kind::Node, NODE_TIMING_PATH, "returnGraceSeconds", "nodeReturnGracePeriodSeconds"),
+    renamed_field(Kind::Node, NODE_TIMING_PATH, "watchdogRateErrorPercent", "watchdogClockSkewPercent"),
+    renamed_field(Kind::Node, NODE_TIMING_PATH, "watchdogLatenessSeconds", "watchdogMaxDelaySeconds"),
+    renamed_field(Kind::Node, FENCING_PATH, "allowUnfenced", "trustWatchdogOnVirtualMachine"),
+    renamed_words(Kind::Cluster, SMTP_PATH, "tls", TLS_WORDS),
+    renamed_words(Kind::Cluster, ACTIVE_SMTP_PATH, "tls", TLS_WORDS),
+    renamed_words(Kind::Resource, PORTS_PATH, "protocol", PROTOCOL_WORDS),
+    renamed_words(Kind::Resource, COPY_PORTS_PATH, "protocol", PROTOCOL_WORDS),
     RenamedField {
         conversion: Conversion::Negation,
         ..renamed_field(Kind::Node, &["spec"], "schedulable", "unschedulable")
     },
     renamed_field(Kind::Resource, &["spec"], "after", "dependsOn"),
-    renamed_field(Kind::Resource, COPY, "after", "dependsOn"),
-    renamed_field(Kind::Resource, MIGRATION, "bandwidthMebibytes", "bandwidthMebibytesPerSecond"),
-    renamed_field(Kind::Resource, COPY_MIGRATION, "bandwidthMebibytes", "bandwidthMebibytesPerSecond"),
+    renamed_field(Kind::Resource, COPY_PATH, "after", "dependsOn"),
+    renamed_field(Kind::Resource, MIGRATION_PATH, "bandwidthMebibytes", "bandwidthMebibytesPerSecond"),
+    renamed_field(Kind::Resource, COPY_MIGRATION_PATH, "bandwidthMebibytes", "bandwidthMebibytesPerSecond"),
     RenamedField {
         conversion: Conversion::Thousandths,
-        ..renamed_field(Kind::Resource, MIGRATION, "downtimeMilliseconds", "maxDowntimeSeconds")
+        ..renamed_field(Kind::Resource, MIGRATION_PATH, "downtimeMilliseconds", "maxDowntimeSeconds")
     },
     RenamedField {
         conversion: Conversion::Thousandths,
-        ..renamed_field(Kind::Resource, COPY_MIGRATION, "downtimeMilliseconds", "maxDowntimeSeconds")
+        ..renamed_field(Kind::Resource, COPY_MIGRATION_PATH, "downtimeMilliseconds", "maxDowntimeSeconds")
     },
-    renamed_field(Kind::Resource, STATUS, "neverNodes", "incompatibleNodes"),
-    renamed_field(Kind::Resource, STATUS, "displacedBy", "preemptedBy"),
-    renamed_field(Kind::Node, STATUS, "lastSeen", "lastHeartbeatTime"),
-    renamed_field(Kind::Node, STATUS, "lastEnd", "lastTermination"),
-    renamed_field(Kind::Node, STATUS, "lastProof", "lastFencingReason"),
-    renamed_field(Kind::Node, WATCHDOG, "sliding", "dynamicTimeout"),
-    renamed_field(Kind::Node, WATCHDOG, "descriptorRetained", "fdStorePersistent"),
-    renamed_field(Kind::Node, WATCHDOG, "seen", "observed"),
+    renamed_field(Kind::Resource, STATUS_PATH, "neverNodes", "incompatibleNodes"),
+    renamed_field(Kind::Resource, STATUS_PATH, "displacedBy", "preemptedBy"),
+    renamed_field(Kind::Node, STATUS_PATH, "lastSeen", "lastHeartbeatTime"),
+    renamed_field(Kind::Node, STATUS_PATH, "lastEnd", "lastTermination"),
+    renamed_field(Kind::Node, STATUS_PATH, "lastProof", "lastFencingReason"),
+    renamed_field(Kind::Node, WATCHDOG_PATH, "sliding", "dynamicTimeout"),
+    renamed_field(Kind::Node, WATCHDOG_PATH, "descriptorRetained", "fdStorePersistent"),
+    renamed_field(Kind::Node, WATCHDOG_PATH, "seen", "observed"),
     RenamedField {
         conversion: Conversion::Words(&[("Ok", "Pass")]),
-        ..renamed_field(Kind::Node, CHECKS, "verdict", "status")
+        ..renamed_field(Kind::Node, CHECKS_PATH, "verdict", "status")
     },
-    renamed_field(Kind::Node, CHECKS, "seen", "message"),
-    renamed_field(Kind::Node, CHECKS, "help", "remediation"),
+    renamed_field(Kind::Node, CHECKS_PATH, "seen", "message"),
+    renamed_field(Kind::Node, CHECKS_PATH, "help", "remediation"),
     RenamedField {
         conversion: Conversion::Words(&[("NotWanted", "NotRequired")]),
-        ..renamed_field(Kind::Resource, AVAILABILITY, "standing", "state")
+        ..renamed_field(Kind::Resource, AVAILABILITY_PATH, "standing", "state")
     },
-    renamed_field(Kind::Resource, SPANS, "notWantedSeconds", "notRequiredSeconds"),
-    RenamedField { conversion: Conversion::Date, ..renamed_field(Kind::Resource, SPANS, "day", "startDate") },
-    renamed_field(Kind::Operation, STATUS, "startedAt", "startTime"),
-    renamed_field(Kind::Operation, STATUS, "finishedAt", "completionTime"),
+    renamed_field(Kind::Resource, SPANS_PATH, "notWantedSeconds", "notRequiredSeconds"),
+    RenamedField {
+        conversion: Conversion::Date,
+        ..renamed_field(Kind::Resource, SPANS_PATH, "day", "startDate")
+    },
+    renamed_field(Kind::Operation, STATUS_PATH, "startedAt", "startTime"),
+    renamed_field(Kind::Operation, STATUS_PATH, "finishedAt", "completionTime"),
 ];
 
 /// Member of a served status that contains the [`internal`] fields.
@@ -157,7 +161,7 @@ pub const INTERNAL: &str = "internal";
 
 /// Returns the fields of a status that only the leader and the agents use. The API serves them in [`INTERNAL`]; in etcd
 /// they are among the other fields of the status.
-pub fn internal(kind: Kind) -> &'static [&'static str] {
+pub fn internal_status_fields(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Cluster => &["disarm"],
         Kind::Resource => &[
@@ -176,8 +180,8 @@ pub fn internal(kind: Kind) -> &'static [&'static str] {
 }
 
 /// Removes the [`internal`] fields from a map by field of the status, and returns them.
-pub fn take_internal(kind: Kind, status: &mut Map<String, Value>) -> Map<String, Value> {
-    internal(kind).iter().filter_map(|name| status.shift_remove_entry(*name)).collect()
+pub fn take_internal_status_fields(kind: Kind, status: &mut Map<String, Value>) -> Map<String, Value> {
+    internal_status_fields(kind).iter().filter_map(|name| status.shift_remove_entry(*name)).collect()
 }
 
 impl RenamedField {
@@ -256,18 +260,18 @@ impl RenamedField {
     }
 }
 
-fn of(kind: Kind) -> impl Iterator<Item = &'static RenamedField> {
+fn renamed_fields_of(kind: Kind) -> impl Iterator<Item = &'static RenamedField> {
     ALL.iter().filter(move |renamed| renamed.kind == kind)
 }
 
 /// Returns the renamed field with this path in the spec, such as `fencing.allowStandIn`.
-pub fn of_path(kind: Kind, path: &str) -> Option<&'static RenamedField> {
-    in_schema(kind, &format!("spec.{path}"))
+pub fn renamed_field_of_spec_path(kind: Kind, path: &str) -> Option<&'static RenamedField> {
+    renamed_field_in_schema(kind, &format!("spec.{path}"))
 }
 
 /// Returns the renamed field with this path in the schema of the kind, such as `status.copies.definition.after`.
-pub fn in_schema(kind: Kind, path: &str) -> Option<&'static RenamedField> {
-    of(kind).filter(|renamed| !renamed.keeps_name()).find(|renamed| {
+pub fn renamed_field_in_schema(kind: Kind, path: &str) -> Option<&'static RenamedField> {
+    renamed_fields_of(kind).filter(|renamed| !renamed.keeps_name()).find(|renamed| {
         let names = renamed.parent.iter().filter(|name| **name != "*").copied();
         names.chain([renamed.earlier]).eq(path.split('.'))
     })
@@ -275,7 +279,7 @@ pub fn in_schema(kind: Kind, path: &str) -> Option<&'static RenamedField> {
 
 /// Returns the renamed field whose current path in the object is this one; `*` is every element of a list.
 pub(crate) fn with_current_path(kind: Kind, path: &[String]) -> Option<&'static RenamedField> {
-    of(kind).find(|renamed| renamed.parent.iter().chain([&renamed.current]).eq(path))
+    renamed_fields_of(kind).find(|renamed| renamed.parent.iter().chain([&renamed.current]).eq(path))
 }
 
 /// Converts an object, or a merge patch for one, from a request or a file to the current names. Returns the renamed
@@ -286,9 +290,12 @@ pub(crate) fn with_current_path(kind: Kind, path: &[String]) -> Option<&'static 
 ///
 /// # Errors
 /// Returns a problem for each field that is given under both names.
-pub fn accept(kind: Kind, value: &mut Value) -> Result<Vec<&'static RenamedField>, Vec<Problem>> {
+pub fn convert_to_current_names(
+    kind: Kind,
+    value: &mut Value,
+) -> Result<Vec<&'static RenamedField>, Vec<Problem>> {
     let (mut renamed_fields, mut problems) = (Vec::new(), Vec::new());
-    for renamed in of(kind).filter(|renamed| renamed.parent[0] == "spec") {
+    for renamed in renamed_fields_of(kind).filter(|renamed| renamed.parent[0] == "spec") {
         change_maps_at(value, renamed.parent, &mut |map| {
             let Some(earlier) = map.get(renamed.earlier) else { return };
             if renamed.keeps_name() {
@@ -320,11 +327,11 @@ pub fn accept(kind: Kind, value: &mut Value) -> Result<Vec<&'static RenamedField
 }
 
 /// Converts the operations of a JSON patch to the current names. Returns the renamed fields that have their earlier names.
-pub fn accept_json_patch(kind: Kind, patch: &mut Value) -> Vec<&'static RenamedField> {
+pub fn convert_json_patch_to_current_names(kind: Kind, patch: &mut Value) -> Vec<&'static RenamedField> {
     let mut renamed_fields = Vec::new();
     let operations = patch.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut);
     for operation in operations {
-        for renamed in of(kind).filter(|renamed| !renamed.keeps_name()) {
+        for renamed in renamed_fields_of(kind).filter(|renamed| !renamed.keeps_name()) {
             let (earlier, current) = (renamed.pointer(renamed.earlier), renamed.pointer(renamed.current));
             for field in ["path", "from"] {
                 let Some(Value::String(path)) = operation.get_mut(field) else { continue };
@@ -349,7 +356,7 @@ pub fn accept_json_patch(kind: Kind, patch: &mut Value) -> Vec<&'static RenamedF
 /// `managedFields` and the last applied form. If etcd contains both names of a field, the value under the current name
 /// counts.
 pub fn from_stored(kind: Kind, value: &mut Value) {
-    for renamed in of(kind) {
+    for renamed in renamed_fields_of(kind) {
         change_maps_at(value, renamed.parent, &mut |map| {
             if map.contains_key(renamed.current) && !renamed.keeps_name() {
                 map.shift_remove(renamed.earlier);
@@ -357,19 +364,19 @@ pub fn from_stored(kind: Kind, value: &mut Value) {
                 rename(map, renamed.earlier, renamed.current, |value| renamed.to_current(value));
             }
         });
-        rename_owned(value, renamed, renamed.earlier, renamed.current);
+        rename_managed_field(value, renamed, renamed.earlier, renamed.current);
     }
     if let Some(Value::Object(status)) = value.get_mut("status") {
-        let fields = take_internal(kind, status);
+        let fields = take_internal_status_fields(kind, status);
         if !fields.is_empty() {
             status.insert(INTERNAL.to_owned(), Value::Object(fields));
         }
     }
     let annotation = value.pointer_mut("/metadata/annotations").and_then(|all| all.get_mut(LAST_APPLIED));
     if let Some(Value::String(text)) = annotation
-        && of(kind).any(|renamed| text.contains(renamed.earlier))
+        && renamed_fields_of(kind).any(|renamed| text.contains(renamed.earlier))
         && let Ok(mut applied) = serde_json::from_str::<Value>(text)
-        && accept(kind, &mut applied).is_ok_and(|renamed_fields| !renamed_fields.is_empty())
+        && convert_to_current_names(kind, &mut applied).is_ok_and(|renamed_fields| !renamed_fields.is_empty())
     {
         *text = format!("{applied}\n");
     }
@@ -393,16 +400,16 @@ pub fn serialize_part<T: Serialize, S: Serializer>(
 
 /// Converts an object without a status to its form in etcd. Call this for every object that is written to a spec key.
 pub fn to_stored(kind: Kind, value: &mut Value) {
-    for renamed in of(kind) {
+    for renamed in renamed_fields_of(kind) {
         change_maps_at(value, renamed.parent, &mut |map| {
             rename(map, renamed.current, renamed.earlier, |value| renamed.to_earlier(value));
         });
-        rename_owned(value, renamed, renamed.current, renamed.earlier);
+        rename_managed_field(value, renamed, renamed.current, renamed.earlier);
     }
 }
 
 /// Renames a field in the owners of fields (server-side apply).
-fn rename_owned(value: &mut Value, renamed: &RenamedField, from: &str, to: &str) {
+fn rename_managed_field(value: &mut Value, renamed: &RenamedField, from: &str, to: &str) {
     let owned: Vec<String> = renamed.parent.iter().map(|name| format!("f:{name}")).collect();
     let owned: Vec<&str> = owned.iter().map(String::as_str).collect();
     let entries = value.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut);
@@ -450,7 +457,7 @@ mod tests {
     /// Returns an object with a value of each renamed field in the spec, under the earlier or the current names.
     fn object(kind: Kind, is_current: bool) -> Value {
         let mut object = json!({"metadata": {"name": "a"}});
-        for renamed in of(kind).filter(|renamed| renamed.parent[0] == "spec") {
+        for renamed in renamed_fields_of(kind).filter(|renamed| renamed.parent[0] == "spec") {
             let place = renamed.parent.iter().fold(&mut object, |place, name| match *name {
                 "*" => {
                     if place.is_null() {
@@ -479,10 +486,17 @@ mod tests {
         for kind in [Kind::Cluster, Kind::Node, Kind::Resource] {
             let (earlier, current) = (object(kind, false), object(kind, true));
             let mut value = earlier.clone();
-            let renamed_fields = accept(kind, &mut value).expect("one name each");
+            let renamed_fields = convert_to_current_names(kind, &mut value).expect("one name each");
             assert_eq!(value, current);
-            assert_eq!(renamed_fields.len(), of(kind).filter(|renamed| renamed.parent[0] == "spec").count());
-            assert_eq!(accept(kind, &mut value), Ok(Vec::new()), "the current names are not renamed");
+            assert_eq!(
+                renamed_fields.len(),
+                renamed_fields_of(kind).filter(|renamed| renamed.parent[0] == "spec").count()
+            );
+            assert_eq!(
+                convert_to_current_names(kind, &mut value),
+                Ok(Vec::new()),
+                "the current names are not renamed"
+            );
             to_stored(kind, &mut value);
             assert_eq!(value, earlier);
             from_stored(kind, &mut value);
@@ -493,7 +507,7 @@ mod tests {
     #[test]
     fn former_and_current_name_together_are_refused() {
         let mut both_names = json!({"spec": {"after": ["db"], "dependsOn": ["db"]}});
-        let problems = accept(Kind::Resource, &mut both_names).expect_err("both names");
+        let problems = convert_to_current_names(Kind::Resource, &mut both_names).expect_err("both names");
         assert_eq!(problems.len(), 1);
         assert_eq!(problems[0].to_string(), "spec.after: also given as spec.dependsOn: remove this field");
         from_stored(Kind::Resource, &mut both_names);
@@ -504,7 +518,7 @@ mod tests {
     fn a_merge_patch_removes_and_sets_under_either_name() {
         let check = |patch: Value, expected: Value| {
             let mut value = patch;
-            let renamed_fields = accept(Kind::Resource, &mut value).expect("one name");
+            let renamed_fields = convert_to_current_names(Kind::Resource, &mut value).expect("one name");
             assert_eq!((value, renamed_fields.len()), (expected, 1));
         };
         check(json!({"spec": {"after": null}}), json!({"spec": {"dependsOn": null}}));
@@ -520,7 +534,7 @@ mod tests {
             {"op": "replace", "path": "/spec/driver/libvirt/migration/downtimeMilliseconds", "value": 300},
             {"op": "remove", "path": "/spec/afterwards"},
         ]);
-        let renamed_fields = accept_json_patch(Kind::Resource, &mut patch);
+        let renamed_fields = convert_json_patch_to_current_names(Kind::Resource, &mut patch);
         assert_eq!(renamed_fields.len(), 3);
         assert_eq!(
             patch,
@@ -598,7 +612,7 @@ mod tests {
     fn the_api_serves_internal_fields_separately() {
         for kind in Kind::ALL {
             let fields: Map<String, Value> =
-                internal(kind).iter().map(|name| ((*name).to_owned(), json!(name))).collect();
+                internal_status_fields(kind).iter().map(|name| ((*name).to_owned(), json!(name))).collect();
             let mut value = json!({"status": fields});
             value["status"]["observedGeneration"] = json!(1);
             let mut served = json!({"status": {"observedGeneration": 1}});
@@ -616,7 +630,7 @@ mod tests {
     fn values_of_wrong_type_are_not_renamed() {
         for spec in [json!(null), json!([1]), json!({"after": 1}), json!({"driver": {"libvirt": "x"}})] {
             let mut value = json!({"spec": spec, "metadata": {"managedFields": 1, "annotations": []}});
-            assert!(accept(Kind::Resource, &mut value).is_ok());
+            assert!(convert_to_current_names(Kind::Resource, &mut value).is_ok());
             from_stored(Kind::Resource, &mut value);
             to_stored(Kind::Resource, &mut value);
         }

@@ -131,7 +131,7 @@ fn require_action(schema: &mut Value) {
 fn move_internal(kind: Kind, schema: &mut Value) {
     let status = schema.pointer_mut("/properties/status/properties").and_then(Value::as_object_mut);
     let Some(status) = status else { return };
-    let fields = renamed::take_internal(kind, status);
+    let fields = renamed::take_internal_status_fields(kind, status);
     if !fields.is_empty() {
         let description = "Internal state of the leader and the agents, for debugging. Its fields can change in any version.";
         let internal = json!({"type": "object", "description": description, "properties": fields});
@@ -332,7 +332,7 @@ mod tests {
     fn internal_fields_have_separate_schemas() {
         for kind in Kind::ALL {
             let status = &of(kind)["properties"]["status"]["properties"];
-            for name in renamed::internal(kind) {
+            for name in renamed::internal_status_fields(kind) {
                 assert_eq!(status[name], Value::Null, "{kind} {name}");
                 assert!(status["internal"]["properties"][name].is_object(), "{kind} {name}");
             }

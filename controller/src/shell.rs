@@ -1,6 +1,6 @@
 //! The controller's shell: etcd, fence devices, HTTP, signals and the state directory around the pure core.
 //!
-//! One loop ([`ha_runtime::reconcile::drive`]) converts events to inputs and starts the effects of the core. The
+//! One loop ([`ha_runtime::reconcile::run_core`]) converts events to inputs and starts the effects of the core. The
 //! shell makes no decisions about nodes or services.
 
 mod commits;
@@ -19,7 +19,7 @@ use crate::core::{Config, Controller, Input};
 use crate::fencer::Fencer;
 use crate::policy::Limits;
 use anyhow::Context;
-use commits::StoreLink;
+use commits::EtcdRequests;
 use effects::Effects;
 use election::ElectionTask;
 use futures::{FutureExt, StreamExt};
@@ -27,11 +27,11 @@ use ha_api_types::keys::Keys;
 use ha_api_types::view::EtcdMember;
 use ha_runtime::certificate::Certificates;
 use ha_runtime::clock::{Clock, SystemClock};
-use ha_runtime::http::admin::{self, Checks, ReadState};
+use ha_runtime::http::admin::{self, HealthChecks, ReadState};
 use ha_runtime::http::{Server, bind};
 use ha_runtime::metrics::Metrics;
 use ha_runtime::program::invalid_settings;
-use ha_runtime::reconcile::drive;
+use ha_runtime::reconcile::run_core;
 use ha_runtime::shutdown::Shutdown;
 use ha_store::cache::cache;
 use ha_store::etcd::EtcdStore;
@@ -141,7 +141,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     });
     let core_metrics = CoreMetrics::new(&metrics, &core, &controller_metrics, move || clock.now())?;
     let mut measured_controller = InstrumentedController::new(core, &metrics)?;
-    let ready = Checks::new(&["store"]);
+    let ready = HealthChecks::new(&["store"]);
     let mut api_options = ApiOptions::new(config.id.clone(), &config.cluster);
     api_options.metrics = Some(api::ApiMetrics::new(&metrics)?);
     // Without TLS, no client has a certificate, and the mode has no effect.
@@ -167,7 +167,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         let api = api.clone();
         async move { api.observe().await }
     });
-    let router = api::router(api, admin::router(Checks::default(), ready.clone(), metrics, read_state));
+    let router = api::router(api, admin::router(HealthChecks::default(), ready.clone(), metrics, read_state));
     let server_tasks =
         servers.into_iter().map(|server| tokio::spawn(server.serve(router.clone(), shutdown.clone())));
     let servers_end = futures::future::try_join_all(server_tasks.collect::<Vec<_>>());
@@ -180,13 +180,13 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let task = ElectionTask {
         config: config.clone(),
         store: election_store.clone(),
-        link: StoreLink::new(election_store, election_sender.clone(), controller_metrics.clone()),
+        link: EtcdRequests::new(election_store, election_sender.clone(), controller_metrics.clone()),
         planner: inputs.clone(),
         ended,
     };
     election::spawn(task, &election_sender, election_receiver, clock);
     let mut effects = Effects {
-        store: StoreLink::new(store, inputs.clone(), controller_metrics.clone()),
+        store: EtcdRequests::new(store, inputs.clone(), controller_metrics.clone()),
         refresher,
         fencer: Fencer::new(options.fence_agent_path.clone(), limits.clone()),
         limits,
@@ -219,7 +219,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         }
     });
     ha_runtime::notify::ready("running");
-    drive(&mut measured_controller, &clock, stream, |effect| effects.begin(effect)).await;
+    run_core(&mut measured_controller, &clock, stream, |effect| effects.begin(effect)).await;
     ha_runtime::notify::stopping();
     writer.flush().await;
     trigger.request();

@@ -9,7 +9,7 @@ mod http;
 
 use futures::StreamExt;
 use ha_api_types::kind::Kind;
-use ha_api_types::renamed::{INTERNAL, internal};
+use ha_api_types::renamed::{INTERNAL, internal_status_fields};
 use ha_store::{MemoryStore, Store};
 use http::{APPLY, Api, resource};
 use serde_json::{Value, json};
@@ -106,11 +106,11 @@ async fn internal_fields_of_a_status_are_served_in_their_own_map() {
     api.status(Kind::Resource, "web", &stored).await;
     let mut served = json!({});
     for (name, value) in stored.as_object().unwrap() {
-        let is_internal = internal(Kind::Resource).contains(&name.as_str());
+        let is_internal = internal_status_fields(Kind::Resource).contains(&name.as_str());
         let target = if is_internal { &mut served[INTERNAL] } else { &mut served };
         target[name] = value.clone();
     }
-    assert_eq!(served[INTERNAL].as_object().unwrap().len(), internal(Kind::Resource).len());
+    assert_eq!(served[INTERNAL].as_object().unwrap().len(), internal_status_fields(Kind::Resource).len());
 
     let read = api.get("resources/web").await;
     assert_eq!(read.at("/status"), &served);

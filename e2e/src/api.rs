@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 
 /// A client of one controller.
 pub struct Api {
-    base: String,
+    base_url: String,
     client: Client,
     runtime: Runtime,
 }
@@ -21,7 +21,7 @@ impl Api {
     ///
     /// # Errors
     /// Fails if a certificate cannot be read.
-    pub fn new(base: &str, certificates: &Path) -> Result<Self> {
+    pub fn new(base_url: &str, certificates: &Path) -> Result<Self> {
         // A later call fails because the provider is already installed. That is harmless.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let read = |name: &str| {
@@ -36,7 +36,7 @@ impl Api {
             .no_proxy()
             .build()?;
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { base: base.trim_end_matches('/').to_owned(), client, runtime })
+        Ok(Self { base_url: base_url.trim_end_matches('/').to_owned(), client, runtime })
     }
 
     /// Sends one request and returns status and body, even if the status is an error. A body that is not JSON is
@@ -45,7 +45,7 @@ impl Api {
     /// # Errors
     /// Fails if the server does not respond.
     pub fn request(&self, method: Method, path: &str, body: Option<&Value>) -> Result<(StatusCode, Value)> {
-        let url = format!("{}{path}", self.base);
+        let url = format!("{}{path}", self.base_url);
         self.runtime.block_on(async {
             // `json` keeps a content type that is already set, so the header comes first.
             let merging = method == Method::PATCH;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 /// A thread that ends on request. The owner waits for its end.
-pub struct Background<T = ()> {
+pub struct BackgroundThread<T = ()> {
     stop: StopFlag,
     thread: Option<JoinHandle<T>>,
 }
@@ -21,7 +21,7 @@ impl StopFlag {
     }
 }
 
-impl<T: Send + 'static> Background<T> {
+impl<T: Send + 'static> BackgroundThread<T> {
     /// Starts a thread that runs `work`.
     pub fn start(work: impl FnOnce(&StopFlag) -> T + Send + 'static) -> Self {
         let stop = StopFlag::default();
@@ -33,7 +33,7 @@ impl<T: Send + 'static> Background<T> {
     }
 }
 
-impl<T> Background<T> {
+impl<T> BackgroundThread<T> {
     /// Ends the thread and returns its result; `None` if it panicked or was ended before.
     pub fn end(&mut self) -> Option<T> {
         self.stop.0.store(true, Ordering::Relaxed);
@@ -41,7 +41,7 @@ impl<T> Background<T> {
     }
 }
 
-impl<T> Drop for Background<T> {
+impl<T> Drop for BackgroundThread<T> {
     fn drop(&mut self) {
         self.end();
     }
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn background_thread_returns_its_result() {
         let (sender, receiver) = channel();
-        let mut background = Background::start(move |stop| {
+        let mut background = BackgroundThread::start(move |stop| {
             let mut count = 0_u32;
             while !stop.is_requested() {
                 count += 1;
@@ -73,7 +73,7 @@ mod tests {
     fn background_thread_ends_when_owner_is_dropped() {
         let (sender, receiver) = channel();
         let background =
-            Background::start(move |stop| while !stop.is_requested() && sender.send(()).is_ok() {});
+            BackgroundThread::start(move |stop| while !stop.is_requested() && sender.send(()).is_ok() {});
         assert!(receiver.recv().is_ok());
         drop(background);
         receiver.try_iter().for_each(drop);

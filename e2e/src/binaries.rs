@@ -54,7 +54,7 @@ pub fn kubectl() -> Result<PathBuf> {
 ///
 /// # Errors
 /// Fails if neither exists.
-pub fn sinks_python() -> Result<PathBuf> {
+pub fn notification_sinks_python() -> Result<PathBuf> {
     find_tool("SINKS_PYTHON", "tools/sinks-python/bin/python", "a Python with aiosmtpd")
 }
 

@@ -3,7 +3,7 @@
 //!
 //! The checker uses no code of the product. An instance is a living process that executes one of the given programs and has
 //! `HA_RESOURCE` in its environment. The kernel's pid namespace of the process identifies the machine. One service on two machines at one
-//! instant is a violation. The witness ([`Witness`]) is a second, independent observer.
+//! instant is a violation. The witness ([`WitnessFile`]) is a second, independent observer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::background::Background;
+use crate::background::BackgroundThread;
 use crate::process::{self, ProcessId};
 use crate::timeline::Timeline;
 use crate::wait::monotonic_ns;
@@ -62,26 +62,26 @@ impl MachineNamespaces {
 }
 
 /// An observer that samples in the background until it is finished or dropped.
-pub struct Checker {
-    shared: Arc<Mutex<Observations>>,
-    background: Background,
+pub struct DoubleRunChecker {
+    shared: Arc<Mutex<CheckerObservations>>,
+    background: BackgroundThread,
     begin: Instant,
 }
 
 #[derive(Default)]
-struct Observations {
+struct CheckerObservations {
     timeline: Timeline,
     violations: Vec<String>,
     samples: u32,
-    instances: Instances,
+    running_services: RunningServices,
 }
 
-impl Checker {
+impl DoubleRunChecker {
     /// Starts to sample processes that execute one of `programs` (file names).
     pub fn start(namespaces: MachineNamespaces, programs: &[&str]) -> Self {
-        let shared = Arc::new(Mutex::new(Observations::default()));
+        let shared = Arc::new(Mutex::new(CheckerObservations::default()));
         let programs: BTreeSet<String> = programs.iter().map(|program| (*program).to_owned()).collect();
-        let background = Background::start({
+        let background = BackgroundThread::start({
             let shared = Arc::clone(&shared);
             move |stop| {
                 let mut due = Instant::now();
@@ -110,7 +110,7 @@ impl Checker {
 
     /// Returns a process of a service on a machine, as of the last sample.
     pub fn process(&self, service: &str, machine: &str) -> Option<ProcessId> {
-        locked(&self.shared).instances.get(service)?.get(machine).copied()
+        locked(&self.shared).running_services.get(service)?.get(machine).copied()
     }
 
     /// Stops sampling and returns the whole timeline.
@@ -136,13 +136,17 @@ impl Checker {
 }
 
 /// Living instances: service, then machine, then one process on that machine.
-type Instances = BTreeMap<String, BTreeMap<String, ProcessId>>;
+type RunningServices = BTreeMap<String, BTreeMap<String, ProcessId>>;
 
-fn sample(namespaces: &BTreeMap<u64, String>, programs: &BTreeSet<String>, shared: &Mutex<Observations>) {
-    let instances = instances(namespaces, programs);
+fn sample(
+    namespaces: &BTreeMap<u64, String>,
+    programs: &BTreeSet<String>,
+    shared: &Mutex<CheckerObservations>,
+) {
+    let running_services = running_services(namespaces, programs);
     let at_ns = monotonic_ns();
     let mut violations = Vec::new();
-    for (service, machines) in &instances {
+    for (service, machines) in &running_services {
         let machine_processes: Vec<_> = machines.iter().collect();
         for (index, (first, one)) in machine_processes.iter().enumerate() {
             for (second, other) in &machine_processes[index + 1..] {
@@ -157,19 +161,19 @@ fn sample(namespaces: &BTreeMap<u64, String>, programs: &BTreeSet<String>, share
             }
         }
     }
-    let instances_seen = instances
+    let instances_seen = running_services
         .iter()
         .map(|(service, machines)| (service.clone(), machines.keys().cloned().collect::<BTreeSet<_>>()))
         .collect();
     let mut observed = locked(shared);
     observed.samples += 1;
     observed.violations.extend(violations);
-    observed.timeline.sample(at_ns, &instances_seen);
-    observed.instances = instances;
+    observed.timeline.add_sample(at_ns, &instances_seen);
+    observed.running_services = running_services;
 }
 
-fn instances(namespaces: &BTreeMap<u64, String>, programs: &BTreeSet<String>) -> Instances {
-    let mut instances = Instances::new();
+fn running_services(namespaces: &BTreeMap<u64, String>, programs: &BTreeSet<String>) -> RunningServices {
+    let mut running_services = RunningServices::new();
     for pid in process::all_pids() {
         let Some(machine) = process::pid_namespace(pid).and_then(|namespace| namespaces.get(&namespace))
         else {
@@ -180,9 +184,9 @@ fn instances(namespaces: &BTreeMap<u64, String>, programs: &BTreeSet<String>) ->
         }
         let Some(service) = process::environment(pid).remove("HA_RESOURCE") else { continue };
         let Some(process) = ProcessId::of(pid) else { continue };
-        instances.entry(service).or_default().insert(machine.clone(), process);
+        running_services.entry(service).or_default().insert(machine.clone(), process);
     }
-    instances
+    running_services
 }
 
 /// The file that the program `ha-witness` writes in the shared directory while it runs as a service.
@@ -190,7 +194,7 @@ fn instances(namespaces: &BTreeMap<u64, String>, programs: &BTreeSet<String>) ->
 /// The witness holds an exclusive lock and appends a line every few milliseconds. Two witnesses at the same time
 /// therefore cause a refused lock and interleaved lines, even between two samples of the checker.
 #[derive(Debug, Clone)]
-pub struct Witness {
+pub struct WitnessFile {
     path: PathBuf,
 }
 
@@ -205,7 +209,7 @@ pub struct WitnessLine {
     pub at_ns: u64,
 }
 
-impl Witness {
+impl WitnessFile {
     /// Returns the witness whose file is `path`.
     pub fn new(path: &Path) -> Self {
         Self { path: path.to_owned() }
@@ -226,7 +230,7 @@ impl Witness {
     }
 
     /// Returns the first line that was written after `after_ns`.
-    pub fn first_after(&self, after_ns: u64) -> Option<WitnessLine> {
+    pub fn first_line_after(&self, after_ns: u64) -> Option<WitnessLine> {
         self.lines().ok()?.into_iter().find(|line| line.at_ns > after_ns)
     }
 
@@ -234,7 +238,7 @@ impl Witness {
     ///
     /// # Errors
     /// Fails with the two witnesses whose lines interleave, or with the witness that found the lock taken.
-    pub fn check(&self) -> Result<()> {
+    pub fn check_one_writer_at_a_time(&self) -> Result<()> {
         let violations_file = self.path.with_extension("violations");
         if let Ok(text) = fs::read_to_string(&violations_file) {
             bail!("a second witness ran while the first held the lock: {}", text.trim());
@@ -304,7 +308,7 @@ mod tests {
             std::process::Command::new("sleep").arg("60").env("HA_RESOURCE", "checked").spawn().unwrap();
         let namespaces = MachineNamespaces::default();
         namespaces.add(ProcessId::own().unwrap(), "here").unwrap();
-        let checker = Checker::start(namespaces, &["sleep"]);
+        let checker = DoubleRunChecker::start(namespaces, &["sleep"]);
         let wait_result = crate::wait::wait_until("the service to be seen", Duration::from_secs(20), || {
             checker.machines_running("checked").contains("here")
         });

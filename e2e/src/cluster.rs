@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::binaries;
 use crate::certificates::Authority;
-use crate::checker::{Checker, MachineNamespaces, Witness};
+use crate::checker::{DoubleRunChecker, MachineNamespaces, WitnessFile};
 use crate::command::{run, tool};
 use crate::container;
 use crate::machine::{Machine, Role};
@@ -27,7 +27,7 @@ use crate::network::Network;
 use crate::plan::Plan;
 use crate::process::ProcessId;
 use crate::qemu_nodes::{disk, qemu};
-use crate::registry::{self, Lifetime, Record};
+use crate::registry::{self, Lifetime, RunRecord};
 use crate::upgrade;
 use crate::wait::wait_until;
 
@@ -48,7 +48,7 @@ struct State {
 /// A running cluster. With [`Lifetime::Owner`] it ends when this value is dropped.
 pub struct Cluster {
     state: State,
-    record: Record,
+    record: RunRecord,
     machine_namespaces: MachineNamespaces,
     children: Vec<Child>,
     /// `true` if the cluster ends when this value is dropped.
@@ -83,11 +83,11 @@ impl Cluster {
         if plan.directory.exists() {
             fs::remove_dir_all(&plan.directory).with_context(|| plan.directory.display().to_string())?;
         }
-        fs::create_dir_all(plan.shared()).with_context(|| plan.directory.display().to_string())?;
+        fs::create_dir_all(plan.shared_directory()).with_context(|| plan.directory.display().to_string())?;
         let namespaces = nix::unistd::getuid().is_root();
         let record = registry::register(&plan.directory, plan.lifetime, namespaces)?;
         let network = Network { run: record.run.clone(), slot: record.slot, namespaces };
-        let machines = plan.machines(&network, &record.volatile())?;
+        let machines = plan.machines(&network, &record.volatile_directory())?;
         let cluster = Self {
             state: State { plan, network, machines },
             record,
@@ -122,12 +122,14 @@ impl Cluster {
                 disk::make_image(machine, &settings)?;
             }
             let State { plan, network, .. } = &cluster.state;
-            if let Some(daemons) = plan.contained_daemons(machine, network, &cluster.record.volatile())? {
+            if let Some(daemons) =
+                plan.contained_daemons(machine, network, &cluster.record.volatile_directory())?
+            {
                 container::write_overlay(machine, &daemons, plan.units.as_deref().unwrap_or_default())?;
             }
         }
         if cluster.state.plan.controllers > 0 {
-            cluster.write_clients()?;
+            cluster.write_client_configurations()?;
         }
         Ok(cluster)
     }
@@ -141,10 +143,10 @@ impl Cluster {
                 network.attach(&machine.name, machine.number)
             }
             Role::Etcd | Role::Controller | Role::Node => {
-                let storage = self.names(Role::Storage);
+                let storage = self.machine_names(Role::Storage);
                 let storage =
                     storage.first().context("whole machines require the storage behind the fabric")?;
-                network.attach_whole(&machine.name, machine.number, qemu::TAPS, storage)
+                network.attach_virtual_machine(&machine.name, machine.number, qemu::TAPS, storage)
             }
         }
     }
@@ -159,7 +161,7 @@ impl Cluster {
     }
 
     fn start_machines(&mut self) -> Result<()> {
-        for name in self.names(Role::Storage).into_iter().chain(self.names(Role::Etcd)) {
+        for name in self.machine_names(Role::Storage).into_iter().chain(self.machine_names(Role::Etcd)) {
             self.power_on(&name)?;
         }
         if self.state.plan.etcd > 0 {
@@ -168,28 +170,28 @@ impl Cluster {
         if self.state.plan.controllers == 0 {
             return self.save();
         }
-        self.secure_store()?;
-        for name in self.names(Role::Controller) {
+        self.enable_etcd_authentication()?;
+        for name in self.machine_names(Role::Controller) {
             self.power_on(&name)?;
         }
-        for name in self.names(Role::Controller) {
+        for name in self.machine_names(Role::Controller) {
             let api = self.api(&name)?;
             wait_until(&format!("{name} to be ready"), STEP_TIMEOUT, || api.is_ready())?;
         }
         self.configure()?;
-        for name in self.names(Role::Node) {
+        for name in self.machine_names(Role::Node) {
             self.power_on(&name)?;
         }
         self.wait_for_nodes()
     }
 
     /// Enables authentication in etcd, with a user for each controller and each node.
-    fn secure_store(&self) -> Result<()> {
+    fn enable_etcd_authentication(&self) -> Result<()> {
         let certificates = self.state.plan.certificates();
         let file = |name: &str| certificates.join(name).to_string_lossy().into_owned();
         let programs =
             binaries::etcdctl()?.parent().context("etcdctl has no directory")?.to_string_lossy().into_owned();
-        let output = self.plain_hactl(&[
+        let output = self.hactl_without_connection(&[
             "store",
             "secure",
             "--yes",
@@ -202,9 +204,9 @@ impl Cluster {
             "--etcd-key",
             &file("root.key"),
             "--controller",
-            &self.names(Role::Controller).join(","),
+            &self.machine_names(Role::Controller).join(","),
             "--node",
-            &self.names(Role::Node).join(","),
+            &self.machine_names(Role::Node).join(","),
             "--programs",
             &programs,
         ])?;
@@ -216,7 +218,7 @@ impl Cluster {
     fn configure(&self) -> Result<()> {
         let api = self.api("controller1")?;
         let apply = |kind: Kind, mut object: Value| {
-            upgrade::use_known_names(kind, &mut object);
+            upgrade::use_names_of_old_build(kind, &mut object);
             api.apply(kind.plural(), &object)
         };
         apply(
@@ -224,7 +226,7 @@ impl Cluster {
             json!({"apiVersion": "hactl.io/v1", "kind": "Cluster", "metadata": {"name": "default"},
                 "spec": {"timing": {"profile": self.state.plan.profile}, "fencing": {"allowSimulatedWatchdog": true}}}),
         )?;
-        for name in self.names(Role::Node) {
+        for name in self.machine_names(Role::Node) {
             // The namespaces of this host cannot be paused individually, so W is valid proof even if the host is
             // virtual.
             apply(
@@ -286,7 +288,7 @@ impl Cluster {
     }
 
     /// Returns the identifier of the run, which is part of the name of everything that the run created.
-    pub fn run(&self) -> &str {
+    pub fn run_name(&self) -> &str {
         &self.record.run
     }
 
@@ -296,18 +298,18 @@ impl Cluster {
     }
 
     /// Returns the directory of the run's sockets, which is removed with the run.
-    pub fn volatile(&self) -> PathBuf {
-        self.record.volatile()
+    pub fn volatile_directory(&self) -> PathBuf {
+        self.record.volatile_directory()
     }
 
     /// Returns the path of the shared directory on the host.
-    pub fn shared(&self) -> PathBuf {
-        self.state.plan.shared()
+    pub fn shared_directory(&self) -> PathBuf {
+        self.state.plan.shared_directory()
     }
 
     /// Returns the witness that writes to `file` in the shared directory.
-    pub fn witness(&self, file: &str) -> Witness {
-        Witness::new(&self.shared().join(file))
+    pub fn witness(&self, file: &str) -> WitnessFile {
+        WitnessFile::new(&self.shared_directory().join(file))
     }
 
     /// Returns the layout of the cluster's keys in etcd.
@@ -316,7 +318,7 @@ impl Cluster {
     }
 
     /// Returns the names of all machines with a role.
-    pub fn names(&self, role: Role) -> Vec<String> {
+    pub fn machine_names(&self, role: Role) -> Vec<String> {
         self.state
             .machines
             .iter()
@@ -351,16 +353,16 @@ impl Cluster {
         self.state.machines.iter_mut().find(|machine| machine.name == name).context("machine not found")
     }
 
-    /// Starts a checker of this cluster; see [`Checker`].
-    pub fn checker(&self, programs: &[&str]) -> Checker {
-        Checker::start(self.machine_namespaces.clone(), programs)
+    /// Starts a checker of this cluster; see [`DoubleRunChecker`].
+    pub fn checker(&self, programs: &[&str]) -> DoubleRunChecker {
+        DoubleRunChecker::start(self.machine_namespaces.clone(), programs)
     }
 
     /// Ends every process of the run, removes its network and deletes its record. The directory stays.
     fn end_processes(&mut self) -> Result<()> {
         self.add_recorded_processes()?;
         let outcome = registry::remove_run(&self.record, remove);
-        self.reap();
+        self.reap_children();
         outcome
     }
 
@@ -386,7 +388,7 @@ impl Cluster {
     }
 
     /// Collects the exit status of ended children, so that no zombies stay.
-    fn reap(&mut self) {
+    fn reap_children(&mut self) {
         self.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
 }
@@ -403,7 +405,7 @@ impl Drop for Cluster {
 }
 
 /// Ends every process of a run and removes its network.
-fn remove(record: &Record) -> Result<()> {
+fn remove(record: &RunRecord) -> Result<()> {
     for process in &record.processes {
         process.signal(Signal::SIGKILL)?;
     }

@@ -48,7 +48,7 @@ pub fn check_output(output: &Output, expected: i32, parts: &[&str]) -> Result<()
 }
 
 /// Returns a path as an argument of a program.
-pub fn text(path: &Path) -> String {
+pub fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 

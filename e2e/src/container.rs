@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use crate::binaries::repository;
-use crate::command::{run, tool};
+use crate::command::{path_text, run, tool};
 use crate::init::Program;
 use crate::machine::Machine;
 use crate::process::{self, ProcessId};
@@ -39,21 +39,20 @@ const MASKED_UNITS: [&str; 9] = [
 ///
 /// # Errors
 /// Fails if the build directory is unknown.
-pub fn as_container(machine: &Machine, run: &str, plan_directory: &Path) -> Result<Machine> {
-    let text = |path: &Path| path.to_string_lossy().into_owned();
+pub fn convert_to_container(machine: &Machine, run: &str, plan_directory: &Path) -> Result<Machine> {
     let mut command = vec![tool("unshare"), "--mount".to_owned(), "sh".to_owned()];
-    command.extend([text(&script(machine)), "outside".to_owned()]);
+    command.extend([path_text(&script_path(machine)), "outside".to_owned()]);
     command.extend([
-        text(&machine.directory),
-        text(&machine.volatile),
+        path_text(&machine.directory),
+        path_text(&machine.volatile),
         format!("hactl-{run}/{}", machine.name),
     ]);
     let build = build_directory()?;
     for directory in [&build, plan_directory, &machine.volatile] {
-        command.extend([text(directory), text(directory)]);
+        command.extend([path_text(directory), path_text(directory)]);
     }
-    for (source, target) in &machine.binds {
-        command.extend([text(source), text(target)]);
+    for (source, target) in &machine.bind_mounts {
+        command.extend([path_text(source), path_text(target)]);
     }
     let systemd = Program { name: PROGRAM.to_owned(), command, environment: BTreeMap::new() };
     Ok(Machine { programs: vec![systemd], ..machine.clone() })
@@ -65,7 +64,7 @@ pub fn as_container(machine: &Machine, run: &str, plan_directory: &Path) -> Resu
 /// Fails if a file cannot be written.
 pub fn write_overlay(machine: &Machine, daemons: &[Program], units: &[(String, String)]) -> Result<()> {
     fs::create_dir_all(&machine.directory)?;
-    fs::write(script(machine), include_str!("container.sh"))?;
+    fs::write(script_path(machine), include_str!("container.sh"))?;
     let directory = machine.directory.join("root/etc/systemd/system");
     let wants_directory = directory.join("multi-user.target.wants");
     fs::create_dir_all(&wants_directory).with_context(|| wants_directory.display().to_string())?;
@@ -107,7 +106,7 @@ fn drop_in_text(machine: &Machine, daemon: &Program) -> String {
     )
 }
 
-fn script(machine: &Machine) -> PathBuf {
+fn script_path(machine: &Machine) -> PathBuf {
     machine.directory.join("container.sh")
 }
 

@@ -29,7 +29,7 @@ fn wait_until_started(cluster: &Cluster, service: &str, except: &str) -> Result<
 /// Returns the next line of the witness in the container.
 fn next_witness_line(cluster: &Cluster, service: &str) -> Result<WitnessLine> {
     let now = monotonic_ns();
-    wait_for("a sign of life", STEP_TIMEOUT, || cluster.witness(service).first_after(now))
+    wait_for("a sign of life", STEP_TIMEOUT, || cluster.witness(service).first_line_after(now))
 }
 
 /// Returns the witness's process on a node, with its process id on the host. The monitor of a container can have the same
@@ -93,13 +93,13 @@ pub fn check_survival(cluster: &mut Cluster, service: &str) -> Result<()> {
         (node["status"]["watchdog"]["kind"] == "Simulated").then_some(())
     })?;
     let relocate_output =
-        cluster.hactl_within(Duration::from_secs(120), &["relocate", service, &first_node])?;
+        cluster.hactl_with_timeout(Duration::from_secs(120), &["relocate", service, &first_node])?;
     ensure!(relocate_output.status.success(), "{}", String::from_utf8_lossy(&relocate_output.stderr));
     assert_eq!(wait_until_started(cluster, service, &second_node)?, first_node);
     assert_eq!(next_witness_line(cluster, service)?.node, first_node);
     assert_eq!(witness_process(service, &second_node), None);
 
-    cluster.witness(service).check()?;
+    cluster.witness(service).check_one_writer_at_a_time()?;
     for node in [first_node, second_node] {
         cluster.power_off(&node)?;
     }

@@ -17,7 +17,7 @@ pub enum BlockTarget {
 
 /// A code block in a page of the documentation, with commands that a test runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Block {
+pub struct CommandBlock {
     /// Heading above the block.
     pub heading: String,
     /// Machines on which the commands run; `None` if the test skips them.
@@ -30,14 +30,14 @@ pub struct Block {
 ///
 /// # Errors
 /// Fails if the page cannot be read, or if a block names no machine.
-pub fn blocks(page: &Path) -> Result<Vec<Block>> {
+pub fn blocks(page: &Path) -> Result<Vec<CommandBlock>> {
     let text = std::fs::read_to_string(page).with_context(|| page.display().to_string())?;
     let blocks = parse(&text).with_context(|| page.display().to_string())?;
     ensure!(!blocks.is_empty(), "{} has no commands", page.display());
     Ok(blocks)
 }
 
-fn parse(text: &str) -> Result<Vec<Block>> {
+fn parse(text: &str) -> Result<Vec<CommandBlock>> {
     let (mut blocks, mut heading, mut pending_marker) = (Vec::new(), String::new(), None);
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
@@ -59,7 +59,7 @@ fn parse(text: &str) -> Result<Vec<Block>> {
                 marker if marker.starts_with("no, ") => None,
                 name => Some(BlockTarget::On(name.to_owned())),
             };
-            blocks.push(Block { heading: heading.clone(), target, text: commands.join("\n") });
+            blocks.push(CommandBlock { heading: heading.clone(), target, text: commands.join("\n") });
         }
     }
     Ok(blocks)
@@ -73,7 +73,7 @@ mod tests {
     fn test_comments_determine_where_blocks_run() {
         let text = "# Page\n## One\n<!-- test: each -->\n```sh\na\n  b\n```\nwords\n<!-- test: c1 -->\n```sh\nc\n```\n\
                     ## Two\n<!-- test: no, it takes a week -->\n```sh\nd\n```\n";
-        let block = |heading: &str, target, text: &str| Block {
+        let block = |heading: &str, target, text: &str| CommandBlock {
             heading: heading.to_owned(),
             target,
             text: text.to_owned(),

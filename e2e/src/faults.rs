@@ -6,6 +6,6 @@
 pub mod campaign;
 pub mod injector;
 pub mod kind;
-pub mod ledger;
 pub mod report;
 pub mod schedule;
+pub mod write_recorder;

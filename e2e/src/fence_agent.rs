@@ -17,7 +17,7 @@ const ACTIONS: [&str; 6] = ["on", "off", "reboot", "status", "monitor", "metadat
 
 /// Description of a fence agent.
 #[derive(Debug, Clone, Copy)]
-pub struct Agent {
+pub struct FenceAgent {
     /// Name of the program.
     pub name: &'static str,
     /// Purpose of the agent, for its metadata.
@@ -27,7 +27,7 @@ pub struct Agent {
 }
 
 /// Control of one machine's power.
-pub trait Power {
+pub trait PowerSwitch {
     /// Returns `true` if the machine is on.
     ///
     /// # Errors
@@ -38,13 +38,13 @@ pub trait Power {
     ///
     /// # Errors
     /// Fails if the machine is not off after the action.
-    fn off(&self) -> Result<()>;
+    fn switch_off(&self) -> Result<()>;
 
     /// Switches the machine on and verifies the result.
     ///
     /// # Errors
     /// Fails if the machine is not on after the action.
-    fn on(&self) -> Result<()>;
+    fn switch_on(&self) -> Result<()>;
 }
 
 /// Attributes that an agent received.
@@ -76,15 +76,15 @@ impl Attributes {
     }
 }
 
-impl Agent {
+impl FenceAgent {
     /// Runs the whole program: executes the action from standard input on the machine that `find` returns for the attributes.
-    pub fn main<P: Power>(&self, find: impl FnOnce(&Attributes) -> Result<P>) -> ExitCode {
+    pub fn main<P: PowerSwitch>(&self, find: impl FnOnce(&Attributes) -> Result<P>) -> ExitCode {
         let outcome =
             Attributes::read(std::io::stdin().lock()).and_then(|attributes| self.execute(&attributes, find));
         program::exit_code_of(self.name, outcome)
     }
 
-    fn execute<P: Power>(
+    fn execute<P: PowerSwitch>(
         &self,
         attributes: &Attributes,
         find: impl FnOnce(&Attributes) -> Result<P>,
@@ -98,11 +98,11 @@ impl Agent {
         match action {
             "status" | "monitor" if !power.is_on()? => return Ok(ExitCode::from(OFF)),
             "status" | "monitor" => {}
-            "off" => power.off()?,
-            "on" => power.on()?,
+            "off" => power.switch_off()?,
+            "on" => power.switch_on()?,
             "reboot" => {
-                power.off()?;
-                power.on()?;
+                power.switch_off()?;
+                power.switch_on()?;
             }
             other => bail!("{other} is not a valid action; valid actions: {}", ACTIONS.join(", ")),
         }
@@ -140,23 +140,24 @@ mod tests {
 
     struct Switch<'a>(&'a Cell<bool>);
 
-    impl Power for Switch<'_> {
+    impl PowerSwitch for Switch<'_> {
         fn is_on(&self) -> Result<bool> {
             Ok(self.0.get())
         }
 
-        fn off(&self) -> Result<()> {
+        fn switch_off(&self) -> Result<()> {
             self.0.set(false);
             Ok(())
         }
 
-        fn on(&self) -> Result<()> {
+        fn switch_on(&self) -> Result<()> {
             self.0.set(true);
             Ok(())
         }
     }
 
-    const AGENT: Agent = Agent { name: "fence_switch", description: "A switch", parameters: &["plug"] };
+    const AGENT: FenceAgent =
+        FenceAgent { name: "fence_switch", description: "A switch", parameters: &["plug"] };
 
     /// Checks the exit status of an action, and whether the machine is on after it. `on` is the state before.
     fn check(input: &str, on: bool, expected: Result<(ExitCode, bool), &str>) {

@@ -32,7 +32,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Configuration of process 1.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Spec {
+pub struct InitSpec {
     /// Host name of the machine.
     pub machine: String,
     /// Directory with the files that control process 1.
@@ -40,7 +40,7 @@ pub struct Spec {
     /// Directory for the programs' output, with one file for each.
     pub logs: PathBuf,
     /// Directories that appear at another path on this machine, source first.
-    pub binds: Vec<(PathBuf, PathBuf)>,
+    pub bind_mounts: Vec<(PathBuf, PathBuf)>,
     /// Programs, in the order of their starts.
     pub programs: Vec<Program>,
 }
@@ -61,21 +61,21 @@ pub struct Program {
 /// # Errors
 /// Fails if the machine cannot be set up. A program that cannot be started is retried indefinitely, because a build may be about
 /// to create it.
-pub fn run(spec: &Spec) -> Result<()> {
+pub fn run(spec: &InitSpec) -> Result<()> {
     // Each machine has its own session: a kernel that divides the processor by sessions then gives every machine the
     // same share.
     setsid().context("cannot create a session")?;
     sethostname(&spec.machine).context("cannot set the host name")?;
-    for (source, target) in &spec.binds {
-        bind(source, target)?;
+    for (source, target) in &spec.bind_mounts {
+        bind_mount(source, target)?;
     }
     mount_own_run(&spec.volatile)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(Machine::new(spec).run_until_terminated())
+    runtime.block_on(ProgramSupervisor::new(spec).run_until_terminated())
 }
 
 /// Mounts `source` at `target`. The parent of `target` must be a directory that every system has, because a tmpfs covers it.
-fn bind(source: &Path, target: &Path) -> Result<()> {
+fn bind_mount(source: &Path, target: &Path) -> Result<()> {
     let parent = target.parent().context("bind target has no parent directory")?;
     // The source is opened before the mount, which could hide it.
     let handle = File::open(source).with_context(|| source.display().to_string())?;
@@ -123,14 +123,14 @@ fn mount_own_run(volatile: &Path) -> Result<()> {
     Ok(())
 }
 
-struct Machine<'a> {
-    spec: &'a Spec,
+struct ProgramSupervisor<'a> {
+    spec: &'a InitSpec,
     running: BTreeMap<&'a str, Pid>,
     ended_at: BTreeMap<&'a str, Instant>,
 }
 
-impl<'a> Machine<'a> {
-    fn new(spec: &'a Spec) -> Self {
+impl<'a> ProgramSupervisor<'a> {
+    fn new(spec: &'a InitSpec) -> Self {
         Self { spec, running: BTreeMap::new(), ended_at: BTreeMap::new() }
     }
 

@@ -37,7 +37,12 @@ pub fn with_setup(machine: &Machine, command: Vec<String>) -> Vec<String> {
 ///
 /// # Errors
 /// Fails if busybox is missing.
-pub fn write(directory: &Path, as_seen: &Path, command: &str, mounts: &[(&Path, &str)]) -> Result<()> {
+pub fn write(
+    directory: &Path,
+    directory_in_machine: &Path,
+    command: &str,
+    mounts: &[(&Path, &str)],
+) -> Result<()> {
     let root = directory.join("rootfs");
     for name in ["bin", "dev", "etc", "lib", "lib64", "opt", "proc", "srv", "sys", "tmp", "usr"] {
         fs::create_dir_all(root.join(name))?;
@@ -49,7 +54,7 @@ pub fn write(directory: &Path, as_seen: &Path, command: &str, mounts: &[(&Path, 
     }
     let mut text = String::new();
     for (key, value) in [
-        ("rootfs.path", format!("dir:{}", as_seen.join("rootfs").display())),
+        ("rootfs.path", format!("dir:{}", directory_in_machine.join("rootfs").display())),
         ("net.0.type", "empty".to_owned()),
         ("apparmor.profile", "unconfined".to_owned()),
         ("pty.max", "16".to_owned()),

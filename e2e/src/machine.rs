@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::command::tool;
-use crate::init::{Program, Spec};
+use crate::init::{InitSpec, Program};
 use crate::network::Network;
 use crate::process::{self, ProcessId};
 use crate::wait::{wait_for, wait_until};
@@ -51,7 +51,7 @@ pub struct Machine {
     /// Daemons of the machine.
     pub programs: Vec<Program>,
     /// Directories that appear at another path on this machine, source first.
-    pub binds: Vec<(PathBuf, PathBuf)>,
+    pub bind_mounts: Vec<(PathBuf, PathBuf)>,
     /// Process on the host that holds the process tree; `None` while the power is off.
     pub holder: Option<ProcessId>,
     /// Process 1 of the tree, with its process id on the host; `None` while the power is off.
@@ -129,11 +129,11 @@ impl Machine {
         if !self.machine_id_file().exists() {
             fs::write(self.machine_id_file(), format!("{}\n", random_id().replace('-', "")))?;
         }
-        let spec = Spec {
+        let spec = InitSpec {
             machine: self.name.clone(),
             volatile: self.volatile.clone(),
             logs: self.directory.join("log"),
-            binds: self.binds.clone(),
+            bind_mounts: self.bind_mounts.clone(),
             programs: self.programs.clone(),
         };
         let path = self.directory.join("init.json");
@@ -299,7 +299,7 @@ mod tests {
             directory: directory.path().join("machine"),
             volatile: directory.path().join("volatile"),
             programs: Vec::new(),
-            binds: Vec::new(),
+            bind_mounts: Vec::new(),
             holder: None,
             init: None,
             watchdog: None,

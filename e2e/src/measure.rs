@@ -57,7 +57,7 @@ pub fn apply_to_running(scenario: &Scenario, rounds: usize) -> Result<Vec<Series
         let begin_ns = monotonic_ns();
         scenario.create_witness(&name)?;
         let witness = scenario.witness(&name);
-        let line = wait_for("the first sign of life", STEP_TIMEOUT, || witness.first_after(begin_ns))?;
+        let line = wait_for("the first sign of life", STEP_TIMEOUT, || witness.first_line_after(begin_ns))?;
         series.add(begin_ns, line.at_ns);
         scenario.apply("resources", &name, &json!({"state": "Stopped"}))?;
         scenario.wait_until_stopped(&name)?;
@@ -232,9 +232,9 @@ fn receive_change(watch: &Watch, seen_changes: &mut Vec<Change>, matches: impl F
 /// # Errors
 /// Fails if the power supply cannot be started, or if the API refuses a node.
 pub fn add_fence_devices(scenario: &Scenario) -> Result<PowerSupply> {
-    let socket = scenario.cluster.volatile().join("power.sock");
+    let socket = scenario.cluster.volatile_directory().join("power.sock");
     let supply = PowerSupply::start(scenario.cluster.directory(), &socket)?;
-    for node in scenario.cluster.names(Role::Node) {
+    for node in scenario.cluster.machine_names(Role::Node) {
         let device = json!({"name": "power", "kind": "Power", "action": "Off", "timeoutSeconds": 20,
             "parts": [{"agent": "fence_sandbox", "attributes": {"socket": socket, "plug": node}}]});
         scenario.apply(

@@ -124,7 +124,7 @@ impl Network {
     ///
     /// # Errors
     /// Fails if the kernel refuses. The error contains the output of `ip`.
-    pub fn boot(&self, machine: &str, number: u8) -> Result<()> {
+    pub fn replace_addresses(&self, machine: &str, number: u8) -> Result<()> {
         if !self.namespaces {
             return Ok(());
         }
@@ -170,7 +170,13 @@ impl Network {
     ///
     /// # Errors
     /// Fails without namespaces, or if the kernel refuses.
-    pub fn attach_whole(&self, machine: &str, number: u8, taps: [&str; 2], storage: &str) -> Result<()> {
+    pub fn attach_virtual_machine(
+        &self,
+        machine: &str,
+        number: u8,
+        taps: [&str; 2],
+        storage: &str,
+    ) -> Result<()> {
         self.require_namespaces()?;
         let (namespace, link, bridge) = (self.namespace(machine), self.link(number), self.bridge());
         let switch = self.namespace(storage);
@@ -223,7 +229,7 @@ impl Network {
     ///
     /// # Errors
     /// Fails without namespaces, or if the kernel refuses.
-    pub fn drop(&self, machine: &str, filter: PacketFilter) -> Result<()> {
+    pub fn drop_packets(&self, machine: &str, filter: PacketFilter) -> Result<()> {
         self.require_namespaces()?;
         let (hooks, rule): (&[&str], String) = match filter {
             PacketFilter::Sent => (&["output"], "oifname eth0 drop".to_owned()),

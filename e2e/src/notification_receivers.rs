@@ -52,7 +52,7 @@ impl NotificationReceivers {
         let log = fs::File::options().create(true).append(true).open(directory.join("receivers.log"))?;
         let mut child = Command::new(tool("setpriv"))
             .args(["--pdeathsig", "KILL"])
-            .arg(binaries::sinks_python()?)
+            .arg(binaries::notification_sinks_python()?)
             .arg(binaries::repository().join("dev/lib/sinks.py"))
             .arg("--record")
             .arg(&record)

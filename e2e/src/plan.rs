@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::binaries;
-use crate::command::{text, tool};
+use crate::command::{path_text, tool};
 use crate::container;
 use crate::init::Program;
 use crate::libvirt::host;
@@ -30,9 +30,9 @@ pub const API_PORT: u16 = 7443;
 /// File in a cluster's directory with the tokens that its controllers accept; absent until a token is created.
 pub const TOKEN_FILE: &str = "tokens.yaml";
 /// Path on every node of the directory that all nodes share.
-pub const SHARED: &str = "/srv/shared";
+pub const SHARED_DIRECTORY: &str = "/srv/shared";
 /// Path of the same directory on a whole machine, reached through the fabric.
-pub const FABRIC: &str = "/srv/fabric";
+pub const FABRIC_DIRECTORY: &str = "/srv/fabric";
 /// Port of the storage behind the fabric.
 pub const STORAGE_PORT: u16 = 564;
 
@@ -123,7 +123,7 @@ impl Plan {
         for index in 1..=self.nodes {
             machines.push(match &self.hardware {
                 None if self.units.is_some() => {
-                    container::as_container(&layout.node(index)?, &network.run, &self.directory)?
+                    container::convert_to_container(&layout.node(index)?, &network.run, &self.directory)?
                 }
                 None => layout.node(index)?,
                 Some(hardware) => layout.metal_node(index, hardware),
@@ -134,14 +134,14 @@ impl Plan {
 
     /// Returns the settings for the disk of a node that is a whole machine; `None` for other machines.
     pub fn disk_settings(&self, machine: &Machine, network: &Network) -> Option<disk::Settings> {
-        let index = machine.number.checked_sub(NODE_BASE).filter(|_| machine.role == Role::Node)?;
+        let index = machine.number.checked_sub(FIRST_NODE_NUMBER).filter(|_| machine.role == Role::Node)?;
         Some(disk::Settings {
             watchdog: self.hardware.as_ref()?.watchdog(index),
             endpoints: endpoints(self, network),
             certificates: self.certificates(),
             fabric_address: network.fabric_address(machine.number),
-            storage_address: network.fabric_address(STORAGE),
-            export: self.shared(),
+            storage_address: network.fabric_address(STORAGE_NUMBER),
+            export: self.shared_directory(),
         })
     }
 
@@ -155,7 +155,7 @@ impl Plan {
         network: &Network,
         volatile: &Path,
     ) -> Result<Option<Vec<Program>>> {
-        let index = machine.number.checked_sub(NODE_BASE).filter(|_| machine.role == Role::Node);
+        let index = machine.number.checked_sub(FIRST_NODE_NUMBER).filter(|_| machine.role == Role::Node);
         let Some(index) = index.filter(|_| self.units.is_some()) else { return Ok(None) };
         if self.bare {
             return Ok(Some(Vec::new()));
@@ -176,17 +176,17 @@ impl Plan {
     }
 
     /// Returns the directory that all nodes share, as a path on the host.
-    pub fn shared(&self) -> PathBuf {
+    pub fn shared_directory(&self) -> PathBuf {
         self.directory.join("shared")
     }
 }
 
 /// Offsets of the address numbers by role. The first machine of a role has the next number.
-const ETCD_BASE: u8 = 10;
-const CONTROLLER_BASE: u8 = 60;
-const NODE_BASE: u8 = 110;
+const FIRST_ETCD_NUMBER: u8 = 10;
+const FIRST_CONTROLLER_NUMBER: u8 = 60;
+const FIRST_NODE_NUMBER: u8 = 110;
 /// Number of the machine that serves the storage behind the fabric.
-const STORAGE: u8 = 200;
+const STORAGE_NUMBER: u8 = 200;
 
 struct Layout<'a> {
     plan: &'a Plan,
@@ -196,20 +196,23 @@ struct Layout<'a> {
 
 impl Layout<'_> {
     fn etcd(&self, index: u8) -> Result<Machine> {
-        let (name, address) = (format!("etcd{index}"), self.network.address(ETCD_BASE + index));
+        let (name, address) = (format!("etcd{index}"), self.network.address(FIRST_ETCD_NUMBER + index));
         let peers: Vec<String> = (1..=self.plan.etcd)
             .map(|peer| {
-                format!("etcd{peer}=https://{}:{ETCD_PEER_PORT}", self.network.address(ETCD_BASE + peer))
+                format!(
+                    "etcd{peer}=https://{}:{ETCD_PEER_PORT}",
+                    self.network.address(FIRST_ETCD_NUMBER + peer)
+                )
             })
             .collect();
         let client = format!("https://{address}:{ETCD_CLIENT_PORT}");
         let peer = format!("https://{address}:{ETCD_PEER_PORT}");
         let data = self.plan.directory.join("machines").join(&name).join("data");
         let peer_certificates = self.plan.peer_certificates();
-        let mut command = vec![text(&binaries::etcd()?)];
+        let mut command = vec![path_text(&binaries::etcd()?)];
         command.extend(flags(&[
             ("name", &name),
-            ("data-dir", &text(&data)),
+            ("data-dir", &path_text(&data)),
             ("listen-client-urls", &client),
             ("advertise-client-urls", &client),
             ("listen-peer-urls", &peer),
@@ -221,9 +224,9 @@ impl Layout<'_> {
             ("cert-file", &self.certificate(&name)),
             ("key-file", &self.key(&name)),
             ("trusted-ca-file", &self.certificate("ca")),
-            ("peer-cert-file", &text(&peer_certificates.join(format!("{name}.pem")))),
-            ("peer-key-file", &text(&peer_certificates.join(format!("{name}.key")))),
-            ("peer-trusted-ca-file", &text(&peer_certificates.join("ca.pem"))),
+            ("peer-cert-file", &path_text(&peer_certificates.join(format!("{name}.pem")))),
+            ("peer-key-file", &path_text(&peer_certificates.join(format!("{name}.key")))),
+            ("peer-trusted-ca-file", &path_text(&peer_certificates.join("ca.pem"))),
             ("log-level", "warn"),
         ]));
         command.extend(["--client-cert-auth", "--peer-client-cert-auth"].map(str::to_owned));
@@ -231,27 +234,28 @@ impl Layout<'_> {
         // A power cut in this suite ends processes, not the kernel, so written data is not lost. With fsync, a slow disk would
         // dominate the times.
         command.push("--unsafe-no-fsync".to_owned());
-        Ok(self.machine(&name, Role::Etcd, ETCD_BASE + index, vec![program("etcd", command)]))
+        Ok(self.machine(&name, Role::Etcd, FIRST_ETCD_NUMBER + index, vec![program("etcd", command)]))
     }
 
     /// Returns the path of a machine's program in this build. With `old_binaries`, returns a script that runs the older program
     /// until the upgrade.
-    fn own(&self, machine: &str, name: &str) -> Result<PathBuf> {
+    fn program_path(&self, machine: &str, name: &str) -> Result<PathBuf> {
         match &self.plan.old_binaries {
-            Some(old) => upgrade::script(&self.plan.directory, machine, name, old),
+            Some(old) => upgrade::write_script(&self.plan.directory, machine, name, old),
             None => binaries::workspace_program(name),
         }
     }
 
     fn controller(&self, index: u8) -> Result<Machine> {
-        let (name, address) = (format!("controller{index}"), self.network.address(CONTROLLER_BASE + index));
-        let machine = self.machine(&name, Role::Controller, CONTROLLER_BASE + index, Vec::new());
+        let (name, address) =
+            (format!("controller{index}"), self.network.address(FIRST_CONTROLLER_NUMBER + index));
+        let machine = self.machine(&name, Role::Controller, FIRST_CONTROLLER_NUMBER + index, Vec::new());
         let fence_agents = binaries::workspace_program("fence_sandbox")?;
-        let mut command = vec![text(&self.own(&name, "ha-controller")?)];
+        let mut command = vec![path_text(&self.program_path(&name, "ha-controller")?)];
         command.extend(self.store_flags(&name));
         command.extend(flags(&[
             ("id", &name),
-            ("state-dir", &text(&machine.state())),
+            ("state-dir", &path_text(&machine.state())),
             ("machine", &name),
             ("listen", &format!("{address}:{API_PORT}")),
             ("advertise-url", &format!("https://{address}:{API_PORT}")),
@@ -259,11 +263,11 @@ impl Layout<'_> {
             ("tls-key", &self.key(&name)),
             ("client-ca", &self.certificate("ca")),
             ("authorization", "Roles"),
-            ("socket", &text(&api_socket(&machine))),
+            ("socket", &path_text(&api_socket(&machine))),
             ("client-crl", &self.certificate("crl")),
-            ("token-file", &text(&self.plan.directory.join(TOKEN_FILE))),
-            ("audit-log", &text(&audit_log(&machine))),
-            ("fence-agent-path", &text(fence_agents.parent().unwrap_or(&fence_agents))),
+            ("token-file", &path_text(&self.plan.directory.join(TOKEN_FILE))),
+            ("audit-log", &path_text(&audit_log(&machine))),
+            ("fence-agent-path", &path_text(fence_agents.parent().unwrap_or(&fence_agents))),
         ]));
         if let Some(policy) = self.plan.policies.get(&name) {
             command.extend(flags(&[("policy", policy)]));
@@ -272,25 +276,25 @@ impl Layout<'_> {
     }
 
     fn node(&self, index: u8) -> Result<Machine> {
-        let (name, address) = (format!("node{index}"), self.network.address(NODE_BASE + index));
-        let mut machine = self.machine(&name, Role::Node, NODE_BASE + index, Vec::new());
+        let (name, address) = (format!("node{index}"), self.network.address(FIRST_NODE_NUMBER + index));
+        let mut machine = self.machine(&name, Role::Node, FIRST_NODE_NUMBER + index, Vec::new());
         let socket = machine.volatile.join("watchdogd.sock");
-        let mut watchdog = vec![text(&self.own(&name, "ha-watchdogd")?)];
+        let mut watchdog = vec![path_text(&self.program_path(&name, "ha-watchdogd")?)];
         watchdog.extend(flags(&[
-            ("socket", &text(&socket)),
-            ("simulated", &text(&simulated_watchdog_socket(&machine))),
+            ("socket", &path_text(&socket)),
+            ("simulated", &path_text(&simulated_watchdog_socket(&machine))),
         ]));
-        let mut agent = vec![text(&self.own(&name, "ha-node-agent")?)];
+        let mut agent = vec![path_text(&self.program_path(&name, "ha-node-agent")?)];
         agent.extend(self.store_flags(&name));
         agent.extend(flags(&[
             ("node", &name),
-            ("state-dir", &text(&machine.state())),
-            ("simulated-dir", &text(&self.plan.directory.join("simulated"))),
-            ("boot-id-file", &text(&machine.boot_id_file())),
-            ("machine-id-file", &text(&machine.machine_id_file())),
-            ("watchdog-socket", &text(&socket)),
+            ("state-dir", &path_text(&machine.state())),
+            ("simulated-dir", &path_text(&self.plan.directory.join("simulated"))),
+            ("boot-id-file", &path_text(&machine.boot_id_file())),
+            ("machine-id-file", &path_text(&machine.machine_id_file())),
+            ("watchdog-socket", &path_text(&socket)),
             // The agent must never use the socket of the host.
-            ("podman-socket", &text(&podman::socket(&machine))),
+            ("podman-socket", &path_text(&podman::socket(&machine))),
             ("admin-listen", &format!("{}:7444", self.admin_address(address))),
         ]));
         if let Some(policy) = self.plan.policies.get(&name) {
@@ -303,37 +307,37 @@ impl Layout<'_> {
             agent = podman::with_setup(&machine, agent);
         }
         if self.plan.lxc {
-            agent.extend(flags(&[("lxc-path", &text(&lxc::path(&machine)))]));
+            agent.extend(flags(&[("lxc-path", &path_text(&lxc::path(&machine)))]));
             agent = lxc::with_setup(&machine, agent);
         }
         if self.plan.libvirt {
             let names: Vec<(String, Ipv4Addr)> = (1..=self.plan.nodes)
-                .map(|index| (format!("node{index}"), self.network.address(NODE_BASE + index)))
+                .map(|index| (format!("node{index}"), self.network.address(FIRST_NODE_NUMBER + index)))
                 .collect();
             machine.programs.push(program(host::PROGRAM, host::command(&machine, index, &names)));
             agent = host::after_libvirt(agent);
         }
         machine.programs.push(program("ha-node-agent", agent));
-        machine.binds = vec![(self.plan.shared(), PathBuf::from(SHARED))];
+        machine.bind_mounts = vec![(self.plan.shared_directory(), PathBuf::from(SHARED_DIRECTORY))];
         Ok(machine)
     }
 
     /// Returns the machine that serves the storage. It is a separate file server, so a write that passed the fabric is
     /// immediately in the host's files.
     fn storage(&self) -> Machine {
-        let address = self.network.fabric_address(STORAGE);
-        let machine = self.machine("storage", Role::Storage, STORAGE, Vec::new());
+        let address = self.network.fabric_address(STORAGE_NUMBER);
+        let machine = self.machine("storage", Role::Storage, STORAGE_NUMBER, Vec::new());
         // The server rejects clients without a host name, and no name service exists.
         let names = (1..=self.plan.nodes)
-            .map(|index| format!("{} node{index}", self.network.fabric_address(NODE_BASE + index)));
+            .map(|index| format!("{} node{index}", self.network.fabric_address(FIRST_NODE_NUMBER + index)));
         let script = r#"printf '%s\n' "$1" >"$0" && mount --bind "$0" /etc/hosts && shift && exec "$@""#;
-        let hosts = text(&machine.directory.join("hosts"));
+        let hosts = path_text(&machine.directory.join("hosts"));
         let mut command =
             ["sh", "-c", script, &hosts, &names.collect::<Vec<_>>().join("\n")].map(str::to_owned).to_vec();
         command.push(tool("diod"));
         command.extend(flags(&[
             ("listen", &format!("{address}:{STORAGE_PORT}")),
-            ("export", &text(&self.plan.shared())),
+            ("export", &path_text(&self.plan.shared_directory())),
             ("config-file", "/dev/null"),
             ("logdest", "stderr"),
         ]));
@@ -343,8 +347,9 @@ impl Layout<'_> {
 
     fn metal_node(&self, index: u8, hardware: &Hardware) -> Machine {
         let name = format!("node{index}");
-        let mut machine = self.machine(&name, Role::Node, NODE_BASE + index, Vec::new());
-        let command = qemu::command(hardware, hardware.watchdog(index), &machine, &self.plan.shared());
+        let mut machine = self.machine(&name, Role::Node, FIRST_NODE_NUMBER + index, Vec::new());
+        let command =
+            qemu::command(hardware, hardware.watchdog(index), &machine, &self.plan.shared_directory());
         machine.programs = vec![program(qemu::PROGRAM, command)];
         machine
     }
@@ -363,7 +368,7 @@ impl Layout<'_> {
             directory: self.plan.directory.join("machines").join(name),
             volatile: self.volatile.join(name),
             programs,
-            binds: Vec::new(),
+            bind_mounts: Vec::new(),
             holder: None,
             init: None,
             watchdog: None,
@@ -382,11 +387,11 @@ impl Layout<'_> {
     }
 
     fn certificate(&self, name: &str) -> String {
-        text(&self.plan.certificates().join(format!("{name}.pem")))
+        path_text(&self.plan.certificates().join(format!("{name}.pem")))
     }
 
     fn key(&self, name: &str) -> String {
-        text(&self.plan.certificates().join(format!("{name}.key")))
+        path_text(&self.plan.certificates().join(format!("{name}.key")))
     }
 }
 
@@ -408,7 +413,7 @@ pub fn simulated_watchdog_socket(machine: &Machine) -> PathBuf {
 /// Returns the URLs of the etcd members, separated by commas.
 pub fn endpoints(plan: &Plan, network: &Network) -> String {
     let members: Vec<String> = (1..=plan.etcd)
-        .map(|index| format!("https://{}:{ETCD_CLIENT_PORT}", network.address(ETCD_BASE + index)))
+        .map(|index| format!("https://{}:{ETCD_CLIENT_PORT}", network.address(FIRST_ETCD_NUMBER + index)))
         .collect();
     members.join(",")
 }

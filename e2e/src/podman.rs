@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::command::run;
+use crate::command::{path_text, run};
 use crate::init::Program;
 use crate::machine::Machine;
 
@@ -52,23 +52,22 @@ pub fn socket(machine: &Machine) -> PathBuf {
 
 /// Returns podman's API service as a program of a machine. `archive` is the result of [`archive`].
 pub fn program(machine: &Machine, archive: &Path) -> Program {
-    let text = |path: &Path| path.to_string_lossy().into_owned();
     let script = format!("set -e\n{MOUNT_GROUPS}\n{SCRIPT}");
     let mut command = ["sh", "-c", &script, "podman"].map(str::to_owned).to_vec();
-    command.extend([text(&socket(machine)), text(archive), IMAGE.to_owned(), "podman".to_owned()]);
+    command.extend([path_text(&socket(machine)), path_text(archive), IMAGE.to_owned(), "podman".to_owned()]);
     for (flag, directory) in [
         ("--root", root(machine)),
         // A boot must remove these directories.
         ("--runroot", machine.volatile.join("podman-run")),
         ("--tmpdir", machine.volatile.join("podman-tmp")),
     ] {
-        command.extend([flag.to_owned(), text(&directory)]);
+        command.extend([flag.to_owned(), path_text(&directory)]);
     }
     command.extend(
         ["--runtime=runc", "--cgroup-manager=cgroupfs", "--events-backend=file", "--storage-driver=vfs"]
             .map(str::to_owned),
     );
-    let settings = ("CONTAINERS_CONF".to_owned(), text(&archive.with_file_name(SETTINGS_FILE_NAME)));
+    let settings = ("CONTAINERS_CONF".to_owned(), path_text(&archive.with_file_name(SETTINGS_FILE_NAME)));
     Program { name: PROGRAM.to_owned(), command, environment: [settings].into() }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::background::Background;
+use crate::background::BackgroundThread;
 use crate::cluster::Cluster;
 
 /// Time between two checks for a client.
@@ -23,12 +23,12 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 pub struct PowerSupply {
     socket: PathBuf,
     shared: Arc<Shared>,
-    background: Background,
+    background: BackgroundThread,
 }
 
 #[derive(Default)]
 struct Shared {
-    broken: AtomicBool,
+    rejects_requests: AtomicBool,
     switch_off_count: AtomicU32,
 }
 
@@ -43,7 +43,7 @@ impl PowerSupply {
         // dropped.
         listener.set_nonblocking(true)?;
         let shared = Arc::new(Shared::default());
-        let background = Background::start({
+        let background = BackgroundThread::start({
             let (shared, directory) = (Arc::clone(&shared), directory.to_owned());
             move |stop| {
                 while !stop.is_requested() {
@@ -65,7 +65,7 @@ impl PowerSupply {
 
     /// Makes every later command fail, like a device that lost its power together with the node.
     pub fn reject_requests(&self) {
-        self.shared.broken.store(true, Ordering::Relaxed);
+        self.shared.rejects_requests.store(true, Ordering::Relaxed);
     }
 
     /// Returns how often a machine was switched off.
@@ -95,7 +95,7 @@ fn serve(connection: &UnixStream, directory: &Path, shared: &Shared) -> Result<(
 }
 
 fn execute(line: &str, directory: &Path, shared: &Shared) -> Result<&'static str> {
-    if shared.broken.load(Ordering::Relaxed) {
+    if shared.rejects_requests.load(Ordering::Relaxed) {
         bail!("no power");
     }
     let (command, machine) = line.split_once(' ').context("expected: COMMAND MACHINE")?;

@@ -28,7 +28,7 @@ pub enum Lifetime {
 
 /// The record of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Record {
+pub struct RunRecord {
     /// Identifier that is unique on this host, used in names of namespaces and directories.
     pub run: String,
     /// Third octet of the run's addresses, and part of its interface names.
@@ -46,15 +46,15 @@ pub struct Record {
     pub namespaces: bool,
 }
 
-impl Record {
+impl RunRecord {
     /// Returns the directory for files that do not survive a reboot: sockets and pid files. The path is short, because socket
     /// paths are limited.
-    pub fn volatile(&self) -> PathBuf {
+    pub fn volatile_directory(&self) -> PathBuf {
         registry_directory().join(&self.run)
     }
 
     fn path(&self) -> PathBuf {
-        self.volatile().join("record.json")
+        self.volatile_directory().join("record.json")
     }
 
     /// Writes the record atomically.
@@ -81,7 +81,7 @@ impl Record {
 
     /// Deletes the record of the run.
     fn delete(&self) -> Result<()> {
-        let directory = self.volatile();
+        let directory = self.volatile_directory();
         match fs::remove_dir_all(&directory) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(error).with_context(|| directory.display().to_string())
@@ -95,7 +95,7 @@ impl Record {
 ///
 /// # Errors
 /// Fails if the registry is not writable, or if all slots are in use.
-pub fn register(directory: &Path, lifetime: Lifetime, namespaces: bool) -> Result<Record> {
+pub fn register(directory: &Path, lifetime: Lifetime, namespaces: bool) -> Result<RunRecord> {
     let _lock = lock()?;
     let used_slots: BTreeSet<u8> = records()?.iter().map(|record| record.slot).collect();
     let Some(slot) = (1..=SLOT_COUNT).find(|slot| !used_slots.contains(slot)) else {
@@ -105,7 +105,7 @@ pub fn register(directory: &Path, lifetime: Lifetime, namespaces: bool) -> Resul
         );
     };
     let owner = ProcessId::own()?;
-    let record = Record {
+    let record = RunRecord {
         run: format!("h{slot}-{}", owner.pid),
         slot,
         lifetime,
@@ -114,7 +114,8 @@ pub fn register(directory: &Path, lifetime: Lifetime, namespaces: bool) -> Resul
         processes: Vec::new(),
         namespaces,
     };
-    fs::create_dir_all(record.volatile()).with_context(|| record.volatile().display().to_string())?;
+    fs::create_dir_all(record.volatile_directory())
+        .with_context(|| record.volatile_directory().display().to_string())?;
     record.save()?;
     Ok(record)
 }
@@ -126,7 +127,7 @@ pub fn register(directory: &Path, lifetime: Lifetime, namespaces: bool) -> Resul
 ///
 /// # Errors
 /// Fails if the run cannot be removed.
-pub fn remove_run(record: &Record, remove: impl FnOnce(&Record) -> Result<()>) -> Result<()> {
+pub fn remove_run(record: &RunRecord, remove: impl FnOnce(&RunRecord) -> Result<()>) -> Result<()> {
     let _lock = lock()?;
     if !record.path().exists() {
         return Ok(());
@@ -139,10 +140,10 @@ pub fn remove_run(record: &Record, remove: impl FnOnce(&Record) -> Result<()>) -
 ///
 /// # Errors
 /// Fails if the registry cannot be read, or if a run cannot be removed.
-pub fn remove_orphaned_runs(remove: impl Fn(&Record) -> Result<()>) -> Result<Vec<String>> {
+pub fn remove_orphaned_runs(remove: impl Fn(&RunRecord) -> Result<()>) -> Result<Vec<String>> {
     let _lock = lock()?;
     let mut swept = Vec::new();
-    for record in records()?.into_iter().filter(Record::has_exited) {
+    for record in records()?.into_iter().filter(RunRecord::has_exited) {
         remove(&record)?;
         record.delete()?;
         swept.push(record.run);
@@ -154,7 +155,7 @@ pub fn remove_orphaned_runs(remove: impl Fn(&Record) -> Result<()>) -> Result<Ve
 ///
 /// # Errors
 /// Fails if the registry cannot be read.
-pub fn find(directory: &Path) -> Result<Option<Record>> {
+pub fn find(directory: &Path) -> Result<Option<RunRecord>> {
     Ok(records()?.into_iter().find(|record| record.directory == directory))
 }
 
@@ -183,7 +184,7 @@ fn lock() -> Result<Flock<File>> {
         .map_err(|(_, error)| anyhow::Error::from(error).context(path.display().to_string()))
 }
 
-fn records() -> Result<Vec<Record>> {
+fn records() -> Result<Vec<RunRecord>> {
     let directory = registry_directory();
     if !directory.is_dir() {
         return Ok(Vec::new());
@@ -202,10 +203,10 @@ fn records() -> Result<Vec<Record>> {
 mod tests {
     use super::*;
 
-    fn record(owner_alive: bool, lifetime: Lifetime, process_alive: bool) -> Record {
+    fn record(owner_alive: bool, lifetime: Lifetime, process_alive: bool) -> RunRecord {
         let own_process = ProcessId::own().unwrap();
         let ended_process = ProcessId { start_ticks: 1, ..own_process };
-        Record {
+        RunRecord {
             run: "test".into(),
             slot: 1,
             lifetime,
@@ -221,12 +222,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let record = register(directory.path(), Lifetime::Owner, false).unwrap();
         let removals = std::cell::Cell::new(0);
-        let remove = |_: &Record| {
+        let remove = |_: &RunRecord| {
             removals.set(removals.get() + 1);
             Ok(())
         };
         remove_run(&record, remove).unwrap();
-        assert!(!record.volatile().exists());
+        assert!(!record.volatile_directory().exists());
         remove_run(&record, remove).unwrap();
         assert_eq!(removals.get(), 1, "the names of the run may belong to another run now");
     }

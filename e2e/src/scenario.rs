@@ -14,10 +14,10 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::binaries;
-use crate::checker::{Checker, Witness};
+use crate::checker::{DoubleRunChecker, WitnessFile};
 use crate::cluster::Cluster;
 use crate::machine::Role;
-use crate::plan::{Plan, SHARED};
+use crate::plan::{Plan, SHARED_DIRECTORY};
 use crate::scratch;
 use crate::wait::{check_holds_for, wait_for, wait_until};
 
@@ -33,7 +33,7 @@ pub struct Scenario {
     /// Cluster of the scenario.
     pub cluster: Cluster,
     /// Outside checker, which samples until the end.
-    pub checker: Checker,
+    pub checker: DoubleRunChecker,
 }
 
 /// A command of hactl that has not ended.
@@ -86,7 +86,7 @@ impl Scenario {
     /// # Errors
     /// Fails if hactl cannot be started or does not succeed.
     pub fn hactl(&self, arguments: &[&str]) -> Result<String> {
-        let output = self.cluster.hactl_within(STEP_TIMEOUT, arguments)?;
+        let output = self.cluster.hactl_with_timeout(STEP_TIMEOUT, arguments)?;
         ensure!(output.status.success(), "hactl {}: {}", arguments.join(" "), output_text(&output));
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -95,7 +95,7 @@ impl Scenario {
     ///
     /// # Errors
     /// Fails if hactl cannot be started, or ends before.
-    pub fn hactl_until(&self, arguments: &[&str], text: &str) -> Result<RunningHactl> {
+    pub fn start_hactl_until(&self, arguments: &[&str], text: &str) -> Result<RunningHactl> {
         let mut child = Command::new(self.cluster.directory().join("hactl"))
             .args(arguments)
             .stdin(Stdio::null())
@@ -192,12 +192,12 @@ impl Scenario {
     pub fn check_undisturbed(&self, service: &str, duration: Duration) -> Result<()> {
         let active_node = self.wait_until_started(service)?;
         let process = self.checker.process(service, &active_node);
-        let assignment = self.action(service)?;
+        let assignment = self.action_uid(service)?;
         check_holds_for(&format!("{service} keeps its process on {active_node}"), duration, || {
             self.checker.machines_running(service) == BTreeSet::from([active_node.clone()])
                 && self.checker.process(service, &active_node) == process
         })?;
-        let now = self.action(service)?;
+        let now = self.action_uid(service)?;
         if now != assignment {
             bail!("assignment of {service} changed from {assignment} to {now} without a cause");
         }
@@ -208,7 +208,7 @@ impl Scenario {
     ///
     /// # Errors
     /// Fails if no assignment appears in time.
-    pub fn action(&self, service: &str) -> Result<String> {
+    pub fn action_uid(&self, service: &str) -> Result<String> {
         let key = self.cluster.keys().assignment(&service.into());
         wait_for(&format!("an assignment of {service}"), STEP_TIMEOUT, || {
             let entry = self.cluster.etcdctl().get(&key).ok()??;
@@ -220,7 +220,7 @@ impl Scenario {
     ///
     /// # Errors
     /// Fails if etcd does not return the record in time.
-    pub fn fence(&self, node: &str) -> Result<(u64, String)> {
+    pub fn epoch_and_fence_state(&self, node: &str) -> Result<(u64, String)> {
         let key = self.cluster.keys().fence(&node.into());
         wait_for(&format!("the fence of {node}"), STEP_TIMEOUT, || {
             let entry = self.cluster.etcdctl().get(&key).ok()??;
@@ -232,12 +232,12 @@ impl Scenario {
     ///
     /// # Errors
     /// Fails if the API refuses the settings, or if a node does not commit them in time.
-    pub fn on_etcd_loss(&self, policy: OnEtcdLoss, timing: &Value) -> Result<()> {
+    pub fn set_on_etcd_loss(&self, policy: OnEtcdLoss, timing: &Value) -> Result<()> {
         let cluster =
             self.apply("clusters", "default", &json!({"fencing": {"onEtcdLoss": policy}, "timing": timing}))?;
         let timing: TimingSpec = serde_json::from_value(cluster["spec"]["timing"].clone())?;
         let timings = Timings::from(&timing);
-        self.cluster.names(Role::Node).iter().try_for_each(|node| {
+        self.cluster.machine_names(Role::Node).iter().try_for_each(|node| {
             wait_until(&format!("{node} to commit {policy:?}"), STEP_TIMEOUT, || {
                 self.cluster
                     .node_report(node)
@@ -251,7 +251,7 @@ impl Scenario {
     /// # Errors
     /// Fails if a member does not run, or if `during` fails.
     pub fn with_etcd_outage(&self, duration: Duration, during: impl FnOnce() -> Result<()>) -> Result<()> {
-        let members = self.cluster.names(Role::Etcd);
+        let members = self.cluster.machine_names(Role::Etcd);
         for member in &members {
             self.cluster.machine(member)?.signal("etcd", Signal::SIGSTOP)?;
         }
@@ -265,7 +265,7 @@ impl Scenario {
     }
 
     /// Returns the witness with this name.
-    pub fn witness(&self, name: &str) -> Witness {
+    pub fn witness(&self, name: &str) -> WitnessFile {
         self.cluster.witness(name)
     }
 
@@ -276,12 +276,12 @@ impl Scenario {
     pub fn finish(self) -> Result<()> {
         let Self { cluster, checker } = self;
         checker.finish().with_context(|| format!("logs are in {}", cluster.directory().display()))?;
-        for entry in std::fs::read_dir(cluster.shared())? {
+        for entry in std::fs::read_dir(cluster.shared_directory())? {
             let path = entry?.path();
             // The record of a witness has no file name extension; its lock has one.
             if path.is_file() && path.extension().is_none() {
-                Witness::new(&path)
-                    .check()
+                WitnessFile::new(&path)
+                    .check_one_writer_at_a_time()
                     .with_context(|| format!("logs are in {}", cluster.directory().display()))?;
             }
         }
@@ -296,7 +296,7 @@ impl Scenario {
 pub fn witness_spec(name: &str) -> Result<Value> {
     let program = binaries::workspace_program("ha-witness")?;
     Ok(json!({
-        "driver": {"exec": {"command": [program, "--file", format!("{SHARED}/{name}")]}},
+        "driver": {"exec": {"command": [program, "--file", format!("{SHARED_DIRECTORY}/{name}")]}},
         "timeouts": {"stopSeconds": 5},
     }))
 }

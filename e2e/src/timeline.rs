@@ -19,7 +19,7 @@ pub struct Timeline {
 
 impl Timeline {
     /// Adds a sample: the machines of every service at `at_ns`. A service that is missing in the sample runs nowhere.
-    pub fn sample(&mut self, at_ns: u64, machines_by_service: &BTreeMap<String, BTreeSet<String>>) {
+    pub fn add_sample(&mut self, at_ns: u64, machines_by_service: &BTreeMap<String, BTreeSet<String>>) {
         for service in machines_by_service.keys() {
             self.services.entry(service.clone()).or_default();
         }
@@ -81,7 +81,7 @@ mod tests {
             if !machines.is_empty() {
                 machines_by_service.insert("web".to_owned(), machines);
             }
-            timeline.sample(*at_ns, &machines_by_service);
+            timeline.add_sample(*at_ns, &machines_by_service);
         }
         timeline
     }

@@ -55,7 +55,7 @@ pub fn old_binaries() -> Result<PathBuf> {
 
 /// Gives the fields of an object the names that the older build accepts, if an older build runs. The current build
 /// accepts these names too.
-pub(crate) fn use_known_names(kind: Kind, object: &mut Value) {
+pub(crate) fn use_names_of_old_build(kind: Kind, object: &mut Value) {
     if std::env::var_os(OLD_BINARIES_VARIABLE).is_some() {
         renamed::to_stored(kind, object);
     }
@@ -65,7 +65,7 @@ pub(crate) fn use_known_names(kind: Kind, object: &mut Value) {
 ///
 /// # Errors
 /// Fails if the older build has no such program, or if the script cannot be written.
-pub fn script(directory: &Path, machine: &str, name: &str, old: &Path) -> Result<PathBuf> {
+pub fn write_script(directory: &Path, machine: &str, name: &str, old: &Path) -> Result<PathBuf> {
     let path = script_path(directory, machine, name);
     fs::create_dir_all(path.parent().context("script has no directory")?)?;
     write_build_path(&path, &old.join(name))?;

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use anyhow::{Context, Result, ensure};
 use ha_e2e::binaries;
 use ha_e2e::command::{check_output, output_text};
-use ha_e2e::plan::{API_PORT, ETCD_PEER_PORT, Plan, SHARED, TOKEN_FILE, api_socket, audit_log};
+use ha_e2e::plan::{API_PORT, ETCD_PEER_PORT, Plan, SHARED_DIRECTORY, TOKEN_FILE, api_socket, audit_log};
 use ha_e2e::scenario::{STEP_TIMEOUT, Scenario, WITNESS};
 use ha_e2e::scratch;
 use ha_e2e::wait::{wait_for, wait_until};
@@ -62,7 +62,7 @@ fn the_certificate_of_a_node_opens_only_its_own_keys_in_etcd() -> Result<()> {
             "--etcd-key",
             &key,
         ];
-        cluster.plain_hactl(&[command, &etcd, &["--programs", &programs], more].concat())
+        cluster.hactl_without_connection(&[command, &etcd, &["--programs", &programs], more].concat())
     };
     check_output(
         &as_identity("node1", &["store", "verify"], &[])?,
@@ -159,13 +159,20 @@ fn every_client_has_the_permissions_of_its_roles_until_it_is_revoked() -> Result
     let (url, authority) = (cluster.url("controller1")?, file(&certificates.join("ca.pem")));
     let server = ["--server", url.as_str(), "--certificate-authority", authority.as_str()];
     let run_as_client = |connection: &[&str], arguments: &[&str]| {
-        cluster.plain_hactl(&[&server, connection, arguments].concat())
+        cluster.hactl_without_connection(&[&server, connection, arguments].concat())
     };
 
     // A token has one role. It is valid as soon as the file has it.
     let token_file = file(&cluster.directory().join(TOKEN_FILE));
-    let created =
-        cluster.plain_hactl(&["token", "create", "ada", "--role", "viewer", "--file", &token_file])?;
+    let created = cluster.hactl_without_connection(&[
+        "token",
+        "create",
+        "ada",
+        "--role",
+        "viewer",
+        "--file",
+        &token_file,
+    ])?;
     check_output(&created, 0, &["token ada with role viewer is valid until"])?;
     let token = String::from_utf8(created.stdout)?.trim().to_owned();
     ensure!(!fs::read_to_string(&token_file)?.contains(&token), "the file contains the token itself");
@@ -205,12 +212,14 @@ fn every_client_has_the_permissions_of_its_roles_until_it_is_revoked() -> Result
     let socket = format!("unix:{}", api_socket(cluster.machine("controller1")?).display());
     let local = ["--server", socket.as_str()];
     check_output(
-        &cluster.plain_hactl(&[&local[..], &["auth", "can-i", "delete", "nodes"]].concat())?,
+        &cluster.hactl_without_connection(&[&local[..], &["auth", "can-i", "delete", "nodes"]].concat())?,
         0,
         &["yes"],
     )?;
     check_output(
-        &cluster.plain_hactl(&[&local[..], &["label", "resource", "witness", "tier=test"]].concat())?,
+        &cluster.hactl_without_connection(
+            &[&local[..], &["label", "resource", "witness", "tier=test"]].concat(),
+        )?,
         0,
         &[],
     )?;
@@ -258,7 +267,7 @@ fn every_client_has_the_permissions_of_its_roles_until_it_is_revoked() -> Result
         run_as_client(&bob, &["get", "resources"]).is_ok_and(|output| !output.status.success())
     })?;
     check_output(
-        &cluster.plain_hactl(&["token", "revoke", "ada", "--file", &token_file])?,
+        &cluster.hactl_without_connection(&["token", "revoke", "ada", "--file", &token_file])?,
         0,
         &["token ada revoked"],
     )?;
@@ -318,9 +327,9 @@ fn a_node_runs_no_program_that_its_policy_forbids() -> Result<()> {
     ensure!(scenario.wait_until_started(WITNESS)? != "node1", "the witness runs as root on node1");
 
     // The monitor reports that the service does not run. Its probes on the other nodes show that the programs work.
-    let script = format!("touch {SHARED}/intruder-$HA_NODE; exit 7");
+    let script = format!("touch {SHARED_DIRECTORY}/intruder-$HA_NODE; exit 7");
     let program = ["/bin/sh", "-c", &script];
-    let is_marked = |node: &str| cluster.shared().join(format!("intruder-{node}")).exists();
+    let is_marked = |node: &str| cluster.shared_directory().join(format!("intruder-{node}")).exists();
     scenario.apply("groups", "only1", &json!({"nodes": {"node1": 0}, "restricted": true}))?;
     let exec = json!({"start": program, "stop": program, "monitor": program});
     scenario.apply("resources", "intruder", &json!({"driver": {"exec": exec}, "group": "only1"}))?;

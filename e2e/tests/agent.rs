@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 fn a_crashed_service_is_restarted_in_place() -> Result<()> {
     let scenario = Scenario::start("service-crash")?;
     let active_node = scenario.wait_until_started(WITNESS)?;
-    let action = scenario.action(WITNESS)?;
+    let action = scenario.action_uid(WITNESS)?;
     let process =
         scenario.checker.process(WITNESS, &active_node).context("process of the witness not found")?;
     process.signal(Signal::SIGKILL)?;
@@ -22,7 +22,7 @@ fn a_crashed_service_is_restarted_in_place() -> Result<()> {
             .is_some_and(|other| other != process && other.is_alive())
     })?;
     assert_eq!(scenario.wait_until_started(WITNESS)?, active_node, "the service moved after a crash");
-    assert_eq!(scenario.action(WITNESS)?, action, "a restart in place received another assignment");
+    assert_eq!(scenario.action_uid(WITNESS)?, action, "a restart in place received another assignment");
     scenario.finish()
 }
 
@@ -66,8 +66,8 @@ fn fifty_deaths_of_an_agent_disturb_no_service() -> Result<()> {
     let active_node = scenario.wait_until_started(WITNESS)?;
     let process =
         scenario.checker.process(WITNESS, &active_node).context("process of the witness not found")?;
-    let action = scenario.action(WITNESS)?;
-    let fence = scenario.fence(&active_node)?;
+    let action = scenario.action_uid(WITNESS)?;
+    let fence = scenario.epoch_and_fence_state(&active_node)?;
     let machine = scenario.cluster.machine(&active_node)?;
     for death in 1..=50 {
         let before = scenario.cluster.agent_instance(&active_node)?;
@@ -82,8 +82,8 @@ fn fifty_deaths_of_an_agent_disturb_no_service() -> Result<()> {
             "the service, after death {death}"
         );
     }
-    assert_eq!(scenario.action(WITNESS)?, action, "the service was given another assignment");
-    assert_eq!(scenario.fence(&active_node)?, fence, "the node was declared dead");
+    assert_eq!(scenario.action_uid(WITNESS)?, action, "the service was given another assignment");
+    assert_eq!(scenario.epoch_and_fence_state(&active_node)?, fence, "the node was declared dead");
     scenario.finish()
 }
 

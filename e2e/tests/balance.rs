@@ -55,7 +55,7 @@ fn services_are_moved_job_set_by_job_set() -> Result<()> {
 
     // Two services have to leave a node, and the interrupt arrives during the first move.
     scenario.hactl(&["set", "node/node3", "unschedulable=true"])?;
-    let command = scenario.hactl_until(&["balance", "--evac-mode", "--apply"], "job set 1 of 2: ")?;
+    let command = scenario.start_hactl_until(&["balance", "--evac-mode", "--apply"], "job set 1 of 2: ")?;
     kill(Pid::from_raw(i32::try_from(command.id())?), Signal::SIGINT)?;
     let (code, messages) = command.finish()?;
     assert_eq!(code, Some(1), "{messages}");

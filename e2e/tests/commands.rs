@@ -59,7 +59,7 @@ fn hactl_shows_changes_and_explains_placement() -> Result<()> {
         scenario.cluster.hactl(&["status"]).is_ok_and(|output| output.status.code() == Some(0))
     })?;
     let status = hactl(&scenario, &["status"], 0)?;
-    for node in scenario.cluster.names(Role::Node) {
+    for node in scenario.cluster.machine_names(Role::Node) {
         assert!(status.contains(&node), "{node} is missing: {status}");
     }
     let list = hactl(&scenario, &["get", "resources"], 0)?;
@@ -102,7 +102,7 @@ fn hactl_shows_changes_and_explains_placement() -> Result<()> {
     let active_node = scenario.wait_until_started("web")?;
     let other = scenario
         .cluster
-        .names(Role::Node)
+        .machine_names(Role::Node)
         .into_iter()
         .find(|node| *node != active_node)
         .context("no other node found")?;
@@ -129,7 +129,7 @@ fn why_names_every_node_and_the_reason() -> Result<()> {
     })?;
     let output = scenario.cluster.hactl(&["why", "lost"])?;
     let text = output_text(&output);
-    for node in scenario.cluster.names(Role::Node) {
+    for node in scenario.cluster.machine_names(Role::Node) {
         assert!(text.lines().any(|line| line.contains(&node) && line.contains("nowhere")), "{node}: {text}");
     }
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use ha_e2e::binaries;
 use ha_e2e::cluster::Cluster;
 use ha_e2e::container_survival;
-use ha_e2e::plan::{Plan, SHARED};
+use ha_e2e::plan::{Plan, SHARED_DIRECTORY};
 use ha_e2e::podman;
 use ha_e2e::scenario::STEP_TIMEOUT;
 use ha_e2e::scratch;
@@ -16,10 +16,10 @@ const SERVICE: &str = "box";
 
 /// Runs the container example of the manifests without changes.
 fn example(cluster: &Cluster) -> Result<()> {
-    fs::write(cluster.shared().join("index.html"), "hello")?;
+    fs::write(cluster.shared_directory().join("index.html"), "hello")?;
     let file = binaries::repository().join("manifests/examples/drivers/container.yaml");
     let hactl = |arguments: &[&str]| -> Result<()> {
-        let output = cluster.hactl_within(STEP_TIMEOUT, arguments)?;
+        let output = cluster.hactl_with_timeout(STEP_TIMEOUT, arguments)?;
         ensure!(output.status.success(), "hactl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         Ok(())
     };
@@ -41,7 +41,7 @@ fn a_container_is_restarted_after_a_crash_and_recovered_elsewhere_after_a_power_
         .map(|directory| json!({"source": directory, "target": directory, "readOnly": true}))
         .into_iter()
         .chain([
-            json!({"source": SHARED, "target": "/srv"}),
+            json!({"source": SHARED_DIRECTORY, "target": "/srv"}),
             json!({"source": directory, "target": "/opt", "readOnly": true}),
         ])
         .collect();

@@ -20,7 +20,7 @@ fn every_query_of_every_dashboard_has_an_answer() -> Result<()> {
         missing.clear();
         let querier = rig.querier(200);
         for dashboard in dashboards.values() {
-            match querier.run_queries(dashboard, &chosen) {
+            match querier.query_dashboard(dashboard, &chosen) {
                 Ok(answers) => missing.extend(answers.missing),
                 Err(error) => missing.push(format!("{error:#}")),
             }
@@ -40,7 +40,7 @@ fn every_query_of_every_dashboard_has_an_answer() -> Result<()> {
     ] {
         broken.panels.iter_mut().find(|panel| panel.title == title).expect("a panel").targets[0].expr =
             query.to_owned();
-        let missing = rig.querier(200).run_queries(&broken, &chosen)?.missing;
+        let missing = rig.querier(200).query_dashboard(&broken, &chosen)?.missing;
         assert!(missing.iter().any(|missing| missing.contains(&title)), "{query}: {missing:?}");
     }
     rig.finish()

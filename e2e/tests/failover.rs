@@ -18,10 +18,10 @@ use serde_json::Value;
 fn a_killed_node_is_recovered() -> Result<()> {
     let mut scenario = Scenario::start("node-killed")?;
     let active_node = scenario.wait_until_started(WITNESS)?;
-    let (epoch, _) = scenario.fence(&active_node)?;
+    let (epoch, _) = scenario.epoch_and_fence_state(&active_node)?;
     scenario.cluster.power_off(&active_node)?;
     let new_node = scenario.wait_until_moved_from(WITNESS, &active_node)?;
-    let (closed, state) = scenario.fence(&active_node)?;
+    let (closed, state) = scenario.epoch_and_fence_state(&active_node)?;
     assert!(closed > epoch, "the epoch of the dead node was not closed: {closed}");
     assert_eq!(state, "Fenced");
     check_prometheus_metrics(&scenario, &active_node, &new_node)?;
@@ -29,7 +29,7 @@ fn a_killed_node_is_recovered() -> Result<()> {
     // The node returns empty, with a new epoch, and the service stays where it is.
     scenario.cluster.power_on(&active_node)?;
     scenario.cluster.wait_for_nodes()?;
-    assert!(scenario.fence(&active_node)?.0 >= closed);
+    assert!(scenario.epoch_and_fence_state(&active_node)?.0 >= closed);
     scenario.check_undisturbed(WITNESS, Duration::from_secs(5))?;
     assert_eq!(scenario.wait_until_started(WITNESS)?, new_node);
     scenario.finish()
@@ -59,7 +59,7 @@ fn check_prometheus_metrics(scenario: &Scenario, active_node: &str, new_node: &s
     ] {
         assert_eq!(series_value(&text, series), Some(expected), "{series} in:\n{text}");
     }
-    for controller in cluster.names(Role::Controller).iter().filter(|name| **name != leader) {
+    for controller in cluster.machine_names(Role::Controller).iter().filter(|name| **name != leader) {
         let text = controller_metrics(cluster, controller)?;
         check_metrics(&text, &[Exposer::Every, Exposer::Controller])?;
         assert_eq!(series_value(&text, "hactl_leader"), Some(0.0), "{text}");
@@ -175,7 +175,7 @@ fn a_node_whose_agent_is_frozen_is_reset() -> Result<()> {
 fn an_idle_node_is_never_reset() -> Result<()> {
     let scenario = Scenario::start("idle-node")?;
     let active_node = scenario.wait_until_started(WITNESS)?;
-    let idle = scenario.cluster.names(Role::Node).into_iter().find(|node| *node != active_node);
+    let idle = scenario.cluster.machine_names(Role::Node).into_iter().find(|node| *node != active_node);
     let idle = idle.expect("a node without the witness");
     scenario.cluster.machine(&idle)?.keep_stopped("ha-node-agent")?;
     // The time is longer than the watchdog timeout and all deadlines of the fast profile.

@@ -48,8 +48,10 @@ fn a_machine_is_switched_off_by_its_management_controller() -> Result<()> {
     // With the fast profile, W could end on a busy host before the fence agent, a Python program, has finished.
     let plan = Plan { profile: "Default".to_owned(), ..Plan::test(&scratch::directory("fence-ipmi")?) };
     let mut scenario = Scenario::start_with(plan)?;
-    let supply =
-        PowerSupply::start(scenario.cluster.directory(), &scenario.cluster.volatile().join("power.sock"))?;
+    let supply = PowerSupply::start(
+        scenario.cluster.directory(),
+        &scenario.cluster.volatile_directory().join("power.sock"),
+    )?;
     let active_node = scenario.wait_until_started(WITNESS)?;
     let directory = scenario.cluster.directory().join("bmc");
     let bmc = Bmc::start(&directory, scenario.cluster.host_address(), &supply, &active_node)?;

@@ -25,7 +25,7 @@ fn services_per_node(scenario: &Scenario) -> Result<BTreeMap<String, usize>> {
 /// Runs hactl, and powers the leader off during the first job set. The command may succeed, or fail with exit status 1.
 /// Every service must run on exactly one node afterward. Returns the services on each node.
 fn run_with_leader_failure(scenario: &mut Scenario, arguments: &[&str]) -> Result<BTreeMap<String, usize>> {
-    let command = scenario.hactl_until(arguments, "job set 1 of ")?;
+    let command = scenario.start_hactl_until(arguments, "job set 1 of ")?;
     let leader = scenario.cluster.leader()?;
     scenario.cluster.power_off(&leader)?;
     let (code, messages) = command.finish()?;

@@ -145,12 +145,12 @@ fn a_removed_cluster_leaves_nothing() -> Result<()> {
     let cluster = start_etcd_only("harness-removal")?;
     let directory = cluster.directory().to_owned();
     let processes: Vec<_> = cluster
-        .names(Role::Etcd)
+        .machine_names(Role::Etcd)
         .iter()
         .flat_map(|name| cluster.machine(name).map(ha_e2e::machine::Machine::processes).unwrap_or_default())
         .collect();
     assert!(processes.len() >= 6, "a first process and a member on each of three machines: {processes:?}");
-    let namespace = format!("{}-", cluster.run());
+    let namespace = format!("{}-", cluster.run_name());
     assert!(run(tool("ip"), &["netns", "list"])?.contains(&namespace));
     cluster.remove()?;
     assert!(!run(tool("ip"), &["netns", "list"])?.contains(&namespace));
@@ -188,7 +188,7 @@ fn machines_of_a_killed_owner_are_removed() -> Result<()> {
     })?;
     let other = Cluster::open(&directory)?;
     let processes: Vec<_> = other
-        .names(Role::Etcd)
+        .machine_names(Role::Etcd)
         .iter()
         .flat_map(|name| other.machine(name).map(ha_e2e::machine::Machine::processes).unwrap_or_default())
         .collect();
@@ -202,7 +202,7 @@ fn machines_of_a_killed_owner_are_removed() -> Result<()> {
 
     let cluster = start_etcd_only("harness-after-owner")?;
     assert!(processes.iter().all(|process| !process.is_alive()));
-    let namespace = format!("{}-", other.run());
+    let namespace = format!("{}-", other.run_name());
     assert!(!run(tool("ip"), &["netns", "list"])?.contains(&namespace));
     assert!(Cluster::open(&directory).is_err(), "the ended run is still registered");
     std::fs::remove_dir_all(&directory)?;

@@ -16,7 +16,7 @@ const OUTAGE_DURATION: Duration = Duration::from_secs(30);
 /// Ts, which a busy host needs. Also returns the services' nodes.
 fn start_with_hold(name: &str) -> Result<(Scenario, Vec<(&'static str, String)>)> {
     let scenario = Scenario::start(name)?;
-    scenario.on_etcd_loss(
+    scenario.set_on_etcd_loss(
         OnEtcdLoss::Hold,
         &json!({"heartbeatLifetimeSeconds": 12, "selfFenceMarginSeconds": 4}),
     )?;
@@ -29,7 +29,7 @@ fn start_with_hold(name: &str) -> Result<(Scenario, Vec<(&'static str, String)>)
 }
 
 fn check_no_node_was_reset(scenario: &Scenario) -> Result<()> {
-    for node in scenario.cluster.names(Role::Node) {
+    for node in scenario.cluster.machine_names(Role::Node) {
         ensure!(scenario.cluster.machine(&node)?.is_on(), "{node} was reset during the etcd outage");
     }
     Ok(())
@@ -90,7 +90,7 @@ fn hold_keeps_services_on_connected_nodes() -> Result<()> {
 fn a_missing_controller_prevents_hold() -> Result<()> {
     let (mut scenario, services_on_nodes) = start_with_hold("hold-missing-controller")?;
     let leader = scenario.cluster.leader()?;
-    let follower = scenario.cluster.names(Role::Controller).into_iter().find(|name| *name != leader);
+    let follower = scenario.cluster.machine_names(Role::Controller).into_iter().find(|name| *name != leader);
     scenario.cluster.power_off(&follower.context("no controller follows the leader")?)?;
     scenario.with_etcd_outage(OUTAGE_DURATION, || {
         services_on_nodes.iter().try_for_each(|(service, _)| scenario.wait_until_stopped(service))

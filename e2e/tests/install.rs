@@ -13,8 +13,8 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use ha_e2e::binaries::{self, repository};
 use ha_e2e::cluster::Cluster;
 use ha_e2e::container;
-use ha_e2e::documented_commands::{self, Block, BlockTarget};
-use ha_e2e::plan::{Plan, SHARED, simulated_watchdog_socket};
+use ha_e2e::documented_commands::{self, BlockTarget, CommandBlock};
+use ha_e2e::plan::{Plan, SHARED_DIRECTORY, simulated_watchdog_socket};
 use ha_e2e::scenario::STEP_TIMEOUT;
 use ha_e2e::scratch;
 use ha_e2e::wait::{wait_for, wait_until};
@@ -27,7 +27,7 @@ const FAILOVER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Three machines without the project's packages, and the blocks of docs/install.md that have not been run yet.
 struct InstallTest {
     cluster: Cluster,
-    blocks: Vec<Block>,
+    blocks: Vec<CommandBlock>,
     started_at: Instant,
 }
 
@@ -51,7 +51,7 @@ impl InstallTest {
     /// Installs the prerequisites of the page: host names, the packages and an etcd release. Also installs the simulated
     /// watchdog.
     fn prepare(&self) -> Result<()> {
-        let shared = self.cluster.shared();
+        let shared = self.cluster.shared_directory();
         for package in fs::read_dir(packages()?)? {
             let package = package?;
             fs::copy(package.path(), shared.join(package.file_name()))?;
@@ -75,9 +75,9 @@ impl InstallTest {
             // manual pages.
             let script = format!(
                 "rm -f /usr/sbin/policy-rc.d /var/lib/man-db/auto-update
-                echo {name} >/etc/hostname; hostname {name}; cat {SHARED}/hosts >>/etc/hosts
-                install {SHARED}/etcd {SHARED}/etcdctl /usr/local/bin/
-                install -m 644 {SHARED}/apt.conf /etc/apt/apt.conf.d/99test
+                echo {name} >/etc/hostname; hostname {name}; cat {SHARED_DIRECTORY}/hosts >>/etc/hosts
+                install {SHARED_DIRECTORY}/etcd {SHARED_DIRECTORY}/etcdctl /usr/local/bin/
+                install -m 644 {SHARED_DIRECTORY}/apt.conf /etc/apt/apt.conf.d/99test
                 mkdir -p /etc/systemd/system/ha-watchdogd.service.d
                 printf '[Service]\\nEnvironment=WATCHDOG_SIMULATED={}\\nReadWritePaths={}\\n' >/etc/systemd/system/ha-watchdogd.service.d/test.conf
                 systemctl daemon-reload",
@@ -94,7 +94,7 @@ impl InstallTest {
 
     /// Runs commands on a machine of the page, in the directory with the packages, and returns their output.
     fn run(&self, name: &str, commands: &str) -> Result<String> {
-        let script = format!("set -eu\ncd {SHARED}\n{commands}\n");
+        let script = format!("set -eu\ncd {SHARED_DIRECTORY}\n{commands}\n");
         container::run_inside(self.cluster.machine(machine_name(name)?)?, &["bash", "-c", &script])
             .with_context(|| format!("on {name}:\n{commands}"))
     }
@@ -102,7 +102,7 @@ impl InstallTest {
     /// Runs the blocks below a heading. Blocks marked `another` run only if `another` is given, the name of a machine that still
     /// has power.
     fn run_section(&mut self, heading: &str, another: Option<&str>) -> Result<()> {
-        let (section_blocks, remaining_blocks): (Vec<Block>, Vec<Block>) =
+        let (section_blocks, remaining_blocks): (Vec<CommandBlock>, Vec<CommandBlock>) =
             self.blocks.drain(..).partition(|block| {
                 block.heading == heading
                     && (another.is_some() || block.target != Some(BlockTarget::On("another".to_owned())))
@@ -207,7 +207,8 @@ fn the_commands_of_the_installation_page_work() -> Result<()> {
     test.print_progress(&format!("the service runs on {new_machine}"));
     wait_until("the service to tick on another machine", STEP_TIMEOUT, || is_ticking(&test, &new_machine))?;
     test.run_section("6. Test a failover", Some(another))?;
-    let unused_blocks: Vec<&Block> = test.blocks.iter().filter(|block| block.target.is_some()).collect();
+    let unused_blocks: Vec<&CommandBlock> =
+        test.blocks.iter().filter(|block| block.target.is_some()).collect();
     if !unused_blocks.is_empty() {
         bail!("the test does not follow these blocks of docs/install.md: {unused_blocks:?}");
     }

@@ -40,14 +40,17 @@ fn a_frozen_leader_is_deposed_and_its_late_writes_are_refused() -> Result<()> {
         scenario.cluster.leader().is_ok_and(|leader| leader != old)
     })?;
     let new_node = scenario.wait_until_moved_from(WITNESS, &active_node)?;
-    let (leader, action, fence) =
-        (scenario.cluster.leader()?, scenario.action(WITNESS)?, scenario.fence(&active_node)?);
+    let (leader, action, fence) = (
+        scenario.cluster.leader()?,
+        scenario.action_uid(WITNESS)?,
+        scenario.epoch_and_fence_state(&active_node)?,
+    );
 
     scenario.cluster.machine(&old)?.signal("ha-controller", Signal::SIGCONT)?;
     scenario.check_undisturbed(WITNESS, Duration::from_secs(8))?;
     assert_eq!(scenario.cluster.leader()?, leader, "the deposed leader took the lead from a healthy one");
-    assert_eq!(scenario.action(WITNESS)?, action);
-    assert_eq!(scenario.fence(&active_node)?, fence);
+    assert_eq!(scenario.action_uid(WITNESS)?, action);
+    assert_eq!(scenario.epoch_and_fence_state(&active_node)?, fence);
     assert_eq!(scenario.wait_until_started(WITNESS)?, new_node);
     scenario.finish()
 }

@@ -7,7 +7,7 @@ use ha_e2e::binaries;
 use ha_e2e::cluster::Cluster;
 use ha_e2e::container_survival;
 use ha_e2e::lxc;
-use ha_e2e::plan::{Plan, SHARED};
+use ha_e2e::plan::{Plan, SHARED_DIRECTORY};
 use ha_e2e::scratch;
 use serde_json::json;
 
@@ -19,7 +19,7 @@ fn an_lxc_container_is_restarted_adopted_and_recovered_elsewhere() -> Result<()>
     let mut cluster = Cluster::start(plan)?;
     let witness = binaries::workspace_program("ha-witness")?;
     let programs = witness.parent().context("program has no directory")?;
-    let shared = Path::new(SHARED);
+    let shared = Path::new(SHARED_DIRECTORY);
     // The root file system has no libraries, so the host's are mounted.
     let mounts = [
         (Path::new("/usr"), "usr"),
@@ -29,7 +29,7 @@ fn an_lxc_container_is_restarted_adopted_and_recovered_elsewhere() -> Result<()>
         (programs, "opt"),
     ];
     let command = format!("/opt/ha-witness --file /srv/{SERVICE}");
-    lxc::write(&cluster.shared().join("box.lxc"), &shared.join("box.lxc"), &command, &mounts)?;
+    lxc::write(&cluster.shared_directory().join("box.lxc"), &shared.join("box.lxc"), &command, &mounts)?;
     cluster.apply(
         "resources",
         SERVICE,

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use ha_e2e::binaries;
-use ha_e2e::command::{check_output, output_text, text};
+use ha_e2e::command::{check_output, output_text, path_text};
 use ha_e2e::network::free_port;
 use ha_e2e::process::OwnedChild;
 use ha_e2e::scenario::STEP_TIMEOUT;
@@ -38,7 +38,7 @@ impl TestCluster {
         }
         fs::create_dir_all(&directory)?;
         let pki = |arguments: &[&str]| {
-            hactl(&[&["pki", "--dir", &text(&directory.join("pki"))], arguments].concat())
+            hactl(&[&["pki", "--dir", &path_text(&directory.join("pki"))], arguments].concat())
         };
         check_output(&pki(&["init"])?, 0, &["ca.pem created"])?;
         for kind in ["etcd-peer", "etcd-server"] {
@@ -57,7 +57,7 @@ impl TestCluster {
             cluster.etcdctl("root", &["endpoint", "health"]).is_ok_and(|output| output.status.success())
         })?;
         let controllers = CONTROLLERS.map(|name| format!("controller-{name}")).join(",");
-        let secured = cluster.as_root(&["store", "secure", "--yes", "--controller", &controllers])?;
+        let secured = cluster.run_as_root(&["store", "secure", "--yes", "--controller", &controllers])?;
         check_output(&secured, 0, &["authentication is enabled"])?;
         for name in CONTROLLERS {
             let controller = cluster.start_controller(name)?;
@@ -65,14 +65,14 @@ impl TestCluster {
         }
         for index in 0..CONTROLLERS.len() {
             wait_until("a controller to be ready", STEP_TIMEOUT, || {
-                cluster.as_user(index, &["get", "nodes"]).is_ok_and(|output| output.status.success())
+                cluster.run_as_user(index, &["get", "nodes"]).is_ok_and(|output| output.status.success())
             })?;
         }
         Ok(cluster)
     }
 
     fn pki_file(&self, name: &str) -> String {
-        text(&self.directory.join("pki").join(name))
+        path_text(&self.directory.join("pki").join(name))
     }
 
     fn start_controller(&self, name: &str) -> Result<(String, OwnedChild)> {
@@ -86,7 +86,7 @@ impl TestCluster {
             ("etcd-cert", &self.pki_file(&format!("controller-{name}.pem"))),
             ("etcd-key", &self.pki_file(&format!("controller-{name}.key"))),
             ("id", name),
-            ("state-dir", &text(&state)),
+            ("state-dir", &path_text(&state)),
             ("machine", name),
             ("listen", &address),
             ("advertise-url", &url),
@@ -96,7 +96,7 @@ impl TestCluster {
             ("client-crl", &self.pki_file("client-crl.pem")),
             ("authorization", "Roles"),
             ("join-authority", &self.pki_file("")),
-            ("audit-log", &text(&self.directory.join(format!("{name}.audit")))),
+            ("audit-log", &path_text(&self.directory.join(format!("{name}.audit")))),
         ] {
             command.args([format!("--{flag}"), value.to_owned()]);
         }
@@ -112,14 +112,14 @@ impl TestCluster {
         let mut command = Command::new(binaries::workspace_program("ha-node-agent")?);
         for (flag, value) in [
             ("etcd-endpoints", self.etcd_url.clone()),
-            ("etcd-ca", text(&files.join("ca.pem"))),
-            ("etcd-cert", text(&files.join("n1.pem"))),
-            ("etcd-key", text(&files.join("n1.key"))),
+            ("etcd-ca", path_text(&files.join("ca.pem"))),
+            ("etcd-cert", path_text(&files.join("n1.pem"))),
+            ("etcd-key", path_text(&files.join("n1.key"))),
             ("node", NODE.to_owned()),
-            ("state-dir", text(&state)),
-            ("machine-id-file", text(&machine_id)),
-            ("watchdog-socket", text(&state.join("no-watchdog.sock"))),
-            ("podman-socket", text(&state.join("no-podman.sock"))),
+            ("state-dir", path_text(&state)),
+            ("machine-id-file", path_text(&machine_id)),
+            ("watchdog-socket", path_text(&state.join("no-watchdog.sock"))),
+            ("podman-socket", path_text(&state.join("no-podman.sock"))),
             ("admin-listen", format!("127.0.0.1:{}", free_port()?)),
         ] {
             command.args([format!("--{flag}"), value]);
@@ -132,9 +132,9 @@ impl TestCluster {
     }
 
     /// Returns the connection of hactl to etcd as root.
-    fn as_root(&self, arguments: &[&str]) -> Result<Output> {
+    fn run_as_root(&self, arguments: &[&str]) -> Result<Output> {
         let [ca, pem, key] = ["ca.pem", "root.pem", "root.key"].map(|name| self.pki_file(name));
-        let programs = text(binaries::etcdctl()?.parent().context("etcdctl has no directory")?);
+        let programs = path_text(binaries::etcdctl()?.parent().context("etcdctl has no directory")?);
         let etcd = [
             "--etcd-endpoints",
             &self.etcd_url,
@@ -147,11 +147,11 @@ impl TestCluster {
             "--programs",
             &programs,
         ];
-        self.as_user(0, &[arguments, &etcd].concat())
+        self.run_as_user(0, &[arguments, &etcd].concat())
     }
 
     /// Runs hactl as user ada, connected to one controller.
-    fn as_user(&self, controller: usize, arguments: &[&str]) -> Result<Output> {
+    fn run_as_user(&self, controller: usize, arguments: &[&str]) -> Result<Output> {
         let url = self.controllers.get(controller).map_or("https://localhost:1", |(url, _)| url);
         let [ca, pem, key] = ["ca.pem", "ada.pem", "ada.key"].map(|name| self.pki_file(name));
         let api = [
@@ -168,7 +168,7 @@ impl TestCluster {
     }
 
     fn pki(&self, arguments: &[&str]) -> Result<Output> {
-        self.as_user(1, &[&["pki", "--dir", &self.pki_file("")], arguments].concat())
+        self.run_as_user(1, &[&["pki", "--dir", &self.pki_file("")], arguments].concat())
     }
 
     /// Runs etcdctl with a certificate of the directory of `hactl pki`.
@@ -189,17 +189,17 @@ impl TestCluster {
         let host = self.controllers[controller].0.trim_start_matches("https://");
         let target = format!("{token}@{host}");
         let endpoints = ["--etcd-endpoints", self.etcd_url.as_str(), "--watchdog", ""];
-        hactl(&[&["init", "--join", &target, "--directory", &text(directory)], &endpoints[..]].concat())
+        hactl(&[&["init", "--join", &target, "--directory", &path_text(directory)], &endpoints[..]].concat())
     }
 
     fn join_token(&self) -> Result<String> {
-        let created = self.as_user(0, &["pki", "join-token", NODE, "--ttl", "10m"])?;
+        let created = self.run_as_user(0, &["pki", "join-token", NODE, "--ttl", "10m"])?;
         check_output(&created, 0, &["the token permits one machine to join as node n1"])?;
         Ok(String::from_utf8(created.stdout)?.trim().to_owned())
     }
 
     /// Sends a request of the node to a controller with curl, and returns its output.
-    fn as_node(&self, pem: &str, key: &str, path: &str, body: &Value) -> Result<Output> {
+    fn send_as_node(&self, pem: &str, key: &str, path: &str, body: &Value) -> Result<Output> {
         Ok(Command::new("curl")
             .args(["--silent", "--show-error", "--cacert", &self.pki_file("ca.pem")])
             .args(["--cert", pem, "--key", key, "--json", &body.to_string()])
@@ -207,7 +207,7 @@ impl TestCluster {
             .output()?)
     }
 
-    fn has_audit_record(&self, controller: &str, parts: &[&str]) -> Result<()> {
+    fn check_audit_record(&self, controller: &str, parts: &[&str]) -> Result<()> {
         let log = fs::read_to_string(self.directory.join(format!("{controller}.audit")))?;
         let is_found = log.lines().any(|line| parts.iter().all(|part| line.contains(part)));
         ensure!(is_found, "no audit record with {parts:?}: {log}");
@@ -216,7 +216,7 @@ impl TestCluster {
 }
 
 /// Ends a process as systemd does, and waits for its end.
-fn stop(mut process: OwnedChild) -> Result<()> {
+fn terminate(mut process: OwnedChild) -> Result<()> {
     kill(Pid::from_raw(i32::try_from(process.0.id())?), Signal::SIGTERM)?;
     process.0.wait()?;
     Ok(())
@@ -260,7 +260,7 @@ fn start_etcd(directory: &Path) -> Result<(OwnedChild, String)> {
 }
 
 /// Returns the serial number of a certificate.
-fn serial(path: &Path) -> Result<String> {
+fn serial_number(path: &Path) -> Result<String> {
     let output = Command::new("openssl").args(["x509", "-noout", "-serial", "-in"]).arg(path).output()?;
     ensure!(output.status.success(), "{}", output_text(&output));
     let text = String::from_utf8(output.stdout)?;
@@ -275,11 +275,15 @@ fn a_node_joins_renews_its_certificate_and_is_revoked() -> Result<()> {
     ensure!(!log.contains("rejected connection"), "etcd accepts its own connections: {log}");
 
     // The etcd user comes first. Each step is planned, and not repeated.
-    let planned = cluster.as_root(&["node", "add", NODE, "--dry-run"])?;
+    let planned = cluster.run_as_root(&["node", "add", NODE, "--dry-run"])?;
     check_output(&planned, 0, &["etcdctl user add n1 --no-password"])?;
-    check_output(&cluster.as_root(&["node", "add", NODE])?, 0, &["etcd user n1 created"])?;
-    check_output(&cluster.as_root(&["node", "add", NODE])?, 0, &["etcd already has user n1"])?;
-    check_output(&cluster.as_root(&["node", "add", "controller-c1"])?, 1, &["is not the user of a node"])?;
+    check_output(&cluster.run_as_root(&["node", "add", NODE])?, 0, &["etcd user n1 created"])?;
+    check_output(&cluster.run_as_root(&["node", "add", NODE])?, 0, &["etcd already has user n1"])?;
+    check_output(
+        &cluster.run_as_root(&["node", "add", "controller-c1"])?,
+        1,
+        &["is not the user of a node"],
+    )?;
 
     // A token whose pin is that of another authority is never sent to the controller.
     let token = cluster.join_token()?;
@@ -293,19 +297,19 @@ fn a_node_joins_renews_its_certificate_and_is_revoked() -> Result<()> {
     // The other controller refuses the same token.
     let second_join = cluster.join(&token, 1, &cluster.directory.join("thief"))?;
     check_output(&second_join, 4, &["was used"])?;
-    cluster.has_audit_record("c1", &["\"subresource\":\"join\"", "\"name\":\"n1\"", "\"code\":200"])?;
-    cluster.has_audit_record("c2", &["\"subresource\":\"join\"", "\"name\":\"n1\"", "\"code\":401"])?;
+    cluster.check_audit_record("c1", &["\"subresource\":\"join\"", "\"name\":\"n1\"", "\"code\":200"])?;
+    cluster.check_audit_record("c2", &["\"subresource\":\"join\"", "\"name\":\"n1\"", "\"code\":401"])?;
     check_output(&cluster.join(&token, 0, &files)?, 1, &["n1.pem already exists", "the token was not used"])?;
 
     let agent = cluster.start_agent()?;
     wait_until("the node to register", STEP_TIMEOUT, || {
-        cluster.as_user(1, &["get", "node", NODE]).is_ok_and(|output| output.status.success())
+        cluster.run_as_user(1, &["get", "node", NODE]).is_ok_and(|output| output.status.success())
     })?;
     let ready = ["wait", "node/n1", "--for=condition=Ready", "--timeout", "60s"];
-    check_output(&cluster.as_user(1, &ready)?, 0, &["condition met"])?;
+    check_output(&cluster.run_as_user(1, &ready)?, 0, &["condition met"])?;
 
     // The certificate of a node is not accepted as a server, and renews only its own node.
-    let (pem, key) = (text(&files.join("n1.pem")), text(&files.join("n1.key")));
+    let (pem, key) = (path_text(&files.join("n1.pem")), path_text(&files.join("n1.key")));
     let as_server = Command::new("openssl")
         .args([
             "verify",
@@ -318,24 +322,24 @@ fn a_node_joins_renews_its_certificate_and_is_revoked() -> Result<()> {
         ])
         .output()?;
     ensure!(!as_server.status.success(), "{}", output_text(&as_server));
-    let refused = cluster.as_node(&pem, &key, "nodes/n2/certificate", &json!({"request": ""}))?;
+    let refused = cluster.send_as_node(&pem, &key, "nodes/n2/certificate", &json!({"request": ""}))?;
     check_output(&refused, 0, &["only the agent of n2", "403"])?;
-    let refused = cluster.as_node(&pem, &key, "nodes/n1/jointoken", &json!({"validSeconds": 60}))?;
+    let refused = cluster.send_as_node(&pem, &key, "nodes/n1/jointoken", &json!({"validSeconds": 60}))?;
     check_output(&refused, 0, &["required group: hactl:admin", "403"])?;
 
     // The agent replaces a certificate that has used two thirds of its lifetime, and keeps running.
     check_output(&cluster.pki(&["issue", "node", NODE, "--valid", "140s"])?, 0, &["valid until"])?;
-    let present = serial(Path::new(&cluster.pki_file("n1.pem")))?;
+    let issued_serial_number = serial_number(Path::new(&cluster.pki_file("n1.pem")))?;
     for extension in ["key", "pem"] {
         let next = files.join("next");
         fs::copy(cluster.pki_file(&format!("n1.{extension}")), &next)?;
         fs::rename(&next, files.join(format!("n1.{extension}")))?;
     }
     wait_until("the agent to renew its certificate", STEP_TIMEOUT, || {
-        serial(&files.join("n1.pem")).is_ok_and(|serial| serial != present)
+        serial_number(&files.join("n1.pem")).is_ok_and(|serial_number| serial_number != issued_serial_number)
     })?;
-    let renewed = serial(&files.join("n1.pem"))?;
-    let shown = cluster.as_user(0, &["get", "node", NODE, "-o", "jsonpath={.status.state}"])?;
+    let renewed_serial_number = serial_number(&files.join("n1.pem"))?;
+    let shown = cluster.run_as_user(0, &["get", "node", NODE, "-o", "jsonpath={.status.state}"])?;
     check_output(&shown, 0, &["Online"])?;
     check_output(
         &cluster.etcdctl_with(&pem, &key, &["get", "/hactl/default/v1/alive/n1"])?,
@@ -347,16 +351,16 @@ fn a_node_joins_renews_its_certificate_and_is_revoked() -> Result<()> {
 
     // Revocation includes the certificates that controllers issued. Controllers do not renew them any longer, and etcd
     // refuses them.
-    check_output(&cluster.as_root(&["node", "remove", NODE, "--yes"])?, 1, &["registration is active"])?;
-    stop(agent)?;
+    check_output(&cluster.run_as_root(&["node", "remove", NODE, "--yes"])?, 1, &["registration is active"])?;
+    terminate(agent)?;
     let planned = cluster.pki(&["revoke", NODE, "--renewed", "--dry-run"])?;
-    check_output(&planned, 0, &[&renewed, &present])?;
+    check_output(&planned, 0, &[&renewed_serial_number, &issued_serial_number])?;
     check_output(&cluster.pki(&["revoke", NODE, "--renewed", "--yes"])?, 0, &["client-crl.pem written"])?;
-    let stolen = text(&stolen);
+    let stolen = path_text(&stolen);
     let body = json!({"request": ""});
     wait_until("the controller to refuse the revoked certificate", STEP_TIMEOUT, || {
         cluster
-            .as_node(&stolen, &key, "nodes/n1/certificate", &body)
+            .send_as_node(&stolen, &key, "nodes/n1/certificate", &body)
             .is_ok_and(|output| !output.status.success())
     })?;
     let refused = cluster.etcdctl_with(&stolen, &key, &["get", "/hactl/default/v1/alive/n1"])?;
@@ -367,20 +371,20 @@ fn a_node_joins_renews_its_certificate_and_is_revoked() -> Result<()> {
     ensure!(!output_text(&shown).contains("Valid"), "{}", output_text(&shown));
 
     // The removal is refused while the node can run services, and is not repeated.
-    check_output(&cluster.as_root(&["node", "remove", NODE, "--yes"])?, 1, &["registration is active"])?;
+    check_output(&cluster.run_as_root(&["node", "remove", NODE, "--yes"])?, 1, &["registration is active"])?;
     wait_until("the node to be confirmed as powered off", STEP_TIMEOUT, || {
-        let confirmed = cluster.as_user(0, &["node", "confirm-fenced", NODE, "--yes"]);
+        let confirmed = cluster.run_as_user(0, &["node", "confirm-fenced", NODE, "--yes"]);
         confirmed.is_ok_and(|output| output.status.success())
     })?;
-    let planned = cluster.as_root(&["node", "remove", NODE, "--dry-run"])?;
+    let planned = cluster.run_as_root(&["node", "remove", NODE, "--dry-run"])?;
     check_output(&planned, 0, &["hactl delete node/n1", "etcdctl user delete n1"])?;
-    let removed = cluster.as_root(&["node", "remove", NODE, "--yes"])?;
+    let removed = cluster.run_as_root(&["node", "remove", NODE, "--yes"])?;
     check_output(
         &removed,
         0,
         &["hactl delete node/n1", "etcdctl user delete n1", "etcdctl role delete hactl-default-node-n1"],
     )?;
-    check_output(&cluster.as_root(&["node", "remove", NODE, "--yes"])?, 0, &["do not exist"])?;
+    check_output(&cluster.run_as_root(&["node", "remove", NODE, "--yes"])?, 0, &["do not exist"])?;
     let users = cluster.etcdctl("root", &["user", "list"])?;
     check_output(&users, 0, &["controller-c1"])?;
     ensure!(!output_text(&users).lines().any(|line| line == NODE), "{}", output_text(&users));

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use ha_e2e::binaries::workspace_program;
 use ha_e2e::cluster::Cluster;
 use ha_e2e::container;
-use ha_e2e::plan::{API_PORT, ETCD_CLIENT_PORT, Plan, SHARED, simulated_watchdog_socket};
+use ha_e2e::plan::{API_PORT, ETCD_CLIENT_PORT, Plan, SHARED_DIRECTORY, simulated_watchdog_socket};
 use ha_e2e::scenario::STEP_TIMEOUT;
 use ha_e2e::scratch;
 use ha_e2e::wait::{wait_for, wait_for_ok, wait_until};
@@ -72,7 +72,7 @@ impl BareMachine {
     fn install(&self, variable: &str) -> Result<String> {
         // The packages are copied to the shared directory, because not all directories of the host, such as /tmp, are
         // visible on the machine.
-        let target = self.cluster.shared().join(variable);
+        let target = self.cluster.shared_directory().join(variable);
         fs::create_dir_all(&target)?;
         for package in fs::read_dir(packages(variable)?)? {
             let package = package?;
@@ -80,7 +80,7 @@ impl BareMachine {
         }
         let options = "-o APT::Sandbox::User=root -o Dpkg::Use-Pty=0 --no-install-recommends";
         self.run(&format!(
-            "DEBIAN_FRONTEND=noninteractive apt-get install --assume-yes {options} {SHARED}/{variable}/*.deb 2>&1"
+            "DEBIAN_FRONTEND=noninteractive apt-get install --assume-yes {options} {SHARED_DIRECTORY}/{variable}/*.deb 2>&1"
         ))
     }
 
@@ -207,7 +207,7 @@ fn check_configuration(machine: &BareMachine) -> Result<()> {
     machine.print_progress("configured");
     let witness = workspace_program("ha-witness")?;
     machine.run(&format!(
-        "hactl create resource web --exec --wait --timeout 60s -- {} --file {SHARED}/web",
+        "hactl create resource web --exec --wait --timeout 60s -- {} --file {SHARED_DIRECTORY}/web",
         witness.display()
     ))?;
     machine.wait_for_status("the watchdog to be armed", &["watchdog armed", "; 1 service may run"])?;
@@ -244,7 +244,8 @@ fn check_journal_fields(machine: &BareMachine) -> Result<()> {
 
 fn check_upgrade(machine: &BareMachine) -> Result<()> {
     let pids = || UNITS.map(|unit| machine.process(unit)).into_iter().collect::<Result<Vec<_>>>();
-    let service = || machine.run(&format!("pgrep --full -- '^[^ ]*ha-witness --file {SHARED}/web'"));
+    let service =
+        || machine.run(&format!("pgrep --full -- '^[^ ]*ha-witness --file {SHARED_DIRECTORY}/web'"));
     machine.run("echo '# by the administrator' >>/etc/default/ha-node-agent")?;
     let (old, running) = (pids()?, service()?);
     let lines = machine.cluster.witness("web").lines()?.len();

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use ha_api_types::cluster::OnEtcdLoss;
 use ha_api_types::record::BackupRecord;
 use ha_e2e::binaries;
-use ha_e2e::command::{run, text};
+use ha_e2e::command::{path_text, run};
 use ha_e2e::machine::Role;
 use ha_e2e::plan::Plan;
 use ha_e2e::scenario::{STEP_TIMEOUT, Scenario, WITNESS};
@@ -30,7 +30,7 @@ fn cluster_continues_from_an_outdated_backup() -> Result<()> {
     let directory = scratch::directory("store-restored")?;
     let plan = Plan { profile: "Default".to_owned(), ..Plan::test(&directory) };
     let mut scenario = Scenario::start_with(plan)?;
-    scenario.on_etcd_loss(OnEtcdLoss::Hold, &json!({"profile": "Default"}))?;
+    scenario.set_on_etcd_loss(OnEtcdLoss::Hold, &json!({"profile": "Default"}))?;
     let old_node = scenario.wait_until_started(WITNESS)?;
     let backup = directory.join("backup.age");
     let identity = directory.join("age.key");
@@ -38,7 +38,7 @@ fn cluster_continues_from_an_outdated_backup() -> Result<()> {
 
     // After the backup, the first service moves and a second is created. The backup has a wrong node for the first and lacks the
     // second.
-    let to = scenario.cluster.names(Role::Node).into_iter().find(|node| *node != old_node);
+    let to = scenario.cluster.machine_names(Role::Node).into_iter().find(|node| *node != old_node);
     let to = to.context("no other node found")?;
     let moved = scenario.cluster.hactl(&["relocate", WITNESS, &to, "--wait"])?;
     ensure!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
@@ -52,7 +52,7 @@ fn cluster_continues_from_an_outdated_backup() -> Result<()> {
     let (before, later_before) =
         (process(&scenario, WITNESS, &active_node)?, process(&scenario, LATER_SERVICE, &later_node)?);
 
-    let members = scenario.cluster.names(Role::Etcd);
+    let members = scenario.cluster.machine_names(Role::Etcd);
     for member in &members {
         scenario.cluster.power_off(member)?;
         fs::remove_dir_all(scenario.cluster.machine(member)?.directory.join("data"))?;
@@ -64,18 +64,18 @@ fn cluster_continues_from_an_outdated_backup() -> Result<()> {
         binaries::workspace_program("hactl")?,
         &[
             "restore",
-            &text(&prepared),
+            &path_text(&prepared),
             "--yes",
             "--from",
-            &text(&backup),
+            &path_text(&backup),
             "--identity",
-            &text(&identity),
+            &path_text(&identity),
             "--programs",
-            &text(programs),
+            &path_text(programs),
         ],
     )?;
     for member in &members {
-        let mut words = vec!["snapshot".to_owned(), "restore".to_owned(), text(&prepared)];
+        let mut words = vec!["snapshot".to_owned(), "restore".to_owned(), path_text(&prepared)];
         words.extend(member_restore_flags(&scenario, member)?);
         run(programs.join("etcdutl"), &words)?;
     }
@@ -115,8 +115,8 @@ fn cluster_continues_from_an_outdated_backup() -> Result<()> {
 
 /// Saves a backup with `hactl backup`, and checks its file, its record in etcd, and that a failure changes nothing.
 fn save_encrypted_backup(scenario: &Scenario, backup: &Path, identity: &Path) -> Result<()> {
-    run("age-keygen", &["-o", &text(identity)])?;
-    let recipient = run("age-keygen", &["-y", &text(identity)])?;
+    run("age-keygen", &["-o", &path_text(identity)])?;
+    let recipient = run("age-keygen", &["-y", &path_text(identity)])?;
     let etcdctl = scenario.cluster.etcdctl();
     let programs = binaries::etcd()?;
     let programs = programs.parent().context("etcd has no directory")?;

@@ -22,7 +22,7 @@ fn a_killed_member_disturbs_no_service() -> Result<()> {
     "Conservative".clone_into(&mut plan.profile);
     let mut scenario = Scenario::start_with(plan)?;
     let leader = scenario.cluster.etcd_leader()?;
-    let follower = scenario.cluster.names(Role::Etcd).into_iter().find(|name| *name != leader);
+    let follower = scenario.cluster.machine_names(Role::Etcd).into_iter().find(|name| *name != leader);
     let follower = follower.context("no etcd follower found")?;
     scenario.cluster.power_off(&follower)?;
     scenario.check_undisturbed(WITNESS, Duration::from_secs(20))?;
@@ -50,7 +50,7 @@ fn a_lease_kept_alive_by_a_deposed_store_leader_proves_nothing() -> Result<()> {
         scenario.cluster.etcd_leader_among_others(&stale).is_ok_and(|leader| leader != stale)
     })?;
     scenario.cluster.isolate_member(&stale)?;
-    for other in scenario.cluster.names(Role::Etcd).into_iter().filter(|name| *name != stale) {
+    for other in scenario.cluster.machine_names(Role::Etcd).into_iter().filter(|name| *name != stale) {
         let address = scenario.cluster.machine(&other)?.address;
         scenario.cluster.drop_packets(&active_node, PacketFilter::To(address))?;
     }
@@ -99,18 +99,18 @@ fn short_etcd_outage_disturbs_no_service() -> Result<()> {
     "Conservative".clone_into(&mut plan.profile);
     let scenario = Scenario::start_with(plan)?;
     let active_node = scenario.wait_until_started(WITNESS)?;
-    let (process, action) = (scenario.checker.process(WITNESS, &active_node), scenario.action(WITNESS)?);
+    let (process, action) = (scenario.checker.process(WITNESS, &active_node), scenario.action_uid(WITNESS)?);
     scenario.with_etcd_outage(Duration::from_secs(5), || Ok(()))?;
     scenario.check_undisturbed(WITNESS, Duration::from_secs(20))?;
     assert_eq!(scenario.checker.process(WITNESS, &active_node), process);
-    assert_eq!(scenario.action(WITNESS)?, action);
+    assert_eq!(scenario.action_uid(WITNESS)?, action);
     scenario.finish()
 }
 
 #[test]
 fn long_etcd_outage_stops_services_without_resets() -> Result<()> {
     let scenario = Scenario::start("store-long-outage")?;
-    scenario.on_etcd_loss(OnEtcdLoss::Stop, &json!({}))?;
+    scenario.set_on_etcd_loss(OnEtcdLoss::Stop, &json!({}))?;
     scenario.create_witness("second")?;
     scenario.create_witness("third")?;
     let services = [WITNESS, "second", "third"];
@@ -124,7 +124,7 @@ fn long_etcd_outage_stops_services_without_resets() -> Result<()> {
         assert!(scenario.checker.timeline().ended_on(service, &active_node, before).is_some());
         scenario.wait_until_started(service)?;
     }
-    for node in scenario.cluster.names(Role::Node) {
+    for node in scenario.cluster.machine_names(Role::Node) {
         assert!(scenario.cluster.machine(&node)?.is_on(), "{node} was reset during the etcd outage");
     }
     scenario.finish()
@@ -137,7 +137,7 @@ fn services_run_again_after_a_restart_of_all_machines() -> Result<()> {
     scenario.wait_until_started("second")?;
     let machines: Vec<String> = [Role::Node, Role::Controller, Role::Etcd]
         .into_iter()
-        .flat_map(|role| scenario.cluster.names(role))
+        .flat_map(|role| scenario.cluster.machine_names(role))
         .collect();
     for machine in &machines {
         scenario.cluster.power_off(machine)?;

@@ -64,35 +64,48 @@ impl Repository {
 struct Clients<'a> {
     scenario: &'a Scenario,
     url: String,
-    authority: String,
+    authority_file: String,
 }
 
 impl Clients<'_> {
     fn new(scenario: &Scenario) -> Result<Clients<'_>> {
         let cluster = &scenario.cluster;
-        let authority = cluster.directory().join("tls/ca.pem").to_string_lossy().into_owned();
+        let authority_file = cluster.directory().join("tls/ca.pem").to_string_lossy().into_owned();
         let url = cluster.url("controller1")?;
         let token_file = cluster.directory().join(TOKEN_FILE).to_string_lossy().into_owned();
         for user in ["gitops", "ada"] {
-            let created =
-                cluster.plain_hactl(&["token", "create", user, "--role", "editor", "--file", &token_file])?;
+            let created = cluster.hactl_without_connection(&[
+                "token",
+                "create",
+                user,
+                "--role",
+                "editor",
+                "--file",
+                &token_file,
+            ])?;
             check_output(&created, 0, &["role editor"])?;
             fs::write(cluster.directory().join(user), String::from_utf8(created.stdout)?.trim())?;
         }
-        Ok(Clients { scenario, url, authority })
+        Ok(Clients { scenario, url, authority_file })
     }
 
     fn arguments(&self, user: &str, arguments: &[&str]) -> Vec<String> {
         let token_file = self.scenario.cluster.directory().join(user).to_string_lossy().into_owned();
-        let connection =
-            ["--server", &self.url, "--certificate-authority", &self.authority, "--token-file", &token_file];
+        let connection = [
+            "--server",
+            &self.url,
+            "--certificate-authority",
+            &self.authority_file,
+            "--token-file",
+            &token_file,
+        ];
         connection.iter().chain(arguments).map(|word| (*word).to_owned()).collect()
     }
 
     fn run(&self, user: &str, arguments: &[&str]) -> Result<Output> {
         let arguments = self.arguments(user, arguments);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        self.scenario.cluster.plain_hactl(&arguments)
+        self.scenario.cluster.hactl_without_connection(&arguments)
     }
 
     /// Makes one pass.

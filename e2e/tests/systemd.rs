@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use ha_e2e::binaries::{repository, workspace_program};
 use ha_e2e::cluster::Cluster;
 use ha_e2e::container;
-use ha_e2e::plan::{Plan, SHARED};
+use ha_e2e::plan::{Plan, SHARED_DIRECTORY};
 use ha_e2e::scenario::{STEP_TIMEOUT, Scenario};
 use ha_e2e::scratch;
 use ha_e2e::wait::{wait_for, wait_until};
@@ -22,14 +22,14 @@ const NODES: [&str; 2] = ["node1", "node2"];
 fn witness_unit(name: &str, lines: &str) -> Result<(String, String)> {
     let program = workspace_program("ha-witness")?;
     let text = format!(
-        "[Service]\nExecStart={} --file {SHARED}/{name}\nEnvironment=HA_RESOURCE={name} HA_NODE=%H\n{lines}",
+        "[Service]\nExecStart={} --file {SHARED_DIRECTORY}/{name}\nEnvironment=HA_RESOURCE={name} HA_NODE=%H\n{lines}",
         program.display()
     );
     Ok((format!("{name}.service"), text))
 }
 
 /// Returns a unit that ignores SIGTERM, leaves a process behind and restarts whenever it ends.
-fn stubborn_unit() -> Result<(String, String)> {
+fn unit_that_ignores_stop() -> Result<(String, String)> {
     let (name, text) = witness_unit("stubborn", "Restart=always\nRestartSec=0\nKillMode=process\n")?;
     let line = text.lines().find(|line| line.starts_with("ExecStart=")).unwrap_or_default();
     let program = line.trim_start_matches("ExecStart=");
@@ -45,7 +45,7 @@ fn start() -> Result<Scenario> {
         witness_unit("web", "")?,
         witness_unit("at-boot", "[Install]\nWantedBy=multi-user.target\n")?,
         witness_unit("by-hand", "")?,
-        stubborn_unit()?,
+        unit_that_ignores_stop()?,
     ]);
     let cluster = Cluster::start(plan)?;
     let checker = cluster.checker(&["ha-witness"]);
@@ -227,7 +227,7 @@ fn check_refusal_of_enabled_unit(scenario: &Scenario) -> Result<()> {
 
 fn check_transient_unit(scenario: &Scenario) -> Result<()> {
     let spec = json!({"driver": {"systemd": {
-        "command": [workspace_program("ha-witness")?, "--file", format!("{SHARED}/transient")],
+        "command": [workspace_program("ha-witness")?, "--file", format!("{SHARED_DIRECTORY}/transient")],
         "limits": {"cpu": "500m", "memory": "64Mi", "tasks": 20},
     }}, "timeouts": {"stopSeconds": 20}});
     scenario.apply("resources", "transient", &spec)?;
@@ -323,12 +323,12 @@ fn check_shutdown(scenario: &Scenario) -> Result<()> {
 
 fn check_recovery(scenario: &mut Scenario) -> Result<()> {
     let active_node = scenario.wait_until_started("web")?;
-    let (epoch, _) = scenario.fence(&active_node)?;
+    let (epoch, _) = scenario.epoch_and_fence_state(&active_node)?;
     let begin = Instant::now();
     scenario.cluster.power_off(&active_node)?;
     let new_node = scenario.wait_until_moved_from("web", &active_node)?;
     println!("killed with its node: runs on {new_node} after {} ms", begin.elapsed().as_millis());
-    let (closed, state) = scenario.fence(&active_node)?;
+    let (closed, state) = scenario.epoch_and_fence_state(&active_node)?;
     assert!(closed > epoch, "the epoch of the dead node was not closed: {closed}");
     assert_eq!(state, "Fenced");
     Ok(())

@@ -31,7 +31,7 @@ fn check_rolling_upgrade(name: &str, order: [Role; 2]) -> Result<()> {
     let plan = Plan { old_binaries: Some(old_binaries()?), ..Plan::test(&scratch::directory(name)?) };
     let mut scenario = Scenario::start_with(plan)?;
     let active_node = scenario.wait_until_started(WITNESS)?;
-    let first = scenario.cluster.names(order[0]);
+    let first = scenario.cluster.machine_names(order[0]);
     // At the failure, at least one machine is upgraded. The node that fails and the third machine still run the older build.
     let (first_group, second_group): (Vec<String>, Vec<String>) =
         first.into_iter().partition(|machine| *machine != active_node && !machine.ends_with('3'));
@@ -46,7 +46,7 @@ fn check_rolling_upgrade(name: &str, order: [Role; 2]) -> Result<()> {
     ensure!(duration <= failover_limit() + TOLERANCE, "recovered on {next} after {duration:?}");
     scenario.cluster.power_on(&active_node)?;
     wait_until_online(&scenario, &active_node)?;
-    for machine in second_group.iter().chain(&scenario.cluster.names(order[1])) {
+    for machine in second_group.iter().chain(&scenario.cluster.machine_names(order[1])) {
         upgrade_and_wait(&scenario, machine)?;
     }
     // Repeat the failure in the upgraded cluster.

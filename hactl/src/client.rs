@@ -160,7 +160,7 @@ impl Client {
     }
 
     /// Returns the object of a target, which must exist and have the type that the user typed.
-    pub(crate) async fn target(&self, target: &Target) -> Result<Value, Failure> {
+    pub(crate) async fn get_target(&self, target: &Target) -> Result<Value, Failure> {
         let Some(object) = self.get(target.kind, &target.name.name).await? else {
             return Err(self.not_found_failure(target).await);
         };
@@ -177,7 +177,7 @@ impl Client {
 
     /// Returns a node, which must exist.
     pub(crate) async fn node(&self, target: &Target) -> Result<TypedObject<NodeSpec>, Failure> {
-        Ok(TypedObject::from_value(self.target(target).await?))
+        Ok(TypedObject::from_value(self.get_target(target).await?))
     }
 
     /// Returns all objects of a known kind in the server's order.
@@ -187,14 +187,14 @@ impl Client {
     }
 
     /// Returns an object in a representation, as a list with one item. The object must exist and have the type that the user typed.
-    pub(crate) async fn target_as(
+    pub(crate) async fn list_target_as(
         &self,
         target: &Target,
         representation: Representation,
     ) -> Result<List, Failure> {
         match representation {
             Representation::Objects => {
-                Ok(List { items: vec![self.target(target).await?], ..List::default() })
+                Ok(List { items: vec![self.get_target(target).await?], ..List::default() })
             }
             Representation::Rows => {
                 let call = Call::new(Method::GET, object_path(target.kind, &target.name.name))
@@ -454,7 +454,10 @@ impl Client {
     }
 
     /// Returns the document at a path, such as `/version` or the discovery document `/apis`.
-    pub(crate) async fn document<T: DeserializeOwned + Default>(&self, path: &[&str]) -> Result<T, ApiError> {
+    pub(crate) async fn get_document<T: DeserializeOwned + Default>(
+        &self,
+        path: &[&str],
+    ) -> Result<T, ApiError> {
         let path = path.iter().map(|part| (*part).to_owned()).collect();
         Ok(lenient::read_part(&self.call(&Call::new(Method::GET, path)).await?))
     }

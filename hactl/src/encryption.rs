@@ -13,15 +13,17 @@ const HEADERS: [&[u8]; 2] = [b"age-encryption.org/", b"-----BEGIN AGE ENCRYPTED 
 
 /// The installed program.
 #[derive(Debug)]
-pub(crate) struct Age(PathBuf);
+pub(crate) struct AgeProgram(PathBuf);
 
-impl Age {
+impl AgeProgram {
     /// Finds the program.
     ///
     /// # Errors
     /// Fails if age is not installed.
-    pub(crate) fn find() -> Result<Age, Failure> {
-        find_program("age", None).map(Age).map_err(|failure| failure.help("install the package \"age\""))
+    pub(crate) fn find() -> Result<AgeProgram, Failure> {
+        find_program("age", None)
+            .map(AgeProgram)
+            .map_err(|failure| failure.help("install the package \"age\""))
     }
 
     /// Encrypts a file for recipients: public keys of age or SSH.
@@ -69,7 +71,7 @@ pub(crate) async fn decrypted(
     }
     let copy = scratch.join("decrypted");
     let options = identities.iter().flat_map(|identity| [OsStr::new("--identity"), identity.as_os_str()]);
-    Age::find()?.run("--decrypt", options, file, &copy).await?;
+    AgeProgram::find()?.run("--decrypt", options, file, &copy).await?;
     Ok(copy)
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct FileFlags {
 
 /// An object with its origin.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Entry {
+pub(crate) struct ManifestObject {
     pub(crate) kind: Kind,
     pub(crate) name: String,
     pub(crate) object: Value,
@@ -35,7 +35,7 @@ pub(crate) struct Entry {
     pub(crate) renamed_fields: Vec<&'static RenamedField>,
 }
 
-impl Entry {
+impl ManifestObject {
     /// Returns the object's name for messages: `resource/web`.
     pub(crate) fn display_name(&self) -> String {
         format!("{}/{}", self.kind.singular(), self.name)
@@ -55,14 +55,14 @@ pub(crate) enum Completeness {
 ///
 /// # Errors
 /// Fails with all problems of all files, each as `file:line: field: problem`.
-pub(crate) fn load(flags: &FileFlags, completeness: Completeness) -> Result<Vec<Entry>, Failure> {
+pub(crate) fn load(flags: &FileFlags, completeness: Completeness) -> Result<Vec<ManifestObject>, Failure> {
     let mut entries = Vec::new();
     let mut problems = Vec::new();
     for text in read_texts(flags)? {
         read(&text.name, &text.content, completeness, &mut entries, &mut problems);
     }
     for (index, entry) in entries.iter().enumerate() {
-        let is_same_object = |other: &&Entry| other.kind == entry.kind && other.name == entry.name;
+        let is_same_object = |other: &&ManifestObject| other.kind == entry.kind && other.name == entry.name;
         if let Some(first) = entries[..index].iter().find(is_same_object) {
             problems.push(format!(
                 "{}: {} is already defined at {}",
@@ -84,7 +84,7 @@ pub(crate) fn load(flags: &FileFlags, completeness: Completeness) -> Result<Vec<
 ///
 /// # Errors
 /// Fails without flags, and if a file cannot be read.
-pub(crate) fn read_texts(flags: &FileFlags) -> Result<Vec<source::Text>, Failure> {
+pub(crate) fn read_texts(flags: &FileFlags) -> Result<Vec<source::SourceText>, Failure> {
     if flags.files.is_empty() {
         return Err(
             Failure::usage("no objects specified").help("add -f FILE, -f DIR or -f - (standard input)")
@@ -94,7 +94,7 @@ pub(crate) fn read_texts(flags: &FileFlags) -> Result<Vec<source::Text>, Failure
 }
 
 /// Warns about fields with earlier names. The objects sent to the API have the current names, so the API does not warn.
-pub(crate) fn warn_renamed(terminal: &Terminal, entries: &[Entry]) {
+pub(crate) fn warn_renamed(terminal: &Terminal, entries: &[ManifestObject]) {
     for entry in entries {
         for renamed in &entry.renamed_fields {
             terminal.warn(&format!("{}: {}", entry.location, renamed.warning()));
@@ -103,7 +103,7 @@ pub(crate) fn warn_renamed(terminal: &Terminal, entries: &[Entry]) {
 }
 
 /// Returns `true` if a warning only reports a missing object that one of these entries creates.
-pub(crate) fn creates_missing_object(entries: &[Entry], warning: &str) -> bool {
+pub(crate) fn creates_missing_object(entries: &[ManifestObject], warning: &str) -> bool {
     entries.iter().any(|entry| {
         let missing = names::missing_message(entry.kind, &entry.name);
         warning == missing || warning.ends_with(&format!(": {missing}"))
@@ -115,7 +115,7 @@ pub(crate) fn read(
     source: &str,
     text: &str,
     completeness: Completeness,
-    entries: &mut Vec<Entry>,
+    entries: &mut Vec<ManifestObject>,
     problems: &mut Vec<String>,
 ) {
     let documents = match ha_api_types::yaml::documents(text) {
@@ -175,7 +175,7 @@ fn parse_object(
     location: &ObjectLocation<'_>,
     completeness: Completeness,
     problems: &mut Vec<String>,
-) -> Option<Entry> {
+) -> Option<ManifestObject> {
     let problem_count_before = problems.len();
     let mut report_problem = |path: &str, message: String| {
         let path_prefix = if path.is_empty() { String::new() } else { format!("{path}: ") };
@@ -211,7 +211,7 @@ fn parse_object(
         report_problem("kind", format!("{written_kind:?} is not a valid kind{hint}"));
         return None;
     };
-    let renamed_fields = renamed::accept(kind, &mut value).unwrap_or_else(|problems| {
+    let renamed_fields = renamed::convert_to_current_names(kind, &mut value).unwrap_or_else(|problems| {
         for problem in problems {
             report_problem(&problem.path, problem.message);
         }
@@ -243,7 +243,7 @@ fn parse_object(
     }
     fill_missing_priorities(&mut value);
     let name = crate::names::name_of(&value).to_owned();
-    Some(Entry { kind, name, object: value, location: location.format(""), renamed_fields })
+    Some(ManifestObject { kind, name, object: value, location: location.format(""), renamed_fields })
 }
 
 /// Removes the fields that only the API and the leader write, as in files from `hactl get -o yaml`.
@@ -289,7 +289,7 @@ mod tests {
     fn check(text: &str, expected: Result<&[&str], &[&str]>) {
         let (mut entries, mut problems) = (Vec::new(), Vec::new());
         read("f.yaml", text, Completeness::Whole, &mut entries, &mut problems);
-        let entry_names: Vec<String> = entries.iter().map(Entry::display_name).collect();
+        let entry_names: Vec<String> = entries.iter().map(ManifestObject::display_name).collect();
         match expected {
             Ok(expected) => {
                 assert_eq!(problems, Vec::<String>::new());

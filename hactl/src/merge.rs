@@ -22,7 +22,7 @@ pub(crate) fn with_last_applied(object: &Value) -> Value {
         metadata.insert("annotations".to_owned(), Value::Object(Map::new()));
     }
     remove_last_applied(&mut object);
-    let text = format!("{}\n", sorted(&object));
+    let text = format!("{}\n", with_sorted_fields(&object));
     if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         annotations.insert(LAST_APPLIED.to_owned(), Value::String(text));
     }
@@ -30,14 +30,16 @@ pub(crate) fn with_last_applied(object: &Value) -> Value {
 }
 
 /// Returns the value with all fields sorted by name.
-pub(crate) fn sorted(value: &Value) -> Value {
+pub(crate) fn with_sorted_fields(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
             let mut fields: Vec<(&String, &Value)> = map.iter().collect();
             fields.sort_by_key(|(name, _)| name.as_str());
-            Value::Object(fields.into_iter().map(|(name, value)| (name.clone(), sorted(value))).collect())
+            Value::Object(
+                fields.into_iter().map(|(name, value)| (name.clone(), with_sorted_fields(value))).collect(),
+            )
         }
-        Value::Array(parts) => Value::Array(parts.iter().map(sorted).collect()),
+        Value::Array(parts) => Value::Array(parts.iter().map(with_sorted_fields).collect()),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
     }
 }
@@ -51,7 +53,7 @@ pub(crate) fn last_applied(live: &Value) -> Option<Value> {
 /// Returns the merge patch (RFC 7396) from `live` to `desired`. The patch sets changed fields, and removes fields that
 /// were in the last apply and are no longer in the file. Fields that only other writers set stay. An empty map means no
 /// change.
-pub(crate) fn patch(last: Option<&Value>, desired: &Value, live: &Value) -> Value {
+pub(crate) fn merge_patch(last: Option<&Value>, desired: &Value, live: &Value) -> Value {
     let mut desired = desired.clone();
     // Other writers also own labels and annotations, so theirs must stay even if the file has none.
     for map_name in ["labels", "annotations"] {
@@ -65,7 +67,7 @@ pub(crate) fn patch(last: Option<&Value>, desired: &Value, live: &Value) -> Valu
     let desired = &desired;
     let mut patch = difference(desired, live);
     if let Some(last) = last {
-        remove_unwanted(last, desired, live, &mut patch);
+        add_removals(last, desired, live, &mut patch);
     }
     // The request's URL already determines both fields.
     for field in ["apiVersion", "kind"] {
@@ -94,7 +96,7 @@ fn difference(desired: &Value, live: &Value) -> Map<String, Value> {
     patch
 }
 
-fn remove_unwanted(last: &Value, desired: &Value, live: &Value, patch: &mut Map<String, Value>) {
+fn add_removals(last: &Value, desired: &Value, live: &Value, patch: &mut Map<String, Value>) {
     for (field, value) in last.as_object().into_iter().flatten() {
         let Some(existing) = live.get(field) else { continue };
         match desired.get(field) {
@@ -106,7 +108,7 @@ fn remove_unwanted(last: &Value, desired: &Value, live: &Value, patch: &mut Map<
                     Some(Value::Object(inner)) => inner,
                     _ => Map::new(),
                 };
-                remove_unwanted(value, desired_value, existing, &mut inner);
+                add_removals(value, desired_value, existing, &mut inner);
                 if !inner.is_empty() {
                     patch.insert(field.clone(), Value::Object(inner));
                 }
@@ -144,7 +146,7 @@ pub(crate) fn is_unchanged(before: &Value, after: &Value) -> bool {
 }
 
 /// Returns a value with a merge patch (RFC 7396) applied.
-pub(crate) fn patched(value: &Value, patch: &Value) -> Value {
+pub(crate) fn with_merge_patch(value: &Value, patch: &Value) -> Value {
     let mut patched = value.clone();
     apply(&mut patched, patch);
     patched
@@ -178,7 +180,7 @@ mod tests {
 
     fn check(last: &Value, desired: &Value, live: &Value, expected: &Value) {
         let last = (!last.is_null()).then_some(last);
-        assert_eq!(&patch(last, desired, live), expected);
+        assert_eq!(&merge_patch(last, desired, live), expected);
     }
 
     #[test]
@@ -258,9 +260,9 @@ mod tests {
             last in any_object(), desired in any_object(), live in any_object()
         ) {
             let mut merged = live.clone();
-            apply(&mut merged, &patch(Some(&last), &desired, &live));
+            apply(&mut merged, &merge_patch(Some(&last), &desired, &live));
             prop_assert!(contains(&merged, &desired), "{merged} lacks parts of {desired}");
-            prop_assert_eq!(patch(Some(&desired), &desired, &merged), json!({}));
+            prop_assert_eq!(merge_patch(Some(&desired), &desired, &merged), json!({}));
         }
     }
 }

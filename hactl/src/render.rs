@@ -48,7 +48,7 @@ impl Format {
     }
 
     /// Returns the word before any `=`, as users write it.
-    pub(crate) fn word(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Format::Wide => "wide",
             Format::Yaml => "yaml",

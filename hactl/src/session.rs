@@ -64,7 +64,7 @@ impl Session {
                 let expressions = ["jsonpath=TEMPLATE", "custom-columns=HEADER:PATH"];
                 let names: Vec<&str> = supported
                     .iter()
-                    .map(Format::word)
+                    .map(Format::name)
                     .chain(expressions.into_iter().filter(|_| has_json))
                     .collect();
                 let help = if names.is_empty() {
@@ -72,7 +72,7 @@ impl Session {
                 } else {
                     format!("valid formats: {}", names.join(", "))
                 };
-                let text = format!("output format {} is not supported by this command", format.word());
+                let text = format!("output format {} is not supported by this command", format.name());
                 Err(Failure::usage(text).help(help))
             }
             other => Ok(other.as_ref()),

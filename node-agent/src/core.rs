@@ -61,9 +61,9 @@ pub use summary::{AgentState, Summary};
 pub use usage::{Meter, Sample};
 pub use usage_measurement::UsageReadings;
 
-use crate::watchdog::Moment;
+use crate::watchdog::DualClockTime;
 use arming::Watchdog;
-use commits::Purpose;
+use commits::CommitPurpose;
 use ha_api_types::id::{ResourceName, Revision};
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
@@ -77,7 +77,7 @@ use hold::Hold;
 use journal_writes::JournalWrites;
 use machine_findings::MachineFindings;
 use service::{Presence, Service, Step};
-use session::{Reading, Session};
+use session::{PendingRead, Session};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use usage_measurement::UsageMeasurement;
 use view::View;
@@ -142,13 +142,13 @@ pub struct AgentCore {
     lease: Lease,
     /// Boxed, because [`AgentCore::with_service`] takes a service out of the map and puts it back.
     services: BTreeMap<ResourceName, Box<Service>>,
-    commits: BTreeMap<CommitId, Purpose>,
-    reads: BTreeMap<ReadId, Reading>,
+    commits: BTreeMap<CommitId, CommitPurpose>,
+    reads: BTreeMap<ReadId, PendingRead>,
     commands: BTreeMap<CommandId, ResourceName>,
     effects: VecDeque<Effect>,
     next_number: u64,
     /// D, proven by a heartbeat of this process.
-    deadline: Option<Moment>,
+    deadline: Option<DualClockTime>,
     /// The timings that were committed last.
     active_timings: Timings,
     /// `true` if a heartbeat with armed: true was sent, and neither that heartbeat nor a later report is known to be
@@ -423,7 +423,7 @@ impl AgentCore {
             self.seed_service(name);
             self.refresh_definition(name);
         }
-        let busy = self.services.iter().filter(|(_, service)| !service.is_quiet());
+        let busy = self.services.iter().filter(|(_, service)| !service.is_idle_until_change());
         names.extend(busy.map(|(name, _)| name.clone()));
         names
     }

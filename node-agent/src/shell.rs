@@ -1,7 +1,7 @@
 //! The agent's shell: etcd, drivers, journal, watchdog daemon and signals around the pure core.
 //!
-//! One loop ([`ha_runtime::reconcile::drive`]) converts events to inputs and begins the core's effects. The shell makes
-//! no decisions about services.
+//! One loop ([`ha_runtime::reconcile::run_core`]) converts events to inputs and begins the core's effects. The shell
+//! makes no decisions about services.
 
 mod certificate_renewal;
 mod commits;
@@ -10,16 +10,16 @@ mod effects;
 mod hold_requests;
 mod identity;
 mod inhibitor;
+mod instrumented_core;
 mod journal_file;
 mod logind;
 mod logs;
-mod machine_end;
 mod machine_usage;
 mod metrics;
-mod observed;
 mod options;
+mod shutdown_cause;
 mod sleep;
-mod watchdog_link;
+mod watchdog_connection;
 mod watching;
 
 pub use options::Options;
@@ -27,7 +27,7 @@ pub use options::Options;
 use crate::core::{AgentCore, Config, Exit, Input};
 use crate::doctor::{Owner, read};
 use anyhow::Context;
-use commits::StoreLink;
+use commits::EtcdRequests;
 use drivers::Drivers;
 use effects::Effects;
 use futures::StreamExt;
@@ -35,20 +35,20 @@ use ha_api_types::id::BootId;
 use ha_api_types::keys::Keys;
 use ha_runtime::certificate::Certificates;
 use ha_runtime::clock::{Clock, SystemClock};
-use ha_runtime::http::admin::{self, Checks};
+use ha_runtime::http::admin::{self, HealthChecks};
 use ha_runtime::http::{ServeOptions, bind};
 use ha_runtime::metrics::Metrics;
 use ha_runtime::program::invalid_settings;
-use ha_runtime::reconcile::drive;
+use ha_runtime::reconcile::run_core;
 use ha_runtime::shutdown::Shutdown;
 use ha_store::FollowedData;
 use ha_store::etcd::EtcdStore;
 use ha_store::event_writer::EventWriter;
-use hold_requests::Controllers;
+use hold_requests::HoldRequestSender;
+use instrumented_core::InstrumentedCore;
 use journal_file::JournalFile;
 use logind::ShutdownDelay;
 use metrics::AgentMetrics;
-use observed::ObservedCore;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -120,16 +120,21 @@ async fn run(options: Options) -> anyhow::Result<()> {
     Certificates::default()
         .with_store(store_config.cert.as_deref(), store_config.ca.as_deref())
         .register(&metrics)?;
-    let ready = Checks::new(&["store"]);
+    let ready = HealthChecks::new(&["store"]);
     let (state_requester, state_requests) = mpsc::unbounded_channel();
     let server = bind(ServeOptions::new(options.admin_listen, None)).await.map_err(invalid_settings)?;
     tokio::spawn(server.serve(
-        admin::router(Checks::default(), ready.clone(), metrics.clone(), observed::reader(state_requester)),
+        admin::router(
+            HealthChecks::default(),
+            ready.clone(),
+            metrics.clone(),
+            instrumented_core::reader(state_requester),
+        ),
         shutdown.clone(),
     ));
 
     watching::spawn(store.clone(), followed, keys.clone(), options.node.clone(), inputs.clone(), ready);
-    machine_end::spawn(shutdown.clone(), inputs.clone());
+    shutdown_cause::spawn(shutdown.clone(), inputs.clone());
     let delay = ShutdownDelay::spawn(inputs.clone());
     drivers.spawn_checks();
     spawn_examinations(inputs.clone());
@@ -137,16 +142,17 @@ async fn run(options: Options) -> anyhow::Result<()> {
     certificate_renewal::spawn(store.clone(), keys.clone(), options.node.clone(), options.store.config());
     let writer = EventWriter::spawn(store.clone(), keys, format!("agent-{}", config.node));
     let process = config.instance.clone();
-    let mut core = ObservedCore::new(AgentCore::new(config, journal), agent_metrics.clone(), state_requests);
+    let mut core =
+        InstrumentedCore::new(AgentCore::new(config, journal), agent_metrics.clone(), state_requests);
     let exit = Arc::new(std::sync::Mutex::new(None::<Exit>));
     let (ended, mut wait_for_end) = tokio::sync::watch::channel(false);
     let mut effects = Effects {
-        store: StoreLink::new(store, heartbeats, inputs.clone()),
-        controllers: Controllers::new(options.node.clone(), options.store.config(), inputs.clone()),
+        store: EtcdRequests::new(store, heartbeats, inputs.clone()),
+        controllers: HoldRequestSender::new(options.node.clone(), options.store.config(), inputs.clone()),
         drivers,
         clock,
         journal: journal_file.spawn_writer(inputs.clone()),
-        watchdog: watchdog_link::spawn(options.watchdog_socket.clone(), inputs.clone()),
+        watchdog: watchdog_connection::spawn(options.watchdog_socket.clone(), inputs.clone()),
         events: writer.clone(),
         // The process id distinguishes these events from those of an earlier process of this node.
         process: process.to_string(),
@@ -167,7 +173,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         }
     });
     ha_runtime::notify::ready("running");
-    drive(&mut core, &clock, stream, |effect| effects.begin(effect)).await;
+    run_core(&mut core, &clock, stream, |effect| effects.begin(effect)).await;
     ha_runtime::notify::stopping();
     writer.flush().await;
     delay.finish(shutdown.wait_for_request()).await;
@@ -186,9 +192,10 @@ fn spawn_examinations(inputs: Inputs) {
         loop {
             let previous_owner = owner.clone();
             // Reading files may block, and a disk that hangs must not block the loop.
-            let read =
-                tokio::task::spawn_blocking(move || read::machine(Path::new("/"), previous_owner.as_ref()))
-                    .await;
+            let read = tokio::task::spawn_blocking(move || {
+                read::read_machine_facts(Path::new("/"), previous_owner.as_ref())
+            })
+            .await;
             if let Ok(facts) = read {
                 owner.clone_from(&facts.watchdog_owner);
                 if inputs.send(Input::Examined(facts)).is_err() {

@@ -12,7 +12,7 @@ pub mod core;
 pub mod daemon;
 #[cfg(feature = "shell")]
 mod device;
-mod moment;
+mod dual_clock_time;
 pub mod protocol;
 #[cfg(feature = "shell")]
 mod seqpacket;
@@ -23,4 +23,4 @@ mod system_calls;
 #[cfg(feature = "shell")]
 pub mod system_conf;
 
-pub use moment::Moment;
+pub use dual_clock_time::DualClockTime;

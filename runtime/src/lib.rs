@@ -4,7 +4,7 @@
 //! The shells of the controller and of the agent depend on this crate. The cores and the simulator do not link it.
 //!
 //! - [`program::main`] runs a daemon: options, logging, the asynchronous runtime, and the exit status.
-//! - [`reconcile::drive`] passes inputs and deadlines to a pure core ([`reconcile::Core`]), and runs its effects.
+//! - [`reconcile::run_core`] passes inputs and deadlines to a pure core ([`reconcile::Core`]), and runs its effects.
 //! - [`clock::SystemClock`] reads the clocks of the machine.
 //! - [`shutdown::Shutdown`] is the state that SIGTERM and SIGINT change.
 //! - [`http::bind`] opens a server: on a Unix socket, on loopback without TLS, or with TLS. [`http::admin`] serves health checks and metrics.

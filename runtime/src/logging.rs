@@ -70,7 +70,8 @@ enum Output {
 pub fn init(options: &LogOptions) -> Result<(), LogError> {
     let filter = EnvFilter::try_new(&options.log_filter)
         .map_err(|source| LogError::Filter { filter: options.log_filter.clone(), source })?;
-    let (output, missing) = output(options.log_format, journal::has_standard_error(), Journal::connect);
+    let (output, missing) =
+        select_output(options.log_format, journal::has_standard_error(), Journal::connect);
     let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
     let layer = match output {
         Output::Json => lines.json().flatten_event(true).with_current_span(true).boxed(),
@@ -85,7 +86,7 @@ pub fn init(options: &LogOptions) -> Result<(), LogError> {
 }
 
 /// Returns the destination of log lines, and the error if the journal is requested but not available.
-fn output(
+fn select_output(
     format: LogFormat,
     has_journal: bool,
     connect: impl FnOnce() -> io::Result<Journal>,
@@ -142,7 +143,7 @@ mod tests {
                 (LogFormat::Text, true, false),
                 (LogFormat::Json, true, false),
             ] {
-                let (output, missing) = output(format, has_journal, || Journal::connect_to(&path));
+                let (output, missing) = select_output(format, has_journal, || Journal::connect_to(&path));
                 let used = matches!(output, Output::Journal(_));
                 assert_eq!(
                     used,

@@ -23,11 +23,11 @@ pub trait ProgramOptions: CommandFactory + FromArgMatches {
 /// Error of settings with which the daemon cannot work on this machine.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Unusable(String);
+struct InvalidSettings(String);
 
 /// Marks an error as caused by the settings: the exit status is 2, and a restart does not help.
 pub fn invalid_settings(error: impl Into<anyhow::Error>) -> anyhow::Error {
-    Unusable(format!("{:#}", error.into())).into()
+    InvalidSettings(format!("{:#}", error.into())).into()
 }
 
 /// Reads the options, runs the daemon, and returns the exit status: 0 for an orderly end, 1 for a failure, 2 for
@@ -50,7 +50,7 @@ pub fn main<O: ProgramOptions, F: Future<Output = anyhow::Result<()>>>(run: impl
     };
     match runtime.block_on(run(options)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<Unusable>() => usage_error(&format!("{error:#}")),
+        Err(error) if error.is::<InvalidSettings>() => usage_error(&format!("{error:#}")),
         Err(error) => {
             tracing::error!(error = %format!("{error:#}"), "exiting because of an error");
             ExitCode::FAILURE

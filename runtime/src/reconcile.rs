@@ -38,7 +38,7 @@ pub trait Core {
 ///
 /// # Assumptions
 /// `run` returns immediately: long operations are spawned, and their results arrive through `inputs`.
-pub async fn drive<C: Core>(
+pub async fn run_core<C: Core>(
     core: &mut C,
     clock: &dyn Clock,
     inputs: impl Stream<Item = C::Input>,
@@ -177,7 +177,7 @@ mod tests {
         sender.send(Input::Number(1_000_000)).unwrap();
         sender.send(Input::Number(3)).unwrap();
         let mut sender = Some(sender);
-        drive(&mut Echo::default(), &SystemClock::new().unwrap(), inputs, |effect| {
+        run_core(&mut Echo::default(), &SystemClock::new().unwrap(), inputs, |effect| {
             if effect == "due" {
                 sender = None;
             }
@@ -193,7 +193,7 @@ mod tests {
         sender.send(Input::Number(9_000)).unwrap();
         drop(sender);
         let mut effects = Vec::new();
-        drive(&mut Echo::default(), &SystemClock::new().unwrap(), inputs, |effect| effects.push(effect))
+        run_core(&mut Echo::default(), &SystemClock::new().unwrap(), inputs, |effect| effects.push(effect))
             .await;
         assert_eq!(effects, ["number 9000"]);
     }

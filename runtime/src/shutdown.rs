@@ -94,15 +94,15 @@ impl Shutdown {
 impl ShutdownTrigger {
     /// Requests the shutdown: [`Shutdown::is_requested`] becomes `true`.
     pub fn request(&self) {
-        self.raise(Stage::Requested);
+        self.raise_stage(Stage::Requested);
     }
 
     /// Forces the shutdown.
     pub fn force(&self) {
-        self.raise(Stage::Forced);
+        self.raise_stage(Stage::Forced);
     }
 
-    fn raise(&self, to: Stage) {
+    fn raise_stage(&self, to: Stage) {
         self.stage.send_if_modified(|current| {
             let has_advanced = *current < to;
             if has_advanced {

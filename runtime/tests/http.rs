@@ -384,7 +384,7 @@ async fn silent_connections_do_not_keep_a_client_out() {
 
 #[tokio::test]
 async fn the_admin_endpoints_answer() {
-    let (live, ready) = (admin::Checks::new(&[]), admin::Checks::new(&["store", "cache"]));
+    let (live, ready) = (admin::HealthChecks::new(&[]), admin::HealthChecks::new(&["store", "cache"]));
     let metrics = Metrics::new("ha-test", "0", 1).unwrap();
     let server = bind(ServeOptions::new(loopback(), None)).await.unwrap();
     let url = format!("http://{}", server.address().unwrap());

@@ -16,7 +16,7 @@
 mod clusters;
 
 use clusters::{Family, cluster};
-use ha_scheduler::balance::greedy::steepest;
+use ha_scheduler::balance::greedy::steepest_descent;
 use ha_scheduler::balance::plan::Plan;
 use ha_scheduler::balance::problem::{Problem, Settings};
 use ha_scheduler::balance::score::{score, values};
@@ -144,7 +144,10 @@ fn line(
         let (_, outcome, seconds) = planned(&problems, &|problem| {
             let mut state = State::new(problem, &problem.start_placements);
             let start = state.score();
-            Plan { start_score: start, steps: steepest(&mut state, usize::MAX, &TimeLimit::unlimited()) }
+            Plan {
+                start_score: start,
+                steps: steepest_descent(&mut state, usize::MAX, &TimeLimit::unlimited()),
+            }
         });
         let Outcome { score, steps, copies, .. } = outcome;
         print!("{score:9.4} {steps:5} {copies:6} {seconds:7.2} | ");

@@ -7,7 +7,7 @@ mod cluster;
 
 use cluster::cluster;
 use ha_scheduler::place;
-use ha_scheduler::reservation::{EFFORT, Model, Verdict, VerdictCache};
+use ha_scheduler::reservation::{MAX_SEARCH_STEPS, Model, Verdict, VerdictCache};
 use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::time::Instant;
@@ -61,7 +61,7 @@ fn measure(nodes: u64, services: u64, memory: &str) {
     });
     let model = Model::new(&view);
     let failure = BTreeSet::from(["node0002".into()]);
-    timed("places for the services of one failed node", || model.check(&failure, EFFORT));
+    timed("places for the services of one failed node", || model.check(&failure, MAX_SEARCH_STEPS));
     let mut view = view;
     let mut service = view.services["s000002"].clone();
     service.used_nodes.clear();

@@ -14,7 +14,7 @@ mod instance;
 #[path = "roadef/landscape.rs"]
 mod landscape;
 
-use ha_scheduler::balance::cooling::cool;
+use ha_scheduler::balance::cooling::run_cooling_schedule;
 use ha_scheduler::balance::random::Random;
 use ha_scheduler::balance::time_limit::TimeLimit;
 use instance::Instance;
@@ -89,7 +89,7 @@ fn solve(name: &str, instance: &Instance, seconds: f64, seed: u64) -> Vec<usize>
     let mut assignment = Assignment::new(instance);
     let trials = instance.processes.len().saturating_mul(SEARCH_EFFORT);
     let time = TimeLimit::new(|| begun.elapsed().as_secs_f64() / seconds);
-    cool(&mut assignment, trials, &mut Random::new(seed), &time);
+    run_cooling_schedule(&mut assignment, trials, &mut Random::new(seed), &time);
     let (cost, machines) = assignment.best();
     let elapsed_seconds = begun.elapsed().as_secs_f64();
     let checked = evaluator::cost(instance, machines);

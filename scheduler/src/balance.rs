@@ -4,7 +4,6 @@ pub mod actions;
 mod anneal;
 mod columns;
 pub mod cooling;
-mod gentle_order;
 pub mod greedy;
 pub mod groups;
 pub mod htools;
@@ -23,6 +22,7 @@ pub mod random;
 mod samples;
 pub mod score;
 pub mod search;
+mod small_rise_order;
 pub mod state;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use crate::filter::evicts;
 use crate::place::eligible_nodes;
 use crate::placement_query::priorities_of;
 use crate::score::{PriorityTier, Score};
-use crate::unit::Unit;
+use crate::unit::PlacementUnit;
 use crate::view::{Refusal, ServiceFacts, View};
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
@@ -132,7 +132,7 @@ fn units(view: &View) -> BTreeMap<ResourceName, MoveUnit> {
         let companions = view.rules.strict_affinity_partners(name);
         let is_moving =
             |other: &ResourceName| view.services.get(other).is_some_and(|facts| facts.used_nodes.len() > 1);
-        let unit = Unit::of(view, name, facts);
+        let unit = PlacementUnit::of(view, name, facts);
         visited.extend(unit.members.iter().map(|(member, _)| *member));
         // The partner of a moving service follows it to its target, independently of this order.
         if companions.iter().any(is_moving) {
@@ -196,7 +196,7 @@ fn compute_preferences(without_movable: &View, unit: &MoveUnit) -> Option<NodePr
             || without_movable.services.get(*name).is_some_and(|facts| facts.node == unit.node)
     })?;
     let facts = without_movable.services.get(representative)?;
-    let whole_unit = Unit::of(without_movable, representative, facts);
+    let whole_unit = PlacementUnit::of(without_movable, representative, facts);
     let mut eligible = eligible_nodes(without_movable, &whole_unit, unit.node.as_ref());
     let mut scheduled_unit = whole_unit.clone();
     if eligible.scores.is_empty()

@@ -3,7 +3,7 @@
 use crate::placement_query::{
     AffinityPartners, AntiAffinityPartners, Candidate, ExclusionTagUsers, Member, OutsideUse, PlacementQuery,
 };
-use crate::unit::Unit;
+use crate::unit::PlacementUnit;
 use crate::view::{NodeFacts, Refusal, ServiceFacts, View};
 use crate::words::{joined, with_verb};
 use ha_api_types::cluster::SchedulerSpec;
@@ -34,7 +34,12 @@ pub fn evicts_from(node: &NodeFacts, reason: Reason) -> bool {
 /// Returns every reason that blocks a node for a unit: those of the service, of its partners, and of their summed
 /// requests.
 /// An empty list means that the node is eligible.
-pub fn refusals(view: &View, unit: &Unit<'_>, node_name: &NodeName, node: &NodeFacts) -> Vec<Refusal> {
+pub fn refusals(
+    view: &View,
+    unit: &PlacementUnit<'_>,
+    node_name: &NodeName,
+    node: &NodeFacts,
+) -> Vec<Refusal> {
     query_refusals(&PlacementQuery::of(view, unit), node_name, node)
 }
 
@@ -50,7 +55,9 @@ pub(crate) fn query_refusals(
         let uses_node = member.facts.used_nodes.contains(node_name);
         all_use_node &= uses_node;
         check_member(member, node_name, node, &mut |reason, describe| {
-            let Some(evicts_running) = is_evicted_by(node, index == 0, uses_node, reason) else { return };
+            let Some(evicts_running) = eviction_by_reason(node, index == 0, uses_node, reason) else {
+                return;
+            };
             let (message, remedy) = describe();
             let is_same = |refusal: &&mut Refusal| refusal.reason == reason && refusal.message == message;
             if index == 0 {
@@ -88,7 +95,7 @@ pub(crate) fn is_eligible(query: &PlacementQuery<'_>, candidate: &Candidate<'_>)
     for (index, member) in query.members.iter().enumerate() {
         check_member(member, node_name, node, &mut |reason, _| {
             let uses_node = member.facts.used_nodes.contains(*node_name);
-            allowed &= is_evicted_by(node, index == 0, uses_node, reason).is_none();
+            allowed &= eviction_by_reason(node, index == 0, uses_node, reason).is_none();
         });
         if !allowed {
             return false;
@@ -101,7 +108,7 @@ pub(crate) fn is_eligible(query: &PlacementQuery<'_>, candidate: &Candidate<'_>)
 /// Returns `None` if a reason does not block the node for a member; otherwise returns `Some(true)` if the member leaves
 /// for this reason, and `Some(false)` if not. A reason that only prevents new placements does not count for a partner
 /// that already uses the node.
-fn is_evicted_by(node: &NodeFacts, is_first: bool, uses_node: bool, reason: Reason) -> Option<bool> {
+fn eviction_by_reason(node: &NodeFacts, is_first: bool, uses_node: bool, reason: Reason) -> Option<bool> {
     let evicts_running = evicts_from(node, reason) || (!is_first && !uses_node);
     (is_first || evicts_running).then_some(evicts_running)
 }
@@ -209,13 +216,13 @@ fn check_partners(member: &Member<'_>, node_name: &NodeName, refuse: ReportRefus
     for AntiAffinityPartners { rule, by_node } in
         member.anti_affinity.iter().filter(|partners| partners.rule.strict)
     {
-        let Some(partners_there) = by_node.get(node_name) else { continue };
+        let Some(partners_on_node) = by_node.get(node_name) else { continue };
         refuse(Reason::NegativePartner, &|| {
-            let (use_it, partners_there, rule) =
-                (with_verb(partners_there, "uses", "use"), joined(partners_there), &rule.name);
+            let (use_it, partners_on_node, rule) =
+                (with_verb(partners_on_node, "uses", "use"), joined(partners_on_node), &rule.name);
             (
                 format!("{use_it} the node (anti-affinity rule {rule})"),
-                format!("move or stop {partners_there}, or set strict of rule {rule} to false"),
+                format!("move or stop {partners_on_node}, or set strict of rule {rule} to false"),
             )
         });
     }
@@ -299,16 +306,16 @@ fn report_shortages(
     let newcomers = || query.members.iter().filter(|member| !member.facts.used_nodes.contains(node_name));
     let requested_by_newcomers =
         |index: usize| newcomers().any(|member| amounts(&member.facts.requests)[index].is_some());
-    for (index, kind) in KINDS.into_iter().enumerate() {
+    for (index, kind) in AMOUNT_KINDS.into_iter().enumerate() {
         let (Some(requested), Some(capacity)) = (requests[index], capacity[index]) else { continue };
         let Some(limit) = limit(&query.view.settings, node, kind) else { continue };
         let free = limit.saturating_sub(outside_use.requested(index));
         let adds_use = requested_by_newcomers(index) || newcomers().next().is_none();
         if requested.milli() > free && adds_use {
             let (reason, amount_name) = match kind {
-                Amount::Cpu => (Reason::NotEnoughCpu, "CPU"),
-                Amount::Memory => (Reason::NotEnoughMemory, "memory"),
-                Amount::Disk => (Reason::NotEnoughDisk, "disk"),
+                AmountKind::Cpu => (Reason::NotEnoughCpu, "CPU"),
+                AmountKind::Memory => (Reason::NotEnoughMemory, "memory"),
+                AmountKind::Disk => (Reason::NotEnoughDisk, "disk"),
             };
             report(CapacityShortage { reason, amount_name, requested, free, capacity });
         }
@@ -317,26 +324,26 @@ fn report_shortages(
 
 /// The kinds of amounts that a service can request.
 #[derive(Clone, Copy, Debug)]
-enum Amount {
+enum AmountKind {
     Cpu,
     Memory,
     Disk,
 }
 
-const KINDS: [Amount; 3] = [Amount::Cpu, Amount::Memory, Amount::Disk];
+const AMOUNT_KINDS: [AmountKind; 3] = [AmountKind::Cpu, AmountKind::Memory, AmountKind::Disk];
 
 /// Returns the maximum of all requests on a node: cpu, memory and disk in thousandths. `None` means
 /// unlimited.
 pub fn limits(settings: &SchedulerSpec, node: &NodeFacts) -> [Option<i128>; 3] {
-    KINDS.map(|kind| limit(settings, node, kind))
+    AMOUNT_KINDS.map(|kind| limit(settings, node, kind))
 }
 
-fn limit(settings: &SchedulerSpec, node: &NodeFacts, kind: Amount) -> Option<i128> {
+fn limit(settings: &SchedulerSpec, node: &NodeFacts, kind: AmountKind) -> Option<i128> {
     let (capacity, reserved) = (&node.capacity, &node.reserved);
     let (capacity, reserved, factor) = match kind {
-        Amount::Cpu => (capacity.cpu, reserved.cpu, settings.max_cpu_ratio),
-        Amount::Memory => (capacity.memory, reserved.memory, settings.overcommit),
-        Amount::Disk => (capacity.disk, reserved.disk, settings.overcommit),
+        AmountKind::Cpu => (capacity.cpu, reserved.cpu, settings.max_cpu_ratio),
+        AmountKind::Memory => (capacity.memory, reserved.memory, settings.overcommit),
+        AmountKind::Disk => (capacity.disk, reserved.disk, settings.overcommit),
     };
     Some(scale(capacity?, factor).milli().saturating_sub(reserved.unwrap_or_default().milli()))
 }

@@ -43,5 +43,5 @@ pub use reservation::place_jointly;
 pub use rules::{RuleConflict, RuleInput, Rules};
 pub use services::Services;
 pub use trial::best_common_node;
-pub use unit::{Unit, partners_elsewhere};
+pub use unit::{PlacementUnit, partners_elsewhere};
 pub use view::{NodeFacts, NodePolicyId, Refusal, ServiceFacts, View};

@@ -17,7 +17,7 @@ pub type FreeAmounts = [Option<i128>; 3];
 
 /// A service, or several services that stay together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Item {
+pub struct MovableUnit {
     /// Index of the current node; `None` if the item does not run yet.
     pub node: Option<usize>,
     /// For each node, its distance from the best choice of the item, where 0 is the best. `None` if the item may not be
@@ -34,7 +34,7 @@ pub struct Item {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MoveProblem {
     /// Items; `Move` and `Blocked` refer to them by index.
-    pub items: Vec<Item>,
+    pub items: Vec<MovableUnit>,
     /// Free amounts on each node for these items.
     pub free: Vec<FreeAmounts>,
     /// Pairs of items that must not share a node; the smaller index comes first.
@@ -43,7 +43,7 @@ pub struct MoveProblem {
 
 /// The result of [`next_move`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextMove {
     /// No step: no sequence of moves improves the arrangement.
     Done,
     /// This item moves first.
@@ -89,23 +89,23 @@ type FirstMove = Option<(usize, usize)>;
 ///
 /// Beyond `MAX_STATES` arrangements, only moves that do not worsen any intermediate arrangement are considered. In
 /// larger problems, some solutions are therefore not found, but each move still lowers the cost.
-pub fn next_move(problem: &MoveProblem) -> Next {
+pub fn next_move(problem: &MoveProblem) -> NextMove {
     let start: State = problem.items.iter().map(|item| item.node).collect();
     if problem.cost(&start) == Cost::default() {
-        return Next::Done;
+        return NextMove::Done;
     }
     let search_result = match search(problem, &start, false) {
-        Search::Found { item, to, goal } => return Next::Move { item, to, goal },
+        Search::Found { item, to, goal } => return NextMove::Move { item, to, goal },
         Search::Nothing => None,
         Search::TooLarge => Some(search(problem, &start, true)),
     };
     if let Some(Search::Found { item, to, goal }) = search_result {
-        return Next::Move { item, to, goal };
+        return NextMove::Move { item, to, goal };
     }
     let mut steps = 0;
     let mut best = None;
     find_best_arrangement(problem, &start, &mut Vec::new(), &mut steps, &mut best);
-    best.map_or(Next::Done, |(_, goal)| Next::Blocked { goal })
+    best.map_or(NextMove::Done, |(_, goal)| NextMove::Blocked { goal })
 }
 
 /// Rank of a sequence of moves, lower is better: merit of the arrangement at its end, number of moves, and priority tiers.
@@ -157,7 +157,7 @@ impl MoveProblem {
     fn cost(&self, state: &State) -> Cost {
         let mut cost = Cost::default();
         for (item, node) in self.items.iter().zip(state) {
-            match item.at(*node) {
+            match item.distance_at(*node) {
                 Some(distance) => cost.distance += distance,
                 None => cost.violations += 1,
             }
@@ -171,7 +171,7 @@ impl MoveProblem {
 
     /// Returns the sum of the ranks of all items' priority tiers.
     fn tiers(&self, state: &State) -> u32 {
-        let rank = |(item, node): (&Item, &Option<usize>)| item.tiers.get((*node)?).copied();
+        let rank = |(item, node): (&MovableUnit, &Option<usize>)| item.tiers.get((*node)?).copied();
         self.items.iter().zip(state).filter_map(rank).fold(0, u32::saturating_add)
     }
 
@@ -189,7 +189,7 @@ impl MoveProblem {
     fn is_harmed(&self, item: usize, from: Option<usize>, to: Option<usize>) -> bool {
         let item = &self.items[item];
         from != to
-            && match (item.at(from), item.at(to)) {
+            && match (item.distance_at(from), item.distance_at(to)) {
                 (None, Some(_)) => false,
                 (Some(before), Some(after)) => after >= before,
                 (_, None) => true,
@@ -214,7 +214,7 @@ impl MoveProblem {
         let is_exclusive_with =
             |other: usize| self.exclusive_pairs.contains(&(item.min(other), item.max(other)));
         state[item] != Some(to)
-            && self.items[item].at(Some(to)).is_some()
+            && self.items[item].distance_at(Some(to)).is_some()
             && !(0..self.items.len()).any(|other| is_on_target(other) && is_exclusive_with(other))
             && (0..3).all(|kind| {
                 let (Some(free), Some(requested)) = (self.free[to][kind], self.items[item].requests[kind])
@@ -230,9 +230,9 @@ impl MoveProblem {
     }
 }
 
-impl Item {
+impl MovableUnit {
     /// Returns the distance of a node from the best choice of the item; `None` if the item must not be there.
-    fn at(&self, node: Option<usize>) -> Option<u32> {
+    fn distance_at(&self, node: Option<usize>) -> Option<u32> {
         self.distances.get(node?).copied().flatten()
     }
 }
@@ -261,7 +261,7 @@ fn find_best_arrangement(
     }
     let current_node = start[item];
     let targets: Vec<usize> = (0..problem.free.len())
-        .filter(|to| Some(*to) != current_node && problem.items[item].at(Some(*to)).is_some())
+        .filter(|to| Some(*to) != current_node && problem.items[item].distance_at(Some(*to)).is_some())
         .collect();
     for node in std::iter::once(current_node).chain(targets.into_iter().map(Some)) {
         let fits = node == current_node || {

@@ -5,7 +5,7 @@ use crate::placement_query::{Candidate, PlacementQuery};
 use crate::score::{
     self, NodeGroupRank, PriorityTier, Score, count_violated_preferences, loads, node_group_rank,
 };
-use crate::unit::Unit;
+use crate::unit::PlacementUnit;
 use crate::view::{NodeFacts, Refusal, ServiceFacts, View};
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
@@ -64,7 +64,7 @@ pub struct Placement {
 /// assert_eq!(refusals[0].reason, Reason::NodeInMaintenance);
 /// ```
 pub fn place(view: &View, name: &ResourceName, service: &ServiceFacts) -> Placement {
-    let whole_unit = Unit::of(view, name, service);
+    let whole_unit = PlacementUnit::of(view, name, service);
     let placement = place_unit(view, &whole_unit);
     if placement.node.is_some() {
         return placement;
@@ -74,7 +74,7 @@ pub fn place(view: &View, name: &ResourceName, service: &ServiceFacts) -> Placem
 
 /// Returns the part of a unit that fits on a node if the whole unit does not; the service itself is always a part.
 /// `None` if no member can be omitted.
-fn fitting_part<'a>(view: &View, whole_unit: &Unit<'a>) -> Option<Unit<'a>> {
+fn fitting_part<'a>(view: &View, whole_unit: &PlacementUnit<'a>) -> Option<PlacementUnit<'a>> {
     if whole_unit.members.len() == 1 {
         return None;
     }
@@ -84,14 +84,14 @@ fn fitting_part<'a>(view: &View, whole_unit: &Unit<'a>) -> Option<Unit<'a>> {
 
 /// Returns the members that fit together on one node: the running members, then each stopped member that still fits, by
 /// priority and name. The result is the same for every member of the unit.
-fn fitting_members<'a>(view: &View, whole_unit: &Unit<'a>) -> BTreeSet<&'a ResourceName> {
+fn fitting_members<'a>(view: &View, whole_unit: &PlacementUnit<'a>) -> BTreeSet<&'a ResourceName> {
     let (mut fitting, mut stopped): (Vec<_>, Vec<_>) =
         whole_unit.members.iter().copied().partition(|(_, facts)| !facts.used_nodes.is_empty());
     stopped.sort_by_key(|(name, facts)| (Reverse(facts.priority), *name));
     fitting.sort_by_key(|(name, _)| *name);
     for member in stopped {
         let with_member: Vec<_> = fitting.iter().copied().chain([member]).collect();
-        if choose_unit(view, &Unit::new(with_member.clone())).0.is_some() {
+        if choose_unit(view, &PlacementUnit::new(with_member.clone())).0.is_some() {
             fitting = with_member;
         }
     }
@@ -99,7 +99,7 @@ fn fitting_members<'a>(view: &View, whole_unit: &Unit<'a>) -> BTreeSet<&'a Resou
 }
 
 /// Chooses the node for a unit. The verdicts are about all members of the unit.
-pub fn place_unit(view: &View, unit: &Unit<'_>) -> Placement {
+pub fn place_unit(view: &View, unit: &PlacementUnit<'_>) -> Placement {
     let query = PlacementQuery::of(view, unit);
     let scores = scores(&query);
     let (node, reason) = choose_by_score(&query, &scores);
@@ -126,7 +126,11 @@ pub(crate) struct EligibleNodes {
 
 /// Returns the eligible nodes of a unit, and the blocking reasons of one node. Compared with [`place_unit`], this function
 /// neither computes loads nor explains the other nodes.
-pub(crate) fn eligible_nodes(view: &View, unit: &Unit<'_>, node: Option<&NodeName>) -> EligibleNodes {
+pub(crate) fn eligible_nodes(
+    view: &View,
+    unit: &PlacementUnit<'_>,
+    node: Option<&NodeName>,
+) -> EligibleNodes {
     let query = PlacementQuery::of(view, unit);
     let scores: BTreeMap<NodeName, Score> = scores_without_load(&query, &eligible_candidates(&query))
         .into_iter()
@@ -150,7 +154,7 @@ pub fn choose<'a>(
     name: &'a ResourceName,
     service: &'a ServiceFacts,
 ) -> (Option<&'a NodeName>, Reason) {
-    let whole_unit = Unit::of(view, name, service);
+    let whole_unit = PlacementUnit::of(view, name, service);
     let chosen = choose_unit(view, &whole_unit);
     if chosen.0.is_some() {
         return chosen;
@@ -158,7 +162,7 @@ pub fn choose<'a>(
     fitting_part(view, &whole_unit).map_or(chosen, |smaller| choose_unit(view, &smaller))
 }
 
-fn choose_unit<'a>(view: &'a View, unit: &Unit<'_>) -> (Option<&'a NodeName>, Reason) {
+fn choose_unit<'a>(view: &'a View, unit: &PlacementUnit<'_>) -> (Option<&'a NodeName>, Reason) {
     let query = PlacementQuery::of(view, unit);
     let (node, reason) = choose_by_score(&query, &scores(&query));
     // The looked-up name has the lifetime of the view.

@@ -3,7 +3,7 @@
 use crate::rules::{NodeRule, ResourceRule};
 use crate::score::{PriorityTier, priority_tier_in};
 use crate::services::{NodeUse, Sums, add_to_sums, sums};
-use crate::unit::Unit;
+use crate::unit::PlacementUnit;
 use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::cluster::SchedulerMode;
 use ha_api_types::id::{NodeName, ResourceName};
@@ -17,7 +17,7 @@ use std::iter::Peekable;
 #[derive(Debug)]
 pub(crate) struct PlacementQuery<'a> {
     pub(crate) view: &'a View,
-    pub(crate) unit: &'a Unit<'a>,
+    pub(crate) unit: &'a PlacementUnit<'a>,
     /// Sum of the requests of all members.
     pub(crate) requests: Amounts,
     /// The members; the first is the service to be scheduled.
@@ -74,7 +74,7 @@ pub(crate) struct ExclusionTagUsers<'a> {
 }
 
 impl<'a> PlacementQuery<'a> {
-    pub(crate) fn of(view: &'a View, unit: &'a Unit<'a>) -> PlacementQuery<'a> {
+    pub(crate) fn of(view: &'a View, unit: &'a PlacementUnit<'a>) -> PlacementQuery<'a> {
         let members = unit.members.iter().map(|(name, facts)| Member::of(view, unit, name, facts));
         let members: Vec<Member<'_>> = members.collect();
         let mut members_with_priorities: Vec<usize> =
@@ -201,7 +201,12 @@ impl OutsideUse<'_> {
 }
 
 impl<'a> Member<'a> {
-    fn of(view: &'a View, unit: &Unit<'a>, name: &'a ResourceName, facts: &'a ServiceFacts) -> Member<'a> {
+    fn of(
+        view: &'a View,
+        unit: &PlacementUnit<'a>,
+        name: &'a ResourceName,
+        facts: &'a ServiceFacts,
+    ) -> Member<'a> {
         let (node_rule, group) = node_rule_or_group(view, name, facts);
         let others = |rule: &'a ResourceRule| {
             rule.resources

@@ -120,7 +120,7 @@ fn cheapest(
     if !search.try_fit_without(&[], 0) {
         return None;
     }
-    search.decide(0, &mut Vec::new());
+    search.search_leaving_units(0, &mut Vec::new());
     search.cheapest
 }
 
@@ -218,7 +218,7 @@ impl Search<'_> {
 
     /// Decides about the unit at index `at` and all later units. Assumes that the service fits if the units in `leave`
     /// and all units from `at` on leave.
-    fn decide(&mut self, index: usize, leave: &mut Vec<usize>) {
+    fn search_leaving_units(&mut self, index: usize, leave: &mut Vec<usize>) {
         let cost = self.cost(leave);
         // Each further unit that leaves raises the cost, so this branch cannot become cheaper.
         if self.limit.as_ref().is_some_and(|limit| cost > *limit)
@@ -236,10 +236,10 @@ impl Search<'_> {
             return;
         }
         if self.try_fit_without(leave, index + 1) {
-            self.decide(index + 1, leave);
+            self.search_leaving_units(index + 1, leave);
         }
         leave.push(index);
-        self.decide(index + 1, leave);
+        self.search_leaving_units(index + 1, leave);
         leave.pop();
     }
 }

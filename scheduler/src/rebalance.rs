@@ -9,7 +9,7 @@ use crate::place::{is_eligible_with_group, score_on};
 use crate::placement_query::PlacementQuery;
 use crate::score::NodeGroupRank;
 use crate::topsis;
-use crate::unit::Unit;
+use crate::unit::PlacementUnit;
 use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::cluster::{RebalanceMethod, SchedulerMode};
 use ha_api_types::id::{NodeName, ResourceName};
@@ -130,8 +130,8 @@ fn share(capacity: &Amounts, used: &Amounts) -> Option<f64> {
     }
 }
 
-/// Returns the best move of one of these services between nodes for which `suits` returns `true`. The move must lower
-/// the imbalance by `margin` or more.
+/// Returns the best move of one of these services between nodes for which `is_suitable` returns `true`. The move must
+/// lower the imbalance by `margin` or more.
 ///
 /// Services that strict Positive rules keep together move together, if all of them are among `services`. Only services
 /// that can be live-migrated are moved. The target must be eligible, in the same node group, and in no lower priority
@@ -145,7 +145,7 @@ fn share(capacity: &Amounts, used: &Amounts) -> Option<f64> {
 pub fn best_move(
     view: &View,
     services: &BTreeSet<&ResourceName>,
-    suits: impl Fn(&NodeName, &NodeName) -> bool,
+    is_suitable: impl Fn(&NodeName, &NodeName) -> bool,
 ) -> Option<Move> {
     let loads = Loads::of(view);
     let before = loads.imbalance();
@@ -166,7 +166,8 @@ pub fn best_move(
         let load = unit.load(loads.mode);
         let size = share(loads.nodes[from].capacity, &load).unwrap_or(0.0);
         let source_name = loads.nodes[from].name;
-        for to in (0..loads.nodes.len()).filter(|to| *to != from && suits(source_name, loads.nodes[*to].name))
+        for to in
+            (0..loads.nodes.len()).filter(|to| *to != from && is_suitable(source_name, loads.nodes[*to].name))
         {
             let after = loads.imbalance_after_move(&load, from, to);
             // A difference of rounding size is not a gain.
@@ -211,7 +212,11 @@ fn is_running(view: &View, name: &ResourceName) -> bool {
 
 /// Returns a service and all services that strict Positive rules keep with it, if they may be moved for balance: they
 /// run on one node, and no action on any of them is in progress.
-fn movable_unit<'v>(view: &'v View, name: &'v ResourceName, facts: &'v ServiceFacts) -> Option<Unit<'v>> {
+fn movable_unit<'v>(
+    view: &'v View,
+    name: &'v ResourceName,
+    facts: &'v ServiceFacts,
+) -> Option<PlacementUnit<'v>> {
     let is_movable = |(_, member): &(&ResourceName, &ServiceFacts)| {
         member.moves_live
             && member.movable
@@ -219,7 +224,7 @@ fn movable_unit<'v>(view: &'v View, name: &'v ResourceName, facts: &'v ServiceFa
             && member.used_nodes == facts.used_nodes
             && member.maintenance_node.is_none()
     };
-    let unit = Unit::of(view, name, facts);
+    let unit = PlacementUnit::of(view, name, facts);
     let partners = view.rules.strict_affinity_partners(name);
     let counts_for_balance = |partner: &&ResourceName| {
         view.services.get(*partner).is_some_and(|facts| !facts.used_nodes.is_empty() || facts.is_desired)
@@ -233,7 +238,7 @@ fn movable_unit<'v>(view: &'v View, name: &'v ResourceName, facts: &'v ServiceFa
 /// which does not prevent the move.
 fn is_allowed(view: &View, planned: &Move) -> bool {
     let Some((name, facts)) = view.services.get_key_value(&planned.service) else { return false };
-    let unit = Unit::of(view, name, facts);
+    let unit = PlacementUnit::of(view, name, facts);
     let query = PlacementQuery::of(view, &unit);
     let (Some(from), Some(to)) = (query.candidate(&planned.from), query.candidate(&planned.to)) else {
         return false;

@@ -2,7 +2,7 @@
 //! its suggested action.
 
 use crate::filter::{limits, refusals};
-use crate::unit::Unit;
+use crate::unit::PlacementUnit;
 use crate::view::{NodeFacts, Refusal, ServiceFacts, View};
 use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::quantity::Quantity;
@@ -31,7 +31,7 @@ pub fn secondary_refusals(
         ]
         .contains(&refusal.reason)
     };
-    let unit = Unit::alone(name, &anywhere);
+    let unit = PlacementUnit::of_single_service(name, &anywhere);
     let mut refusals: Vec<Refusal> =
         refusals(view, &unit, node_name, node).into_iter().filter(matters).collect();
     refusals.extend(disk_refusal(view, name, service, node_name, node));

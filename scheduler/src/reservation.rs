@@ -36,7 +36,7 @@ pub enum Verdict {
     /// Every service can be scheduled, with the placement that proves it.
     Survives(Proof),
     /// No such placement exists, with the reason why that is certain.
-    Fails(Failing),
+    Fails(FailedCheck),
     /// The search found no placement, but did not prove that none exists. Contains the services without a node in the
     /// best attempt.
     Unknown(Vec<Unplaced>),
@@ -65,7 +65,7 @@ pub struct Move {
 
 /// The verdict on a failure after which some services cannot be scheduled.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failing {
+pub struct FailedCheck {
     /// Proof that no placement exists.
     pub certificate: Certificate,
     /// Services that cannot be scheduled.
@@ -119,7 +119,7 @@ pub struct BlockedNode {
 
 /// Limit of the search for one answer: number of candidates that it examines. If the case is then undecided, the answer
 /// is [`Verdict::Unknown`].
-pub const EFFORT: u64 = 200_000;
+pub const MAX_SEARCH_STEPS: u64 = 200_000;
 
 /// Checks whether every service could be scheduled if all these nodes failed now.
 ///
@@ -136,5 +136,5 @@ pub const EFFORT: u64 = 200_000;
 /// Guarantees: deterministic. *Survives* comes with a placement that meets all these conditions. *Fails* is returned
 /// only if it is certain.
 pub fn check(view: &View, failure: &BTreeSet<NodeName>) -> Verdict {
-    Model::new(view).check(failure, EFFORT)
+    Model::new(view).check(failure, MAX_SEARCH_STEPS)
 }

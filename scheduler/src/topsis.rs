@@ -7,7 +7,7 @@
 use crate::placement_query::{Candidate, PlacementQuery};
 use crate::rebalance::Move;
 use crate::services::{Sums, sums};
-use crate::unit::{Unit, sum};
+use crate::unit::{PlacementUnit, sum};
 use crate::view::{ServiceFacts, View};
 use ha_api_types::cluster::SchedulerMode;
 use ha_api_types::id::{NodeName, ResourceName};
@@ -36,7 +36,7 @@ pub(crate) fn loads(query: &PlacementQuery<'_>, candidates: &[Candidate<'_>]) ->
 /// Returns the index of the move with the best outcome by the load of all nodes after the move; among equal moves, the
 /// first.
 pub fn best_move(view: &View, moves: &[Move]) -> Option<usize> {
-    let empty_unit = Unit::new(Vec::new());
+    let empty_unit = PlacementUnit::new(Vec::new());
     let query = PlacementQuery::of(view, &empty_unit);
     let online_nodes = OnlineNodes::new(&query);
     let rows: Vec<[f64; 4]> = moves
@@ -154,7 +154,7 @@ impl<'a> OnlineNodes<'a> {
 
 /// Describes the load of a candidate with the unit on it, which is the basis of the score. `None` in mode Basic, which
 /// counts services.
-pub fn describe_load(view: &View, unit: &Unit<'_>, candidate: &NodeName) -> Option<String> {
+pub fn describe_load(view: &View, unit: &PlacementUnit<'_>, candidate: &NodeName) -> Option<String> {
     let mode = view.settings.mode;
     match mode {
         SchedulerMode::Basic => return None,

@@ -3,7 +3,7 @@
 use crate::filter::refusals;
 use crate::place::{Placement, Verdict};
 use crate::services::Services;
-use crate::unit::Unit;
+use crate::unit::PlacementUnit;
 use crate::view::{ServiceFacts, View};
 use ha_api_types::id::{NodeName, ResourceName};
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,7 +104,7 @@ impl<'a> StartTrial<'a> {
             removed_entries.extend(self.view.services.remove_entry(name));
         }
         let starting = self.starting.iter().map(|(name, facts)| (name, facts)).collect();
-        let fits = refusals(&self.view, &Unit::new(starting), self.node, &facts).is_empty();
+        let fits = refusals(&self.view, &PlacementUnit::new(starting), self.node, &facts).is_empty();
         self.view.services.extend(removed_entries);
         fits
     }

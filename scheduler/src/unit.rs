@@ -13,15 +13,15 @@ use std::collections::{BTreeMap, BTreeSet};
 /// cannot be moved now is not a member: the others must use its node. Such a partner is being started, moved or fenced,
 /// is unmonitored, or pauses after a failed move.
 #[derive(Clone, Debug)]
-pub struct Unit<'a> {
+pub struct PlacementUnit<'a> {
     /// The service itself first, then its partners by name.
     pub members: Vec<(&'a ResourceName, &'a ServiceFacts)>,
     names: BTreeSet<&'a ResourceName>,
 }
 
-impl<'a> Unit<'a> {
+impl<'a> PlacementUnit<'a> {
     /// Returns the unit of a service with all its partners.
-    pub fn of(view: &'a View, name: &'a ResourceName, service: &'a ServiceFacts) -> Unit<'a> {
+    pub fn of(view: &'a View, name: &'a ResourceName, service: &'a ServiceFacts) -> PlacementUnit<'a> {
         let mut members = vec![(name, service)];
         for other in view.rules.strict_affinity_partners(name) {
             if let Some((other, facts)) = view.services.get_key_value(&other)
@@ -30,23 +30,26 @@ impl<'a> Unit<'a> {
                 members.push((other, facts));
             }
         }
-        Unit::new(members)
+        PlacementUnit::new(members)
     }
 
     /// Returns a unit of one service without its partners.
-    pub fn alone(name: &'a ResourceName, service: &'a ServiceFacts) -> Unit<'a> {
-        Unit::new(vec![(name, service)])
+    pub fn of_single_service(name: &'a ResourceName, service: &'a ServiceFacts) -> PlacementUnit<'a> {
+        PlacementUnit::new(vec![(name, service)])
     }
 
     /// Returns a unit of exactly these services; the first is the service to be scheduled.
-    pub fn new(members: Vec<(&'a ResourceName, &'a ServiceFacts)>) -> Unit<'a> {
+    pub fn new(members: Vec<(&'a ResourceName, &'a ServiceFacts)>) -> PlacementUnit<'a> {
         let names = members.iter().map(|(name, _)| *name).collect();
-        Unit { members, names }
+        PlacementUnit { members, names }
     }
 
     /// Returns a smaller unit of the service itself and the partners for which `keep` returns `true`. `None` if no partner
     /// is dropped.
-    pub fn retaining(&self, keep: impl Fn(&ResourceName, &ServiceFacts) -> bool) -> Option<Unit<'a>> {
+    pub fn retaining(
+        &self,
+        keep: impl Fn(&ResourceName, &ServiceFacts) -> bool,
+    ) -> Option<PlacementUnit<'a>> {
         let retained: Vec<_> = self
             .members
             .iter()
@@ -54,7 +57,7 @@ impl<'a> Unit<'a> {
             .filter(|(index, (name, facts))| *index == 0 || keep(name, facts))
             .map(|(_, member)| *member)
             .collect();
-        (retained.len() < self.members.len()).then(|| Unit::new(retained))
+        (retained.len() < self.members.len()).then(|| PlacementUnit::new(retained))
     }
 
     /// Returns `true` if a service is a member.

@@ -44,7 +44,7 @@ pub struct HoldTerms {
 
 impl HoldTerms {
     /// Returns `true` if the node sends requests to a candidate whose key was created at `joined`.
-    pub fn include(self, joined: Revision) -> bool {
-        joined <= self.candidate_generation
+    pub fn includes_candidate(self, create_revision: Revision) -> bool {
+        create_revision <= self.candidate_generation
     }
 }

@@ -93,20 +93,20 @@ impl<T> Page<T> {
 
 /// Position at which the next page begins.
 #[derive(Debug, Serialize, Deserialize)]
-struct Token {
+struct ContinueToken {
     /// Revision of the first page, at which all pages are read.
     revision: Revision,
     /// Last name of the previous page.
     after: String,
 }
 
-impl Token {
+impl ContinueToken {
     fn encode(&self) -> Result<String, ApiError> {
         let text = serde_json::to_vec(self).map_err(|error| ApiError::internal(error.to_string()))?;
         Ok(URL_SAFE_NO_PAD.encode(text))
     }
 
-    fn decode(text: &str) -> Option<Token> {
+    fn decode(text: &str) -> Option<ContinueToken> {
         serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()
     }
 }
@@ -151,7 +151,7 @@ impl ListRequest {
                     "continue: the token selects the version, so resourceVersion and resourceVersionMatch are not permitted",
                 ));
             }
-            let token = Token::decode(text).ok_or_else(|| {
+            let token = ContinueToken::decode(text).ok_or_else(|| {
                 ApiError::bad_request("continue: must be a token from an earlier list response")
             })?;
             return Ok(ListRequest {
@@ -200,7 +200,7 @@ impl ListRequest {
         if remaining > 0
             && let Some((after, _)) = selected.last()
         {
-            metadata["continue"] = json!(Token { revision, after: after.clone() }.encode()?);
+            metadata["continue"] = json!(ContinueToken { revision, after: after.clone() }.encode()?);
             metadata["remainingItemCount"] = json!(remaining);
         }
         Ok(Page { items: selected.into_iter().map(|(_, object)| object).collect(), metadata })

@@ -22,7 +22,7 @@ use roles::rules_permit;
 /// Guarantees: the decision depends only on the arguments.
 /// Errors: the reason for the refusal.
 pub(crate) fn decide(user: &User, attributes: &Attributes) -> Result<(), String> {
-    attributes.check_known()?;
+    attributes.check_resource_and_verb()?;
     let is_permitted = questions(attributes).iter().any(|each| permits(user, each));
     if is_permitted { Ok(()) } else { Err(refusal_reason(user, attributes)) }
 }
@@ -87,6 +87,6 @@ pub(crate) fn require(user: &User, attributes: &Attributes) -> Result<(), ApiErr
 
 /// Returns `true` if the handler of a request may run, because the user has one of the permissions that the content can
 /// require.
-pub(crate) fn permits_some(user: &User, attributes: &Attributes) -> bool {
+pub(crate) fn permits_any_sufficient(user: &User, attributes: &Attributes) -> bool {
     attributes.sufficient_attributes().iter().any(|each| permits(user, each))
 }

@@ -4,7 +4,7 @@
 use super::audit::{AuditLog, Changes};
 use super::authentication::tokens::AcceptedToken;
 use super::authentication::{Authenticated, Authenticator, User, check_origin};
-use super::authorization::{Attributes, permits_some, refusal};
+use super::authorization::{Attributes, permits_any_sufficient, refusal};
 use super::cross_origin;
 use super::error::ApiError;
 use super::request::{UnreadBody, media_type};
@@ -47,7 +47,7 @@ async fn respond(checks: &RequestChecks, request: Request, next: Next) -> Respon
         Ok(Authenticated { user, token }) => {
             let permission = check_permission(&user, attributes.as_ref(), &parts, &body);
             let slot = match permission {
-                Ok(()) if attributes.as_ref().is_some_and(Attributes::waits_for_others) => Ok(None),
+                Ok(()) if attributes.as_ref().is_some_and(Attributes::has_separate_limit) => Ok(None),
                 Ok(()) => checks.request_limiter.acquire_slot(&user.name).await.map(Some),
                 Err(error) => Err(error),
             };
@@ -99,7 +99,7 @@ fn check_permission(
     body: &Body,
 ) -> Result<(), ApiError> {
     match attributes {
-        Some(attributes) if !permits_some(user, attributes) => Err(refusal(user, attributes)),
+        Some(attributes) if !permits_any_sufficient(user, attributes) => Err(refusal(user, attributes)),
         Some(_) | None => check_media_type(parts, body),
     }
 }

@@ -36,12 +36,12 @@ pub(crate) async fn delete<S: Store>(
     let refresh = state.store().get(&keys.refresh(&id)).await?;
     let refresh = refresh.entries.first().map(|entry| entry.mod_revision);
     let refused = |text: String| ApiError::new(ErrorReason::Conflict, text);
-    let valid_ms = valid_ms(&state).await?;
+    let heartbeat_lifetime_ms = heartbeat_lifetime_ms(&state).await?;
     // A key without an observed change counts as unchanged since this process began to watch.
     let observer = state.observer();
-    let watched_ms = observer.watching_ms().filter(|watched_ms| *watched_ms >= valid_ms);
+    let watched_ms = observer.watching_ms().filter(|watched_ms| *watched_ms >= heartbeat_lifetime_ms);
     let unchanged_ms = observer.controller_unchanged_ms(keys, &id).or(watched_ms);
-    if let Some(text) = controller_deletion_refusal(&id, unchanged_ms, valid_ms) {
+    if let Some(text) = controller_deletion_refusal(&id, unchanged_ms, heartbeat_lifetime_ms) {
         return Err(refused(text));
     }
     if !parameters.dry_run {
@@ -63,7 +63,7 @@ pub(crate) async fn delete<S: Store>(
 }
 
 /// Returns the heartbeat lifetime (Th) of the Cluster object, or the default if the object is absent or unreadable.
-async fn valid_ms<S: Store>(state: &ApiState<S>) -> Result<Millis, ApiError> {
+async fn heartbeat_lifetime_ms<S: Store>(state: &ApiState<S>) -> Result<Millis, ApiError> {
     let cluster = state.store().get(&state.keys().spec(Kind::Cluster, CLUSTER_NAME)).await?;
     let read = |value: &[u8]| serde_json::from_slice::<Cluster>(value).ok();
     let timings = cluster.entries.first().and_then(|entry| read(&entry.value));

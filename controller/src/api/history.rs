@@ -33,7 +33,7 @@ struct SeenChange {
 }
 
 #[derive(Debug, Default)]
-struct Recorded {
+struct RecordedChanges {
     /// Present state of each service and node, by the key of its status.
     current: BTreeMap<String, PlacementState>,
     /// Oldest first.
@@ -54,7 +54,7 @@ struct StatusFields {
 /// The recent changes of services and nodes.
 pub(crate) struct History {
     clock: Arc<dyn Clock>,
-    recorded: Mutex<Recorded>,
+    recorded: Mutex<RecordedChanges>,
 }
 
 impl History {
@@ -111,7 +111,7 @@ impl History {
     }
 }
 
-impl Recorded {
+impl RecordedChanges {
     /// Takes over a complete reading. Changes during an interruption of the watch get the time of the reading.
     fn replace(&mut self, entries: &[Entry], now: i128) {
         if self.since_unix_ms.is_none() {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     /// Returns the changes as `key: node before -> node after`.
-    fn moves(recorded: &Recorded) -> Vec<String> {
+    fn moves(recorded: &RecordedChanges) -> Vec<String> {
         let node = |state: &Option<PlacementState>| {
             let node = state.as_ref().and_then(|state| state.node.as_ref());
             node.map_or_else(|| "none".to_owned(), ToString::to_string)
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn only_changes_of_node_or_state_are_recorded() {
-        let mut recorded = Recorded::default();
+        let mut recorded = RecordedChanges::default();
         recorded.put(&entry("web", "node1", "Started"), 0);
         recorded.changes.clear();
         recorded.replace(&[entry("web", "node1", "Started")], 1_000);
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_history_is_bounded_in_time_and_number() {
-        let mut recorded = Recorded::default();
+        let mut recorded = RecordedChanges::default();
         recorded.replace(&[], 0);
         for count in 0..=MAX_CHANGES {
             let at = i128::try_from(count).expect("small");

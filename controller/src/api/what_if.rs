@@ -90,7 +90,8 @@ async fn admit_object<S: Store>(
         fresh_uid: &fresh_uid,
     };
     let given_name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    renamed::accept(kind, &mut object).map_err(|problems| ApiError::invalid(kind, &given_name, &problems))?;
+    renamed::convert_to_current_names(kind, &mut object)
+        .map_err(|problems| ApiError::invalid(kind, &given_name, &problems))?;
     let admitted = admit(&context, current.as_ref(), object, &[])?;
     Ok((kind, admitted.name, admitted.value))
 }

@@ -65,7 +65,7 @@ fn hold_terms_excluding(cluster_view: &ClusterView, joined: Revision) -> impl It
         .filter_map(|(name, fence)| {
             hold_terms(Some(&fence.value), cluster_view.node_reports.get(name).map(|report| &report.value))
         })
-        .filter(move |terms| !terms.include(joined))
+        .filter(move |terms| !terms.includes_candidate(joined))
 }
 
 /// Returns the older controllers that may act on the silence of a node that has not read a candidate key created at
@@ -87,7 +87,7 @@ fn candidates_known_to(
     generation: Revision,
 ) -> impl Iterator<Item = &ControllerId> {
     let is_known = move |create_revision: Revision| {
-        HoldTerms { candidate_generation: generation }.include(create_revision)
+        HoldTerms { candidate_generation: generation }.includes_candidate(create_revision)
     };
     cluster_view
         .candidate_entries

@@ -12,11 +12,11 @@ use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
 use ha_api_types::view::{Explanation, Verdict, VerdictCause};
 use ha_scheduler::place::{priority_tier_name, score_terms};
-use ha_scheduler::rebalance::overload::{Counts, relieve};
+use ha_scheduler::rebalance::overload::{ServiceCounts, relieve_crowded_node};
 use ha_scheduler::rebalance::{Loads, best_move, immovable_reason};
 use ha_scheduler::score::{PriorityTier, Score, priority_tier_of};
 use ha_scheduler::topsis::describe_load;
-use ha_scheduler::{Placement, ServiceFacts, Unit, Verdict as Judged, View, place};
+use ha_scheduler::{Placement, PlacementUnit, ServiceFacts, Verdict as NodeVerdict, View, place};
 use std::collections::BTreeSet;
 
 /// Returns the explanation of a service. The explanation uses only stored state, so every controller can compute it.
@@ -73,8 +73,8 @@ fn balance(view: &View, name: &ResourceName, service: &ServiceFacts) -> Option<S
 /// Describes the effect of the service limit per node on a service.
 fn describe_service_limit(view: &View, name: &ResourceName, service: &ServiceFacts) -> Option<String> {
     let node = service.node.as_ref().filter(|_| view.reservation.enabled && service.movable)?;
-    let limit_text = Counts::of(view).describe(node)?;
-    let relief = relieve(view, &BTreeSet::from([name]), |from| from == node);
+    let limit_text = ServiceCounts::of(view).describe(node)?;
+    let relief = relieve_crowded_node(view, &BTreeSet::from([name]), |from| from == node);
     Some(match relief {
         Some(planned) => format!("{limit_text}; the service could move to {}", planned.to),
         None => limit_text,
@@ -116,7 +116,7 @@ fn verdicts(
     placement: &Placement,
 ) -> Vec<Verdict> {
     let service = view.services.get(name).cloned().unwrap_or_default();
-    let unit = Unit::of(view, name, &service);
+    let unit = PlacementUnit::of(view, name, &service);
     let mut allowed: Vec<(Score, Verdict)> = Vec::new();
     let mut refused = Vec::new();
     for (node, judged) in &placement.verdicts {
@@ -132,7 +132,7 @@ fn verdicts(
             ..Verdict::default()
         };
         match judged {
-            Judged::Allowed(score) => {
+            NodeVerdict::Allowed(score) => {
                 let terms = score_terms(score);
                 let (reason, message) = if chosen {
                     (placement.reason, placement.reason.sentence().to_owned())
@@ -151,7 +151,7 @@ fn verdicts(
                     },
                 ));
             }
-            Judged::Refused(refusals) => {
+            NodeVerdict::Refused(refusals) => {
                 let causes = refusals
                     .iter()
                     .map(|refusal| VerdictCause {
@@ -198,7 +198,7 @@ fn not_chosen(
         return (Reason::PreviousFailure, Reason::PreviousFailure.sentence().to_owned());
     }
     let chosen = placement.node.as_ref().and_then(|node| Some((node, placement.verdicts.get(node)?)));
-    if let Some((node, Judged::Allowed(best))) = chosen
+    if let Some((node, NodeVerdict::Allowed(best))) = chosen
         && best.priority_tier < score.priority_tier
     {
         let preference = match (view.rules.node_rule(name), &service.group) {
@@ -246,7 +246,7 @@ fn suggested_actions(
             match judged {
                 // A node with a single blocking reason is named first: without that reason, the node would be
                 // eligible.
-                Judged::Refused(refusals) => {
+                NodeVerdict::Refused(refusals) => {
                     let remedies: Vec<&str> = refusals
                         .iter()
                         .map(|refusal| refusal.remedy.as_str())
@@ -256,7 +256,7 @@ fn suggested_actions(
                         help.push(format!("{node}: {}", remedies.join("; and ")));
                     }
                 }
-                Judged::Allowed(_) => {}
+                NodeVerdict::Allowed(_) => {}
             }
         }
     }

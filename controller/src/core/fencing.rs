@@ -168,7 +168,7 @@ fn record_product_id(
         return false;
     }
     let completed_fence = Fence { product_id: report.value.product_id.clone(), ..fence.value.clone() };
-    let transaction = rewrite(input, subject, fence, &completed_fence);
+    let transaction = rewrite_fence(input, subject, fence, &completed_fence);
     plan.add_action(Subject::Fence(subject.name.to_owned()), transaction, Vec::new(), OnApplied::None);
     true
 }
@@ -317,13 +317,13 @@ pub(super) fn unreadable_fence_replacement(
         at: input.now.timestamp(),
         ..Fence::default()
     };
-    rewrite(input, subject, fence, &value)
+    rewrite_fence(input, subject, fence, &value)
         .guard(cluster_view.keys.alive(subject.name), guard_of(cluster_view.alive.get(subject.name)))
 }
 
 /// Returns a transaction that changes a fence, guarding the fence and the node's report. A proof that stays keeps its
 /// revision.
-fn rewrite(
+fn rewrite_fence(
     input: &PlanInput<'_>,
     subject: &FencedNode<'_>,
     fence: &Versioned<Fence>,

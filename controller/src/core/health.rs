@@ -163,7 +163,7 @@ fn node_health(input: &PlanInput<'_>, name: &NodeName, active: BTreeSet<Resource
             trust_watchdog_on_virtual_machine,
         ),
         is_held_by_others: hold_terms(fence, report)
-            .is_some_and(|terms| !terms.include(input.candidate_key.joined)),
+            .is_some_and(|terms| !terms.includes_candidate(input.candidate_key.joined)),
         has_device,
         fenceable: match report {
             Some(_) if cluster_view.is_node_report_unreadable(name) => Err(Reason::Unreadable),

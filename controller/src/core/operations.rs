@@ -391,8 +391,11 @@ fn fence(input: &PlanInput<'_>, nodes: &NodeTable, request: &OperationRequest<'_
     };
     let is_running = request.is_running();
     let failed = |message: String| new_status(OperationPhase::Failed, Reason::FenceDeviceFailed, message);
-    let switching_off = || match fencing::devices::failed_since(input, name, request.operation.first_seen_at)
-    {
+    let switching_off = || match fencing::devices::device_errors_since(
+        input,
+        name,
+        request.operation.first_seen_at,
+    ) {
         None => new_status(OperationPhase::Running, Reason::InProgress, "Fence device is running"),
         Some(errors) => failed(format!(
             "Fence devices failed: {errors}. Repair them, or power the machine off and run \"hactl node confirm-fenced \

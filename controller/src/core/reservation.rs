@@ -7,7 +7,7 @@ use ha_api_types::id::NodeName;
 use ha_api_types::reason::Reason;
 use ha_api_types::time::{Millis, MonotonicTime};
 use ha_scheduler::View;
-use ha_scheduler::reservation::{Certificate, Failing, Unplaced, Verdict, VerdictCache};
+use ha_scheduler::reservation::{Certificate, FailedCheck, Unplaced, Verdict, VerdictCache};
 
 /// Number of candidates that are examined in one step, which takes some milliseconds.
 const STEP_EFFORT: u64 = 200_000;
@@ -156,7 +156,7 @@ pub fn headline(message: &str) -> &str {
 }
 
 /// Returns why the cluster does not survive the failure: each service and its unmet requirements.
-pub fn failure_lines(node: &NodeName, failing: &Failing) -> Vec<String> {
+pub fn failure_lines(node: &NodeName, failing: &FailedCheck) -> Vec<String> {
     let mut lines: Vec<String> = failing.services.iter().map(unplaced_line).collect();
     match &failing.certificate {
         Certificate::Capacity { message, .. } | Certificate::AntiAffinity { message } => {

@@ -540,7 +540,8 @@ fn record_availability(planner: &Planner<'_>, service: &Service<'_>, update: &mu
         .availability
         .get_or_insert_with(|| Availability::begin(availability_state, &planner.input.now.timestamp()));
     if availability.state != availability_state {
-        availability.enter(availability_state, &availability_since(planner, service, availability_state));
+        availability
+            .enter_state(availability_state, &availability_since(planner, service, availability_state));
     }
 }
 

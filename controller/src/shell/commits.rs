@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Connection of a core to etcd, and the channel for answers.
 #[derive(Clone)]
-pub(super) struct StoreLink {
+pub(super) struct EtcdRequests {
     store: EtcdStore,
     inputs: InputSender,
     metrics: ControllerMetrics,
@@ -18,9 +18,9 @@ pub(super) struct StoreLink {
 /// Maximum wait for an answer, regardless of the client's own deadlines.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl StoreLink {
-    pub(super) fn new(store: EtcdStore, inputs: InputSender, metrics: ControllerMetrics) -> StoreLink {
-        StoreLink { store, inputs, metrics }
+impl EtcdRequests {
+    pub(super) fn new(store: EtcdStore, inputs: InputSender, metrics: ControllerMetrics) -> EtcdRequests {
+        EtcdRequests { store, inputs, metrics }
     }
 
     pub(super) fn commit(&self, id: CommitId, transaction: Transaction) {

@@ -1,7 +1,7 @@
 //! Start of the core's effects, in order. Effects that take time answer through the inputs.
 
 use super::InputSender;
-use super::commits::StoreLink;
+use super::commits::EtcdRequests;
 use super::hold_requests::HoldRequests;
 use super::metrics::CoreMetrics;
 use super::watching::RefreshRequests;
@@ -13,7 +13,7 @@ use crate::policy::Limits;
 use ha_store::event_writer::EventWriter;
 
 pub(super) struct Effects {
-    pub(super) store: StoreLink,
+    pub(super) store: EtcdRequests,
     pub(super) refresher: RefreshRequests,
     pub(super) fencer: Fencer,
     pub(super) limits: Limits,

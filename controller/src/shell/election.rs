@@ -1,21 +1,21 @@
 //! The task of the election, with its own channels to etcd, so that no plan delays a refresh or a keep-alive.
 
 use super::InputSender;
-use super::commits::StoreLink;
+use super::commits::EtcdRequests;
 use super::watching::{self, RefreshRequests};
 use crate::core::candidacy::Candidacy;
 use crate::core::{Config, Effect, Input};
 use futures::stream::poll_fn;
 use ha_api_types::time::{MonotonicTime, Now};
 use ha_runtime::clock::SystemClock;
-use ha_runtime::reconcile::{Core, drive};
+use ha_runtime::reconcile::{Core, run_core};
 use ha_store::etcd::EtcdStore;
 use tokio::sync::{mpsc, watch};
 
 pub(super) struct ElectionTask {
     pub(super) config: Config,
     pub(super) store: EtcdStore,
-    pub(super) link: StoreLink,
+    pub(super) link: EtcdRequests,
     pub(super) planner: InputSender,
     pub(super) ended: watch::Sender<bool>,
 }
@@ -54,13 +54,14 @@ pub(super) fn spawn(
     tokio::spawn(async move {
         let mut core = Candidacy::new(&config);
         let inputs = poll_fn(move |context| received.poll_recv(context));
-        drive(&mut core, &clock, inputs, |effect| begin(effect, &link, &refresher, &planner, &ended)).await;
+        run_core(&mut core, &clock, inputs, |effect| begin(effect, &link, &refresher, &planner, &ended))
+            .await;
     });
 }
 
 fn begin(
     effect: Effect,
-    link: &StoreLink,
+    link: &EtcdRequests,
     refresher: &RefreshRequests,
     planner: &InputSender,
     ended: &watch::Sender<bool>,

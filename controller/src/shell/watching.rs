@@ -6,7 +6,7 @@ use crate::core::candidacy::Candidacy;
 use crate::core::{Config, FullReadId, Input};
 use futures::StreamExt;
 use ha_api_types::keys::Keys;
-use ha_runtime::http::admin::Checks;
+use ha_runtime::http::admin::HealthChecks;
 use ha_store::cache::Writer;
 use ha_store::etcd::EtcdStore;
 use ha_store::reflector::{Item, Options, Refresher, WatchLog, reflector};
@@ -90,7 +90,7 @@ impl WatchTarget {
 pub(super) fn spawn(
     watched: WatchTarget,
     inputs: InputSender,
-    ready: Checks,
+    ready: HealthChecks,
     metrics: ControllerMetrics,
 ) -> RefreshRequests {
     let prefixes = vec![watched.keys.root().to_owned()];

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use ha_e2e::command::{run, tool};
-use ha_e2e::fence_agent::{Agent, Power};
+use ha_e2e::fence_agent::{FenceAgent, PowerSwitch};
 
-const AGENT: Agent = Agent {
+const AGENT: FenceAgent = FenceAgent {
     name: "fence_fabric",
     description: "Fence agent for the fabric of the metal suite",
     parameters: &["switch", "plug"],
@@ -28,14 +28,14 @@ fn main() -> ExitCode {
 }
 
 impl Port {
-    fn link(&self, action: &str, more_arguments: &[&str]) -> Result<String> {
+    fn ip_link(&self, action: &str, more_arguments: &[&str]) -> Result<String> {
         let common_arguments = ["-n", &self.switch, "-oneline", "link", action, "dev", &self.port];
         run(tool("ip"), &[&common_arguments, more_arguments].concat())
     }
 
     /// Switches the port and reads its state back, because a fence agent must confirm.
-    fn switch(&self, state: &str) -> Result<()> {
-        self.link("set", &[state])?;
+    fn set_port_state(&self, state: &str) -> Result<()> {
+        self.ip_link("set", &[state])?;
         ensure!(self.is_on()? == (state == "up"), "switch port {} failed: state is not {state}", self.port);
         Ok(())
     }
@@ -48,18 +48,18 @@ fn is_up(output: &str) -> Result<bool> {
     Ok(flags.split(',').any(|flag| flag == "UP"))
 }
 
-impl Power for Port {
+impl PowerSwitch for Port {
     /// Returns the requested state of the port, whether or not a machine is connected to it.
     fn is_on(&self) -> Result<bool> {
-        is_up(&self.link("show", &[])?)
+        is_up(&self.ip_link("show", &[])?)
     }
 
-    fn off(&self) -> Result<()> {
-        self.switch("down")
+    fn switch_off(&self) -> Result<()> {
+        self.set_port_state("down")
     }
 
-    fn on(&self) -> Result<()> {
-        self.switch("up")
+    fn switch_on(&self) -> Result<()> {
+        self.set_port_state("up")
     }
 }
 

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use ha_e2e::fence_agent::{Agent, Power};
+use ha_e2e::fence_agent::{FenceAgent, PowerSwitch};
 use ha_e2e::power::send_command;
 
-const AGENT: Agent = Agent {
+const AGENT: FenceAgent = FenceAgent {
     name: "fence_sandbox",
     description: "Fence agent for the sandbox",
     parameters: &["socket", "plug"],
@@ -33,7 +33,7 @@ impl Plug {
     }
 
     /// Switches the machine and reads its state back, because a fence agent must confirm.
-    fn switch(&self, state: &str) -> Result<()> {
+    fn set_power(&self, state: &str) -> Result<()> {
         self.send_command(state)?;
         match self.send_command("status")? {
             now if now == state => Ok(()),
@@ -42,16 +42,16 @@ impl Plug {
     }
 }
 
-impl Power for Plug {
+impl PowerSwitch for Plug {
     fn is_on(&self) -> Result<bool> {
         Ok(self.send_command("status")? != "off")
     }
 
-    fn off(&self) -> Result<()> {
-        self.switch("off")
+    fn switch_off(&self) -> Result<()> {
+        self.set_power("off")
     }
 
-    fn on(&self) -> Result<()> {
-        self.switch("on")
+    fn switch_on(&self) -> Result<()> {
+        self.set_power("on")
     }
 }

@@ -74,7 +74,7 @@ fn run(arguments: &Arguments) -> Result<()> {
             .arg(directory.join("controller")),
         &directory.join("controller.log"),
     )?;
-    let load = Load {
+    let load = LoadTest {
         api: format!("http://127.0.0.1:{api_port}/apis/hactl.io/v1"),
         etcd: etcd_url,
         socket: directory.join("api.sock"),
@@ -85,7 +85,7 @@ fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// The processes under load.
-struct Load {
+struct LoadTest {
     api: String,
     etcd: String,
     /// Unix socket of the API, on which this process has a user of its own.
@@ -103,7 +103,7 @@ fn resource(number: usize, revision: usize) -> Value {
         "spec": {"state": "Disabled", "driver": {"exec": {"command": ["/bin/true"]}}}})
 }
 
-impl Load {
+impl LoadTest {
     async fn measure(&self, arguments: &Arguments) -> Result<()> {
         let client = client()?;
         self.wait_until_ready(&client).await?;

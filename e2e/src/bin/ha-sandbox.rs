@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
 use ha_e2e::cluster::Cluster;
-use ha_e2e::init::{self, Spec};
+use ha_e2e::init::{self, InitSpec};
 use ha_e2e::machine::Role;
 use ha_e2e::plan::Plan;
 use ha_e2e::program::{exit_code_of, print_line};
@@ -131,7 +131,7 @@ fn open_sandbox(directory: &Path) -> Result<Cluster> {
 fn list(directory: &Path) -> Result<()> {
     let cluster = open_sandbox(directory)?;
     for role in [Role::Etcd, Role::Controller, Role::Node] {
-        for name in cluster.names(role) {
+        for name in cluster.machine_names(role) {
             show_machine(&cluster, &name)?;
         }
     }
@@ -179,6 +179,6 @@ fn run_action(directory: &Path, name: &str, action: Action, program: Option<&str
 
 fn start_init(path: &Path) -> Result<()> {
     let text = fs::read(path).with_context(|| path.display().to_string())?;
-    let spec: Spec = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
+    let spec: InitSpec = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
     init::run(&spec)
 }

@@ -113,7 +113,7 @@ impl Cluster {
     }
 
     fn with_any_controller<T>(&self, condition_name: &str, request: impl Fn(&Api) -> Result<T>) -> Result<T> {
-        let controllers = self.names(Role::Controller);
+        let controllers = self.machine_names(Role::Controller);
         wait_for_ok(condition_name, STEP_TIMEOUT, || {
             let mut outcome = Err(anyhow!("cluster has no controller"));
             for controller in &controllers {
@@ -128,7 +128,7 @@ impl Cluster {
 
     /// Returns an object from the first controller that responds with it.
     pub fn object(&self, plural: &str, name: &str) -> Option<Value> {
-        let controllers = self.names(Role::Controller);
+        let controllers = self.machine_names(Role::Controller);
         controllers.iter().find_map(|controller| self.api(controller).ok()?.object(plural, name).ok()?)
     }
 
@@ -157,14 +157,14 @@ impl Cluster {
     /// # Errors
     /// Fails if hactl cannot be started. A failure of hactl is visible only in the output.
     pub fn hactl(&self, arguments: &[&str]) -> Result<Output> {
-        self.hactl_within(CLIENT_TIMEOUT, arguments)
+        self.hactl_with_timeout(CLIENT_TIMEOUT, arguments)
     }
 
     /// Runs hactl with this time limit, for a command that takes longer than most commands.
     ///
     /// # Errors
     /// Fails if hactl cannot be started. A failure of hactl is visible only in the output.
-    pub fn hactl_within(&self, limit: Duration, arguments: &[&str]) -> Result<Output> {
+    pub fn hactl_with_timeout(&self, limit: Duration, arguments: &[&str]) -> Result<Output> {
         let program = self.directory().join("hactl").to_string_lossy().into_owned();
         run_with_timeout(limit, &program, arguments)
     }
@@ -173,7 +173,7 @@ impl Cluster {
     ///
     /// # Errors
     /// Fails if hactl cannot be started. A failure of hactl itself shows only in the output.
-    pub fn plain_hactl(&self, arguments: &[&str]) -> Result<Output> {
+    pub fn hactl_without_connection(&self, arguments: &[&str]) -> Result<Output> {
         let program = binaries::workspace_program("hactl")?;
         run_with_timeout(CLIENT_TIMEOUT, &program.to_string_lossy(), arguments)
     }
@@ -206,10 +206,10 @@ impl Cluster {
     }
 
     /// Writes the clients' files into the cluster's directory: a command `hactl` and a `kubeconfig`.
-    pub(super) fn write_clients(&self) -> Result<()> {
+    pub(super) fn write_client_configurations(&self) -> Result<()> {
         let tls = self.state.plan.certificates();
         let urls: Vec<String> =
-            self.names(Role::Controller).iter().map(|name| self.url(name)).collect::<Result<_>>()?;
+            self.machine_names(Role::Controller).iter().map(|name| self.url(name)).collect::<Result<_>>()?;
         let first = urls.first().context("cluster has no controller")?;
         let file = |name: &str| tls.join(name).to_string_lossy().into_owned();
         let script = format!(

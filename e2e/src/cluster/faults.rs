@@ -23,7 +23,7 @@ impl Cluster {
     pub fn power_on(&mut self, name: &str) -> Result<()> {
         let network = self.state.network.clone();
         if self.has_address(self.machine(name)?) {
-            network.boot(name, self.machine(name)?.number)?;
+            network.replace_addresses(name, self.machine(name)?.number)?;
         }
         let machine = self.machine_mut(name)?;
         let child = machine.power_on(&network)?;
@@ -100,7 +100,7 @@ impl Cluster {
         podman::remove_groups(machine);
         lxc::remove_groups();
         self.remove_addresses(name)?;
-        self.reap();
+        self.reap_children();
         self.save()
     }
 
@@ -111,7 +111,7 @@ impl Cluster {
     pub fn shut_down(&mut self, name: &str) -> Result<()> {
         self.machine_mut(name)?.shut_down()?;
         self.remove_addresses(name)?;
-        self.reap();
+        self.reap_children();
         self.save()
     }
 
@@ -151,7 +151,7 @@ impl Cluster {
     /// Fails without namespaces.
     pub fn drop_packets(&self, name: &str, filter: PacketFilter) -> Result<()> {
         self.machine(name)?;
-        self.state.network.drop(name, filter)
+        self.state.network.drop_packets(name, filter)
     }
 
     /// Drops all packets that a machine sends to the machines of a role. Unless `one_way`, also drops the packets from
@@ -160,7 +160,7 @@ impl Cluster {
     /// # Errors
     /// Fails without namespaces.
     pub fn cut_from(&self, name: &str, role: Role, one_way: bool) -> Result<()> {
-        for other in self.names(role).into_iter().filter(|other| other != name) {
+        for other in self.machine_names(role).into_iter().filter(|other| other != name) {
             let address = self.state.network.address(self.machine(&other)?.number);
             self.drop_packets(name, PacketFilter::To(address))?;
             if !one_way {

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 
 use super::model::{Dashboard, Target, Variable, VariableKind};
 use super::prometheus::{Prometheus, Series, Time, TimeRange};
-use super::query::{Values, selectors, substitute_variables};
+use super::query::{VariableValues, selectors, substitute_variables};
 
 /// Window of a rate, in scrapes. Grafana uses the same number.
 const SCRAPES_OF_A_RATE: f64 = 4.0;
@@ -21,9 +21,9 @@ pub struct DashboardQuerier<'a> {
 
 /// Answers to a dashboard's queries.
 #[derive(Debug, Default)]
-pub struct Answers {
+pub struct QueryResults {
     /// Values of the dashboard's variables.
-    pub values: Values,
+    pub values: VariableValues,
     /// Series by panel and by query.
     pub panels: Vec<Vec<Vec<Series>>>,
     /// Events of each annotation.
@@ -38,8 +38,8 @@ impl DashboardQuerier<'_> {
     ///
     /// # Errors
     /// Fails if Prometheus refuses a query.
-    pub fn run_queries(&self, dashboard: &Dashboard, chosen: &Values) -> Result<Answers> {
-        let mut answers = Answers { values: self.intervals(), ..Answers::default() };
+    pub fn query_dashboard(&self, dashboard: &Dashboard, chosen: &VariableValues) -> Result<QueryResults> {
+        let mut answers = QueryResults { values: self.intervals(), ..QueryResults::default() };
         for variable in &dashboard.templating.list {
             self.select_value(variable, chosen, &mut answers)
                 .with_context(|| format!("{}: variable {}", dashboard.title, variable.name))?;
@@ -61,7 +61,7 @@ impl DashboardQuerier<'_> {
     }
 
     /// Returns the variables that Grafana itself defines.
-    fn intervals(&self) -> Values {
+    fn intervals(&self) -> VariableValues {
         let rate = (self.span.step + self.scrape_seconds).max(SCRAPES_OF_A_RATE * self.scrape_seconds);
         let range = (self.span.to - self.span.from).max(1.0);
         let interval_seconds =
@@ -70,7 +70,12 @@ impl DashboardQuerier<'_> {
         interval_seconds.map(seconds).into()
     }
 
-    fn select_value(&self, variable: &Variable, chosen: &Values, answers: &mut Answers) -> Result<()> {
+    fn select_value(
+        &self,
+        variable: &Variable,
+        chosen: &VariableValues,
+        answers: &mut QueryResults,
+    ) -> Result<()> {
         if variable.kind == VariableKind::Datasource {
             return Ok(());
         }
@@ -99,7 +104,7 @@ impl DashboardQuerier<'_> {
 
     /// Returns the result of a query. Checks also that each series in the query exists, because `or vector(0)` always gives a
     /// result.
-    fn series(&self, target: &Target, description: &str, answers: &mut Answers) -> Result<Vec<Series>> {
+    fn series(&self, target: &Target, description: &str, answers: &mut QueryResults) -> Result<Vec<Series>> {
         let query = substitute_variables(&target.expr, &answers.values);
         let series_found = if target.instant {
             self.client.query_at(&query, self.span.to)

@@ -9,16 +9,16 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use nix::sched::{CloneFlags, setns};
 
-use crate::background::Background;
+use crate::background::BackgroundThread;
 use crate::cluster::Cluster;
 
 /// A proxy that listens outside the machine until it is dropped.
-pub struct Forward {
+pub struct PortForward {
     address: SocketAddr,
-    _work: Background,
+    _work: BackgroundThread,
 }
 
-impl Forward {
+impl PortForward {
     /// Forwards connections to `port` on the machine's loopback. If no process listens there, each connection is closed.
     ///
     /// # Errors
@@ -29,7 +29,7 @@ impl Forward {
         let listener = TcpListener::bind((cluster.host_address(), 0))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let work = Background::start(move |stop| {
+        let work = BackgroundThread::start(move |stop| {
             while !stop.is_requested() {
                 match (listener.accept(), namespace.try_clone()) {
                     (Ok((outer, _)), Ok(namespace)) => {

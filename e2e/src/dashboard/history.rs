@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::query::Values;
+use super::query::VariableValues;
 use super::rig::Rig;
 use crate::machine::Role;
 use crate::scenario::{STEP_TIMEOUT, witness_spec};
@@ -19,7 +19,7 @@ const MACHINE_SERVICE: &str = "machine";
 ///
 /// # Errors
 /// Fails if an event does not take effect in time.
-pub fn cause_events(rig: &mut Rig) -> Result<Values> {
+pub fn cause_events(rig: &mut Rig) -> Result<VariableValues> {
     declare_objects(rig)?;
 
     let active_node = rig.scenario.wait_until_started(WEB_SERVICE)?;
@@ -63,7 +63,7 @@ fn declare_objects(rig: &Rig) -> Result<()> {
         "default",
         &json!({"reservation": {"enabled": true, "intervalSeconds": 5}}),
     )?;
-    for node in scenario.cluster.names(Role::Node) {
+    for node in scenario.cluster.machine_names(Role::Node) {
         let capacity = json!({"cpu": "8", "memory": "32Gi", "disk": "200Gi"});
         scenario.apply("nodes", &node, &json!({"capacity": capacity}))?;
     }
@@ -111,8 +111,12 @@ fn move_live(rig: &Rig) -> Result<()> {
         object["status"]["node"].as_str().unwrap_or_default().to_owned()
     };
     let from = current_node();
-    let to =
-        scenario.cluster.names(Role::Node).into_iter().find(|node| *node != from).context("another node")?;
+    let to = scenario
+        .cluster
+        .machine_names(Role::Node)
+        .into_iter()
+        .find(|node| *node != from)
+        .context("another node")?;
     hactl(rig, &["migrate", MACHINE_SERVICE, &to])?;
     wait_until(&format!("{MACHINE_SERVICE} to run on {to}"), STEP_TIMEOUT, || {
         current_node() == to && scenario.state(MACHINE_SERVICE) == "Started"

@@ -42,19 +42,19 @@ pub struct Series {
 
 /// Client of a Prometheus server.
 pub struct Prometheus {
-    base: Url,
+    base_url: Url,
     client: Client,
     runtime: Runtime,
 }
 
 /// A Prometheus server that runs until this value is dropped or the program ends.
-pub struct Server {
+pub struct PrometheusServer {
     child: OwnedChild,
     /// Client of the server.
     pub client: Prometheus,
 }
 
-impl Server {
+impl PrometheusServer {
     /// Starts a Prometheus with this configuration. All its files are in `directory`.
     ///
     /// # Errors
@@ -95,17 +95,17 @@ impl Prometheus {
     ///
     /// # Errors
     /// Fails if the URL is invalid.
-    pub fn for_url(base: &str) -> Result<Self> {
+    pub fn for_url(base_url: &str) -> Result<Self> {
         // A later call fails because the provider is already installed. That is harmless.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().timeout(Duration::from_secs(30)).no_proxy().build()?;
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { base: Url::parse(base).with_context(|| base.to_owned())?, client, runtime })
+        Ok(Self { base_url: Url::parse(base_url).with_context(|| base_url.to_owned())?, client, runtime })
     }
 
     /// Returns `true` if Prometheus is ready to run queries.
     pub fn is_ready(&self) -> bool {
-        let Ok(url) = self.base.join("/-/ready") else { return false };
+        let Ok(url) = self.base_url.join("/-/ready") else { return false };
         self.runtime
             .block_on(async { self.client.get(url).send().await })
             .is_ok_and(|answer| answer.status().is_success())
@@ -151,7 +151,7 @@ impl Prometheus {
     }
 
     fn get(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Value> {
-        let mut url = self.base.join(path)?;
+        let mut url = self.base_url.join(path)?;
         url.query_pairs_mut().extend_pairs(parameters);
         let mut answer: Value = self.runtime.block_on(async {
             let answer = self.client.get(url).send().await.context("no response from Prometheus")?;

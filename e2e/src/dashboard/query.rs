@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Values of variables by name.
-pub type Values = BTreeMap<String, String>;
+pub type VariableValues = BTreeMap<String, String>;
 
 /// A selector of series: a metric and conditions on its labels.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,7 +17,7 @@ pub struct Selector {
 }
 
 /// Replaces variables with their values. An unknown variable remains, so Prometheus rejects the query.
-pub fn substitute_variables(text: &str, values: &Values) -> String {
+pub fn substitute_variables(text: &str, values: &VariableValues) -> String {
     let mut query = text.to_owned();
     // Longest names first, so that `$ab` is not replaced as `$a` followed by `b`.
     let mut names: Vec<&String> = values.keys().collect();
@@ -118,13 +118,14 @@ mod tests {
     use crate::dashboard::model::{Dashboard, VariableKind};
     use ha_api_types::metric::{Exposer, Metric, MetricKind};
 
-    fn set(words: &[&str]) -> BTreeSet<String> {
+    fn string_set(words: &[&str]) -> BTreeSet<String> {
         words.iter().map(|word| (*word).to_owned()).collect()
     }
 
     #[test]
     fn longest_query_variables_are_replaced_first() {
-        let values = Values::from([("a".to_owned(), "1".to_owned()), ("ab".to_owned(), "2".to_owned())]);
+        let values =
+            VariableValues::from([("a".to_owned(), "1".to_owned()), ("ab".to_owned(), "2".to_owned())]);
         assert_eq!(substitute_variables("$a $ab ${a}b $b", &values), "1 2 1b $b");
     }
 
@@ -134,7 +135,7 @@ mod tests {
         assert_eq!(legend("on {{node}}!", &labels), "on node1!");
         assert_eq!(legend("{{other}}", &labels), "");
         assert_eq!(legend("", &labels), "node=node1");
-        assert_eq!(legend_labels("{{a}} and {{ b }}"), set(&["a", "b"]));
+        assert_eq!(legend_labels("{{a}} and {{ b }}"), string_set(&["a", "b"]));
     }
 
     #[test]
@@ -145,22 +146,22 @@ mod tests {
         assert_eq!(selectors_found.len(), 2, "{selectors_found:?}");
         assert_eq!(
             (selectors_found[0].metric.as_str(), &selectors_found[0].labels),
-            ("a_b", &set(&["x", "y"]))
+            ("a_b", &string_set(&["x", "y"]))
         );
         assert_eq!((selectors_found[1].metric.as_str(), selectors_found[1].text.as_str()), ("c", "c{}"));
-        assert_eq!(grouping_labels(query), set(&["le", "x", "z", "w"]));
+        assert_eq!(grouping_labels(query), string_set(&["le", "x", "z", "w"]));
     }
 
     /// Returns the labels that series of this metric can have; `None` if the metric does not exist.
     fn declared_labels(name: &str) -> Option<BTreeSet<String>> {
         // Prometheus' configuration gives these labels to every target.
-        let mut labels = set(&["cluster", "instance", "job"]);
+        let mut labels = string_set(&["cluster", "instance", "job"]);
         // Metrics of Prometheus itself.
         if name == "up" {
             return Some(labels);
         }
         if name == "ALERTS" {
-            labels.extend(set(&["alertname", "alertstate", "severity", "node", "resource"]));
+            labels.extend(string_set(&["alertname", "alertstate", "severity", "node", "resource"]));
             return Some(labels);
         }
         let parts = [("_bucket", true), ("_sum", false), ("_count", false)];
@@ -253,7 +254,7 @@ mod tests {
                 query_errors(query, &no_labels)
             );
         }
-        let legend = set(&["nod"]);
+        let legend = string_set(&["nod"]);
         assert!(!query_errors(r#"hactl_leader{cluster="$cluster"}"#, &legend).is_empty());
     }
 }

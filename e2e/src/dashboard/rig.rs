@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::answers::{DashboardQuerier, now};
-use super::forward::Forward;
-use super::prometheus::{Server, Time, TimeRange};
+use super::forward::PortForward;
+use super::prometheus::{PrometheusServer, Time, TimeRange};
 use crate::binaries::repository;
 use crate::cluster::Cluster;
 use crate::machine::Role;
@@ -26,8 +26,8 @@ const ADMIN_PORT: u16 = 7444;
 pub struct Rig {
     /// The cluster, with a witness running.
     pub scenario: Scenario,
-    server: Server,
-    _forwards: Vec<Forward>,
+    server: PrometheusServer,
+    _forwards: Vec<PortForward>,
     scrape_seconds: u16,
     started_at: Time,
 }
@@ -41,19 +41,20 @@ impl Rig {
         // The history is a fixed sequence of events, so a busy host must not cause additional failures.
         let scenario = Scenario::start_with(Plan { profile: "Default".to_owned(), ..Plan::test(directory) })?;
         let cluster = &scenario.cluster;
-        let forwards: Vec<(String, Forward)> = cluster
-            .names(Role::Node)
+        let forwards: Vec<(String, PortForward)> = cluster
+            .machine_names(Role::Node)
             .into_iter()
-            .map(|node| Ok((node.clone(), Forward::start(cluster, &node, ADMIN_PORT)?)))
+            .map(|node| Ok((node.clone(), PortForward::start(cluster, &node, ADMIN_PORT)?)))
             .collect::<Result<_>>()?;
         let configuration = configuration(cluster, &forwards, scrape_seconds)?;
         let address = SocketAddr::from((cluster.host_address(), PROMETHEUS_PORT));
         let started_at = now();
-        let server = Server::start(&cluster.directory().join("prometheus"), address, &configuration)?;
+        let server =
+            PrometheusServer::start(&cluster.directory().join("prometheus"), address, &configuration)?;
         let forwards = forwards.into_iter().map(|(_, forward)| forward).collect();
         let rig = Self { scenario, server, _forwards: forwards, scrape_seconds, started_at };
-        let targets =
-            rig.scenario.cluster.names(Role::Node).len() + rig.scenario.cluster.names(Role::Controller).len();
+        let targets = rig.scenario.cluster.machine_names(Role::Node).len()
+            + rig.scenario.cluster.machine_names(Role::Controller).len();
         rig.wait_for_result(&format!("count(up == 1) == {targets}"))?;
         Ok(rig)
     }
@@ -93,7 +94,7 @@ impl Rig {
 }
 
 /// Returns the example configuration with this cluster's addresses and files. Targets keep the instance names of the example.
-fn configuration(cluster: &Cluster, agents: &[(String, Forward)], scrape_seconds: u16) -> Result<String> {
+fn configuration(cluster: &Cluster, agents: &[(String, PortForward)], scrape_seconds: u16) -> Result<String> {
     let directory = repository().join("manifests/prometheus");
     let text = std::fs::read_to_string(directory.join("prometheus.yaml")).context("manifests/prometheus")?;
     let mut prometheus_configuration: Value = serde_yaml::from_str(&text)?;
@@ -103,7 +104,7 @@ fn configuration(cluster: &Cluster, agents: &[(String, Forward)], scrape_seconds
     prometheus_configuration["rule_files"] = json!([directory.join("rules.yaml")]);
     // No Alertmanager runs.
     prometheus_configuration.as_object_mut().context("configuration is not an object")?.remove("alerting");
-    let controllers = cluster.names(Role::Controller).into_iter().map(|name| {
+    let controllers = cluster.machine_names(Role::Controller).into_iter().map(|name| {
         let address = cluster.machine(&name)?.address;
         Ok(json!({"targets": [format!("{address}:{API_PORT}")],
             "labels": {"cluster": "default", "instance": format!("{name}:{API_PORT}")}}))

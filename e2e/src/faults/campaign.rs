@@ -2,9 +2,9 @@
 
 use super::injector::{self, InjectedFault};
 use super::kind::FaultKind;
-use super::ledger::Ledger;
 use super::report::Report;
 use super::schedule::{self, ClusterSize, Fault};
+use super::write_recorder::WriteRecorder;
 use crate::cluster::Cluster;
 use crate::machine::Role;
 use crate::plan::Plan;
@@ -42,7 +42,7 @@ pub struct Settings {
 }
 
 /// Returns the name of the service with this index: `service-1` for index 0.
-pub fn service(index: usize) -> String {
+pub fn service_name(index: usize) -> String {
     format!("service-{}", index + 1)
 }
 
@@ -67,23 +67,23 @@ pub fn run(directory: &Path, settings: Settings, print: &mut dyn FnMut(&str)) ->
         &json!({"timing": {"profile": "Fast"}, "fencing": {"allowSimulatedWatchdog": true, "maxFencing": "100%"}}),
     )?;
     for index in 0..SERVICE_COUNT {
-        let mut spec = witness_spec(&service(index))?;
+        let mut spec = witness_spec(&service_name(index))?;
         // The faults make services fail often. Other tests cover the limits of restarts and relocations.
         spec["maxRestart"] = json!(100);
         spec["maxRelocate"] = json!(100);
-        scenario.apply("resources", &service(index), &spec)?;
+        scenario.apply("resources", &service_name(index), &spec)?;
     }
     for index in 0..SERVICE_COUNT {
-        scenario.wait_until_started(&service(index))?;
+        scenario.wait_until_started(&service_name(index))?;
     }
-    let ledger = Ledger::open(&scenario.cluster)?;
+    let write_recorder = WriteRecorder::open(&scenario.cluster)?;
     let mut campaign =
         Campaign { scenario, active_faults: Vec::new(), reset_nodes: Vec::new(), report: Report::default() };
     let start_ns = monotonic_ns();
     let size = ClusterSize {
-        nodes: campaign.scenario.cluster.names(Role::Node).len(),
-        controllers: campaign.scenario.cluster.names(Role::Controller).len(),
-        members: campaign.scenario.cluster.names(Role::Etcd).len(),
+        nodes: campaign.scenario.cluster.machine_names(Role::Node).len(),
+        controllers: campaign.scenario.cluster.machine_names(Role::Controller).len(),
+        members: campaign.scenario.cluster.machine_names(Role::Etcd).len(),
         services: SERVICE_COUNT,
     };
     for fault in schedule::draw_schedule(settings.seed, size, settings.faults, settings.duration_ms) {
@@ -96,15 +96,19 @@ pub fn run(directory: &Path, settings: Settings, print: &mut dyn FnMut(&str)) ->
     campaign.wait_for_recovery()?;
     let Campaign { scenario, mut report, .. } = campaign;
     report.recovery_ms = (monotonic_ns() - ended_ns) / 1_000_000;
-    let ledger_result = ledger.close()?;
-    ledger_result
+    let recorded_writes = write_recorder.close()?;
+    recorded_writes
         .check(|name| scenario.object("resources", name))
         .context("an acknowledged write was lost")?;
-    report.acknowledged = ledger_result.acknowledged;
-    report.failed = ledger_result.failed;
+    report.acknowledged = recorded_writes.acknowledged;
+    report.failed = recorded_writes.failed;
     let timeline = scenario.checker.timeline();
     for index in 0..SERVICE_COUNT {
-        report.add_longest_gap(&service(index), timeline.changes(&service(index)), start_ns);
+        report.add_longest_interruption(
+            &service_name(index),
+            timeline.changes(&service_name(index)),
+            start_ns,
+        );
     }
     scenario.finish()?;
     Ok(report)
@@ -168,7 +172,7 @@ impl Campaign {
     /// Undoes a fault that was injected only in part.
     fn clean_up_after(&mut self, fault: Fault) -> Result<()> {
         if fault.kind == FaultKind::StoreLeaderIsolated {
-            for member in self.scenario.cluster.names(Role::Etcd) {
+            for member in self.scenario.cluster.machine_names(Role::Etcd) {
                 if !self.active_faults.iter().any(|injected| injected.target == member) {
                     self.scenario.cluster.heal(&member)?;
                 }
@@ -183,7 +187,7 @@ impl Campaign {
     }
 
     fn boot_reset_nodes(&mut self, now: u64) -> Result<()> {
-        for node in self.scenario.cluster.names(Role::Node) {
+        for node in self.scenario.cluster.machine_names(Role::Node) {
             let cut = self
                 .active_faults
                 .iter()
@@ -211,11 +215,11 @@ impl Campaign {
         wait_until("all etcd members to be healthy", RECOVERY_TIMEOUT, || {
             scenario.cluster.etcdctl().is_healthy()
         })?;
-        for controller in scenario.cluster.names(Role::Controller) {
+        for controller in scenario.cluster.machine_names(Role::Controller) {
             let api = scenario.cluster.api(&controller)?;
             wait_until(&format!("{controller} to be ready"), RECOVERY_TIMEOUT, || api.is_ready())?;
         }
-        for node in scenario.cluster.names(Role::Node) {
+        for node in scenario.cluster.machine_names(Role::Node) {
             let mut last_state = String::new();
             wait_until(&format!("{node} to be online"), RECOVERY_TIMEOUT, || {
                 last_state =
@@ -225,9 +229,9 @@ impl Campaign {
             .with_context(|| format!("{node} is {last_state}"))?;
         }
         for index in 0..SERVICE_COUNT {
-            let active_node = scenario.wait_until_started(&service(index))?;
+            let active_node = scenario.wait_until_started(&service_name(index))?;
             anyhow::ensure!(
-                scenario.checker.machines_running(&service(index)) == BTreeSet::from([active_node])
+                scenario.checker.machines_running(&service_name(index)) == BTreeSet::from([active_node])
             );
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Injects faults into a cluster, and undoes them.
 
-use super::kind::{FaultKind, Target};
+use super::kind::{FaultKind, FaultTarget};
 use super::schedule::Fault;
 use crate::cluster::Cluster;
 use crate::machine::Role;
@@ -108,7 +108,7 @@ pub fn inject(scenario: &mut Scenario, fault: Fault) -> Result<InjectedFault> {
         FaultKind::Compaction => cluster.etcdctl().compact()?,
         FaultKind::StoreFull => cluster.etcdctl().fill(FILLER_PREFIX)?,
         FaultKind::AllMembersStopped => {
-            for member in cluster.names(Role::Etcd) {
+            for member in cluster.machine_names(Role::Etcd) {
                 cluster.machine(&member)?.signal(ETCD, Signal::SIGSTOP)?;
             }
         }
@@ -155,9 +155,10 @@ pub fn undo(scenario: &mut Scenario, injected: &InjectedFault) -> Result<()> {
         }
         FaultKind::AllControllersKilled => kill_controllers(cluster),
         FaultKind::StoreFull => cluster.etcdctl().free_space(FILLER_PREFIX),
-        FaultKind::AllMembersStopped => {
-            cluster.names(Role::Etcd).iter().try_for_each(|member| resume_program(cluster, member, ETCD))
-        }
+        FaultKind::AllMembersStopped => cluster
+            .machine_names(Role::Etcd)
+            .iter()
+            .try_for_each(|member| resume_program(cluster, member, ETCD)),
         FaultKind::AgentKilled
         | FaultKind::AgentRestarted
         | FaultKind::WatchdogDaemonKilled
@@ -174,15 +175,15 @@ pub fn undo(scenario: &mut Scenario, injected: &InjectedFault) -> Result<()> {
 fn target_of(scenario: &Scenario, fault: Fault) -> Result<String> {
     let cluster = &scenario.cluster;
     let machine_of_role =
-        |role: Role| cluster.names(role).into_iter().nth(fault.target).context("machine not found");
+        |role: Role| cluster.machine_names(role).into_iter().nth(fault.target).context("machine not found");
     match fault.kind.target() {
-        Target::Node => machine_of_role(Role::Node),
-        Target::Controller => machine_of_role(Role::Controller),
-        Target::Member => machine_of_role(Role::Etcd),
-        Target::Controllers => Ok(cluster.names(Role::Controller).join(" ")),
-        Target::Store if fault.kind == FaultKind::StoreLeaderIsolated => cluster.etcd_leader(),
-        Target::Store => Ok("store".to_owned()),
-        Target::Service => Ok(super::campaign::service(fault.target)),
+        FaultTarget::Node => machine_of_role(Role::Node),
+        FaultTarget::Controller => machine_of_role(Role::Controller),
+        FaultTarget::Member => machine_of_role(Role::Etcd),
+        FaultTarget::Controllers => Ok(cluster.machine_names(Role::Controller).join(" ")),
+        FaultTarget::Store if fault.kind == FaultKind::StoreLeaderIsolated => cluster.etcd_leader(),
+        FaultTarget::Store => Ok("store".to_owned()),
+        FaultTarget::Service => Ok(super::campaign::service_name(fault.target)),
     }
 }
 
@@ -206,7 +207,7 @@ fn signal_all(cluster: &Cluster, machine: &str, signal: Signal) -> Result<()> {
 
 /// Restarts the controllers one at a time, each by SIGTERM.
 fn restart_controllers(cluster: &Cluster) -> Result<()> {
-    for controller in cluster.names(Role::Controller) {
+    for controller in cluster.machine_names(Role::Controller) {
         let machine = cluster.machine(&controller)?;
         let Some(process_before) = machine.program(CONTROLLER) else { continue };
         process_before.signal(Signal::SIGTERM)?;
@@ -218,7 +219,7 @@ fn restart_controllers(cluster: &Cluster) -> Result<()> {
 }
 
 fn kill_controllers(cluster: &Cluster) -> Result<()> {
-    for controller in cluster.names(Role::Controller) {
+    for controller in cluster.machine_names(Role::Controller) {
         let machine = cluster.machine(&controller)?;
         // A controller that its service manager is restarting has no process to kill.
         if machine.program(CONTROLLER).is_some() {

@@ -79,7 +79,7 @@ pub enum FaultKind {
 
 /// The kind of target of a fault. While a fault lasts, its target gets no other fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum FaultTarget {
     /// One of the nodes.
     Node,
     /// One of the controllers.
@@ -176,7 +176,7 @@ impl FaultKind {
     }
 
     /// Returns the kind of target.
-    pub fn target(self) -> Target {
+    pub fn target(self) -> FaultTarget {
         match self {
             FaultKind::PowerCut
             | FaultKind::LinkCut
@@ -197,19 +197,23 @@ impl FaultKind {
             | FaultKind::WatchdogDaemonKilled
             | FaultKind::DiskFull
             | FaultKind::HeartbeatDeleted
-            | FaultKind::LeaseRevoked => Target::Node,
-            FaultKind::ServiceKilled => Target::Service,
+            | FaultKind::LeaseRevoked => FaultTarget::Node,
+            FaultKind::ServiceKilled => FaultTarget::Service,
             FaultKind::ControllerKilled
             | FaultKind::ControllerStopped
             | FaultKind::ControllerLinkCut
-            | FaultKind::ControllerWithoutStore => Target::Controller,
-            FaultKind::AllControllersKilled | FaultKind::ControllersRestartedInTurn => Target::Controllers,
-            FaultKind::MemberPowerCut | FaultKind::MemberStopped | FaultKind::MemberLinkCut => Target::Member,
+            | FaultKind::ControllerWithoutStore => FaultTarget::Controller,
+            FaultKind::AllControllersKilled | FaultKind::ControllersRestartedInTurn => {
+                FaultTarget::Controllers
+            }
+            FaultKind::MemberPowerCut | FaultKind::MemberStopped | FaultKind::MemberLinkCut => {
+                FaultTarget::Member
+            }
             FaultKind::StoreLeaderMoved
             | FaultKind::StoreLeaderIsolated
             | FaultKind::Compaction
             | FaultKind::StoreFull
-            | FaultKind::AllMembersStopped => Target::Store,
+            | FaultKind::AllMembersStopped => FaultTarget::Store,
         }
     }
 

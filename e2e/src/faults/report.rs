@@ -7,7 +7,7 @@ use std::fmt;
 
 /// A period in which a service ran on no node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gap {
+pub struct Interruption {
     /// Name of the service.
     pub service: String,
     /// Start of the gap, in milliseconds after the first fault.
@@ -32,7 +32,7 @@ pub struct Report {
     /// Time from the end of the last fault until all services ran, in milliseconds.
     pub recovery_ms: u64,
     /// Longest gap of each service, longest first.
-    pub gaps: Vec<Gap>,
+    pub interruptions: Vec<Interruption>,
 }
 
 impl Report {
@@ -42,17 +42,17 @@ impl Report {
     }
 
     /// Adds the longest gap of a service, from the changes that the checker saw.
-    pub(super) fn add_longest_gap(&mut self, service: &str, changes: &[Change], start_ns: u64) {
+    pub(super) fn add_longest_interruption(&mut self, service: &str, changes: &[Change], start_ns: u64) {
         let pairs = changes.windows(2).filter(|pair| pair[0].machines.is_empty());
         let longest = pairs.max_by_key(|pair| pair[1].at_ns - pair[0].at_ns);
         if let Some([from, to]) = longest {
-            self.gaps.push(Gap {
+            self.interruptions.push(Interruption {
                 service: service.to_owned(),
                 at_ms: from.at_ns.saturating_sub(start_ns) / 1_000_000,
                 duration_ms: (to.at_ns - from.at_ns) / 1_000_000,
             });
         }
-        self.gaps.sort_by_key(|gap| std::cmp::Reverse(gap.duration_ms));
+        self.interruptions.sort_by_key(|interruption| std::cmp::Reverse(interruption.duration_ms));
     }
 }
 
@@ -73,8 +73,9 @@ impl fmt::Display for Report {
             self.acknowledged, self.failed
         )?;
         writeln!(out, "cluster recovered {:.1} s after the last fault", seconds(self.recovery_ms))?;
-        for gap in &self.gaps {
-            let (service, at, lasted) = (&gap.service, seconds(gap.at_ms), seconds(gap.duration_ms));
+        for interruption in &self.interruptions {
+            let (service, at, lasted) =
+                (&interruption.service, seconds(interruption.at_ms), seconds(interruption.duration_ms));
             writeln!(out, "longest time without {service}: {lasted:.1} s, from {at:.1} s on")?;
         }
         write!(out, "No service ran twice")
@@ -95,8 +96,11 @@ mod tests {
         let mut report = Report::default();
         let changes =
             [change(10, &["a"]), change(20, &[]), change(25, &["b"]), change(40, &[]), change(70, &["a"])];
-        report.add_longest_gap("one", &changes, 5_000_000);
-        report.add_longest_gap("none", &changes[..1], 5_000_000);
-        assert_eq!(report.gaps, [Gap { service: "one".to_owned(), at_ms: 35, duration_ms: 30 }]);
+        report.add_longest_interruption("one", &changes, 5_000_000);
+        report.add_longest_interruption("none", &changes[..1], 5_000_000);
+        assert_eq!(
+            report.interruptions,
+            [Interruption { service: "one".to_owned(), at_ms: 35, duration_ms: 30 }]
+        );
     }
 }

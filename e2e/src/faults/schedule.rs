@@ -1,6 +1,6 @@
 //! The schedule of faults: time, kind, target and duration. The seed determines all of it.
 
-use super::kind::{FaultKind, Target};
+use super::kind::{FaultKind, FaultTarget};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
@@ -39,21 +39,21 @@ impl Fault {
     /// Returns `true` if another fault would interfere: both have the same target, or one affects all targets of that kind.
     fn conflicts_with(&self, kind: FaultKind, target: usize) -> bool {
         match (self.kind.target(), kind.target()) {
-            (Target::Node, Target::Node)
-            | (Target::Controller, Target::Controller)
-            | (Target::Member, Target::Member)
-            | (Target::Service, Target::Service) => self.target == target,
-            (Target::Controllers | Target::Controller, Target::Controllers)
-            | (Target::Controllers, Target::Controller)
-            | (Target::Store | Target::Member, Target::Store)
-            | (Target::Store, Target::Member) => true,
+            (FaultTarget::Node, FaultTarget::Node)
+            | (FaultTarget::Controller, FaultTarget::Controller)
+            | (FaultTarget::Member, FaultTarget::Member)
+            | (FaultTarget::Service, FaultTarget::Service) => self.target == target,
+            (FaultTarget::Controllers | FaultTarget::Controller, FaultTarget::Controllers)
+            | (FaultTarget::Controllers, FaultTarget::Controller)
+            | (FaultTarget::Store | FaultTarget::Member, FaultTarget::Store)
+            | (FaultTarget::Store, FaultTarget::Member) => true,
             (
-                Target::Node
-                | Target::Controller
-                | Target::Controllers
-                | Target::Member
-                | Target::Store
-                | Target::Service,
+                FaultTarget::Node
+                | FaultTarget::Controller
+                | FaultTarget::Controllers
+                | FaultTarget::Member
+                | FaultTarget::Store
+                | FaultTarget::Service,
                 _,
             ) => false,
         }
@@ -106,11 +106,11 @@ fn draw_kind(random: &mut ChaCha8Rng) -> FaultKind {
 
 fn target_count(kind: FaultKind, size: ClusterSize) -> usize {
     match kind.target() {
-        Target::Node => size.nodes,
-        Target::Controller => size.controllers,
-        Target::Member => size.members,
-        Target::Service => size.services,
-        Target::Controllers | Target::Store => 1,
+        FaultTarget::Node => size.nodes,
+        FaultTarget::Controller => size.controllers,
+        FaultTarget::Member => size.members,
+        FaultTarget::Service => size.services,
+        FaultTarget::Controllers | FaultTarget::Store => 1,
     }
 }
 

@@ -1,7 +1,8 @@
-//! A client that writes continuously and records which writes were acknowledged. At the end, etcd must contain all of them.
+//! A client that writes continuously and records which writes were acknowledged. At the end, etcd must contain all of
+//! them.
 
 use crate::api::Api;
-use crate::background::{Background, StopFlag};
+use crate::background::{BackgroundThread, StopFlag};
 use crate::cluster::Cluster;
 use crate::machine::Role;
 use anyhow::{Context as _, Result, bail};
@@ -24,13 +25,13 @@ struct ResourceWrites {
 }
 
 /// A writer that runs in the background until it is closed or dropped.
-pub struct Ledger {
-    background: Background<LedgerResult>,
+pub struct WriteRecorder {
+    background: BackgroundThread<RecordedWrites>,
 }
 
 /// The writes of a ledger and their outcomes.
 #[derive(Debug, Clone, Default)]
-pub struct LedgerResult {
+pub struct RecordedWrites {
     writes: [ResourceWrites; RESOURCE_COUNT],
     /// Number of writes that the API acknowledged.
     pub acknowledged: u64,
@@ -38,14 +39,17 @@ pub struct LedgerResult {
     pub failed: u64,
 }
 
-impl Ledger {
+impl WriteRecorder {
     /// Creates the objects, which are stopped resources, and starts to write their comments.
     ///
     /// # Errors
     /// Fails if an object cannot be created.
-    pub fn open(cluster: &Cluster) -> Result<Ledger> {
-        let apis: Vec<Api> =
-            cluster.names(Role::Controller).iter().map(|name| cluster.api(name)).collect::<Result<_>>()?;
+    pub fn open(cluster: &Cluster) -> Result<WriteRecorder> {
+        let apis: Vec<Api> = cluster
+            .machine_names(Role::Controller)
+            .iter()
+            .map(|name| cluster.api(name))
+            .collect::<Result<_>>()?;
         let first = apis.first().context("no controller found")?;
         for index in 0..RESOURCE_COUNT {
             first.apply(
@@ -54,19 +58,19 @@ impl Ledger {
                     "spec": {"driver": {"exec": {"command": ["/bin/false"]}}, "state": "Stopped", "comment": "0"}}),
             )?;
         }
-        Ok(Ledger { background: Background::start(move |stop| write(&apis, stop)) })
+        Ok(WriteRecorder { background: BackgroundThread::start(move |stop| write(&apis, stop)) })
     }
 
     /// Stops writing and returns the result.
     ///
     /// # Errors
     /// Fails if the writer panicked.
-    pub fn close(mut self) -> Result<LedgerResult> {
+    pub fn close(mut self) -> Result<RecordedWrites> {
         self.background.end().context("writer of the ledger panicked")
     }
 }
 
-impl LedgerResult {
+impl RecordedWrites {
     /// Compares the objects, read by `read`, with the writes.
     ///
     /// # Errors
@@ -99,8 +103,8 @@ fn written_number(object: &Value) -> Option<u64> {
     object["spec"]["comment"].as_str()?.parse().ok()
 }
 
-fn write(apis: &[Api], stop: &StopFlag) -> LedgerResult {
-    let mut result = LedgerResult::default();
+fn write(apis: &[Api], stop: &StopFlag) -> RecordedWrites {
+    let mut result = RecordedWrites::default();
     let mut write_index = 0;
     while !stop.is_requested() {
         let resource_writes = &mut result.writes[write_index % RESOURCE_COUNT];
@@ -141,7 +145,7 @@ mod tests {
     use super::*;
 
     fn check(number: &str, expected: bool) {
-        let mut result = LedgerResult::default();
+        let mut result = RecordedWrites::default();
         result.writes[2] = ResourceWrites { acknowledged: 5, sent: 7 };
         let read = |name: &str| {
             let comment = if name == "ledger-2" { number } else { "0" };
@@ -157,6 +161,6 @@ mod tests {
         check("7", true);
         check("8", false);
         check("none", false);
-        assert!(LedgerResult::default().check(|_| None).is_err());
+        assert!(RecordedWrites::default().check(|_| None).is_err());
     }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::console::GuestLine;
 use super::rig::{Rig, STEP_TIMEOUT, patched};
 use super::{guest, host};
-use crate::plan::SHARED;
+use crate::plan::SHARED_DIRECTORY;
 use crate::wait::{wait_for, wait_until};
 
 /// A case of the suite.
@@ -141,7 +141,7 @@ fn migrate_there_and_back(rig: &mut Rig) -> Result<()> {
 fn stop_by_hand(rig: &mut Rig) -> Result<()> {
     let node = start_fresh_guest(rig, &patched(guest::spec(None)?, &json!({"maxRestart": 9})))?;
     let check_restart = |rig: &Rig, line_before: &GuestLine, event: &str| {
-        rig.consoles.wait("to start again", |line| line.boot != line_before.boot)?;
+        rig.consoles.wait_for_line("to start again", |line| line.boot != line_before.boot)?;
         rig.wait_for_event(event)?;
         rig.wait_until_started().map(|_| ())
     };
@@ -168,7 +168,7 @@ fn stop_by_hand(rig: &mut Rig) -> Result<()> {
 fn check_accepted_stops(rig: &Rig, node: &str) -> Result<()> {
     rig.hactl(&["set", &guest_object(), "externalStop=Accept"], 0)?;
     let file = format!("{}-by-hand.xml", guest::NAME);
-    std::fs::write(rig.cluster.shared().join(&file), guest::definition()?)?;
+    std::fs::write(rig.cluster.shared_directory().join(&file), guest::definition()?)?;
     let wait_for_requested_state = |rig: &Rig, state: &str| {
         wait_until(&format!("the requested state to be {state}"), STEP_TIMEOUT, || {
             let object = rig.cluster.object("resources", guest::NAME).unwrap_or_default();
@@ -182,23 +182,23 @@ fn check_accepted_stops(rig: &Rig, node: &str) -> Result<()> {
         wait_for_requested_state(rig, "Stopped")?;
         rig.wait_until_gone_from(node)?;
         rig.wait_for_event("requested state is now Stopped (externalStop: Accept)")?;
-        rig.virsh(node, &["create", "--file", &format!("{SHARED}/{file}")])?;
+        rig.virsh(node, &["create", "--file", &format!("{SHARED_DIRECTORY}/{file}")])?;
         wait_for_requested_state(rig, "Started")?;
     }
     let line_before = rig.next_line()?;
     for qemu in rig.qemus(node) {
         qemu.signal(Signal::SIGKILL)?;
     }
-    rig.consoles.wait("to start again after a crash", |line| line.boot != line_before.boot)?;
+    rig.consoles.wait_for_line("to start again after a crash", |line| line.boot != line_before.boot)?;
     wait_for_requested_state(rig, "Started")
 }
 
 fn use_definition_file(rig: &mut Rig) -> Result<()> {
     let name = format!("{}.xml", guest::NAME);
-    std::fs::write(rig.cluster.shared().join(&name), guest::definition()?)?;
+    std::fs::write(rig.cluster.shared_directory().join(&name), guest::definition()?)?;
     let spec = patched(
         guest::spec(None)?,
-        &json!({"driver": {"libvirt": {"xml": "", "domain": guest::NAME, "definition": format!("{SHARED}/{name}")}}}),
+        &json!({"driver": {"libvirt": {"xml": "", "domain": guest::NAME, "definition": format!("{SHARED_DIRECTORY}/{name}")}}}),
     );
     let node = start_fresh_guest(rig, &spec)?;
     let target = rig.other_node(&node)?;
@@ -266,7 +266,7 @@ fn kill_target(rig: &mut Rig) -> Result<()> {
 fn kill_source(rig: &mut Rig) -> Result<()> {
     let (source, target, line_before) = begin_slow_migration(rig)?;
     rig.cluster.power_off(&source)?;
-    let line_after = rig.consoles.wait("to run after fencing", |line| line.node == target)?;
+    let line_after = rig.consoles.wait_for_line("to run after fencing", |line| line.node == target)?;
     if line_after.boot == line_before.boot {
         bail!("an incompletely migrated guest kept running: {line_before:?}, {line_after:?}");
     }
@@ -300,7 +300,7 @@ fn kill_target_agent(rig: &mut Rig) -> Result<()> {
 fn kill_libvirt(rig: &mut Rig) -> Result<()> {
     let (source, target, line_before) = begin_slow_migration(rig)?;
     rig.cluster.machine(&source)?.kill(host::PROGRAM)?;
-    rig.consoles.wait("to continue counting", |line| {
+    rig.consoles.wait_for_line("to continue counting", |line| {
         line.boot == line_before.boot && line.count > line_before.count
     })?;
     wait_until("the guest to be Started", STEP_TIMEOUT, || rig.status()["state"] == "Started")?;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::background::Background;
+use crate::background::BackgroundThread;
 use crate::wait::{monotonic_ns, wait_for};
 
 /// Time between two reads of the consoles.
@@ -37,21 +37,23 @@ pub struct GuestLine {
 /// A reader of all consoles in the background.
 pub struct Consoles {
     shared: Arc<Mutex<Vec<GuestLine>>>,
-    background: Background,
+    background: BackgroundThread,
 }
 
 impl Consoles {
     /// Starts to read. The files need not exist yet.
-    pub fn read(files: Vec<(String, PathBuf)>) -> Self {
+    pub fn start_reading(files: Vec<(String, PathBuf)>) -> Self {
         let shared: Arc<Mutex<Vec<GuestLine>>> = Arc::default();
-        let background = Background::start({
+        let background = BackgroundThread::start({
             let shared = Arc::clone(&shared);
             move |stop| {
                 let mut read = vec![0; files.len()];
                 while !stop.is_requested() {
                     // All files are read together: lines of one round have no order among the nodes.
-                    let texts: Vec<String> =
-                        files.iter().map(|(_, path)| fs::read(path).map(lossy).unwrap_or_default()).collect();
+                    let texts: Vec<String> = files
+                        .iter()
+                        .map(|(_, path)| fs::read(path).map(lossy_text).unwrap_or_default())
+                        .collect();
                     let at_ns = monotonic_ns();
                     for (index, text) in texts.iter().enumerate() {
                         let complete_length =
@@ -69,7 +71,7 @@ impl Consoles {
     }
 
     /// Returns the last line of any guest.
-    pub fn last(&self) -> Option<GuestLine> {
+    pub fn last_line(&self) -> Option<GuestLine> {
         locked(&self.shared).last().cloned()
     }
 
@@ -77,12 +79,17 @@ impl Consoles {
     ///
     /// # Errors
     /// Fails if no line matches in time. The error contains the last line.
-    pub fn wait(&self, expectation: &str, matches: impl Fn(&GuestLine) -> bool) -> Result<GuestLine> {
+    pub fn wait_for_line(
+        &self,
+        expectation: &str,
+        matches: impl Fn(&GuestLine) -> bool,
+    ) -> Result<GuestLine> {
         let from = locked(&self.shared).len();
         let matching_line = wait_for(&format!("the guest: {expectation}"), STEP_TIMEOUT, || {
             locked(&self.shared).iter().skip(from).find(|line| matches(line)).cloned()
         });
-        matching_line.map_err(|error| error.context(format!("last line of the guest: {:?}", self.last())))
+        matching_line
+            .map_err(|error| error.context(format!("last line of the guest: {:?}", self.last_line())))
     }
 
     /// Stops reading and checks all lines.
@@ -103,7 +110,7 @@ fn locked(shared: &Mutex<Vec<GuestLine>>) -> MutexGuard<'_, Vec<GuestLine>> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn lossy(bytes: Vec<u8>) -> String {
+fn lossy_text(bytes: Vec<u8>) -> String {
     // One character for each byte, so that positions in the file do not change.
     bytes.into_iter().map(|byte| if byte.is_ascii() { char::from(byte) } else { '?' }).collect()
 }

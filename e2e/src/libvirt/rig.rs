@@ -36,11 +36,11 @@ impl Rig {
         let directory = scratch::directory(&format!("libvirt-{}", monotonic_ns() / 1_000_000_000))?;
         let plan = Plan { etcd: 1, controllers: 1, nodes: 2, libvirt: true, ..Plan::test(&directory) };
         let cluster = Cluster::start(plan)?;
-        let files = cluster.names(Role::Node).into_iter().map(|node| {
+        let files = cluster.machine_names(Role::Node).into_iter().map(|node| {
             let console = host::console(cluster.machine(&node)?);
             Ok((node, console))
         });
-        let consoles = Consoles::read(files.collect::<Result<_>>()?);
+        let consoles = Consoles::start_reading(files.collect::<Result<_>>()?);
         Ok(Self { cluster, consoles })
     }
 
@@ -72,7 +72,7 @@ impl Rig {
                 (state == "Started").then(|| status["node"].as_str().map(str::to_owned)).flatten()
             })
             .with_context(|| format!("status of the guest: {}", self.status()))?;
-            let line = self.consoles.wait(&format!("to run on {node}"), |_| true)?;
+            let line = self.consoles.wait_for_line(&format!("to run on {node}"), |_| true)?;
             if line.node == node {
                 return Ok(node);
             }
@@ -87,7 +87,11 @@ impl Rig {
     /// # Errors
     /// Fails if no other node exists.
     pub fn other_node(&self, node: &str) -> Result<String> {
-        self.cluster.names(Role::Node).into_iter().find(|other| other != node).context("no other node found")
+        self.cluster
+            .machine_names(Role::Node)
+            .into_iter()
+            .find(|other| other != node)
+            .context("no other node found")
     }
 
     /// Returns the status of the guest's resource, as the API reports it.
@@ -107,7 +111,7 @@ impl Rig {
     /// # Errors
     /// Fails if the exit status differs from `expected`.
     pub fn hactl(&self, arguments: &[&str], expected: i32) -> Result<String> {
-        let output = self.cluster.hactl_within(STEP_TIMEOUT, arguments)?;
+        let output = self.cluster.hactl_with_timeout(STEP_TIMEOUT, arguments)?;
         let text = output_text(&output);
         if output.status.code() != Some(expected) {
             bail!("hactl {}: {}: {text}", arguments.join(" "), output.status);
@@ -141,7 +145,7 @@ impl Rig {
     /// # Errors
     /// Fails if no such line appears in time.
     pub fn wait_until_continued(&self, line_before: &GuestLine, node: &str) -> Result<GuestLine> {
-        self.consoles.wait(&format!("to continue from {} on {node}", line_before.count), |line| {
+        self.consoles.wait_for_line(&format!("to continue from {} on {node}", line_before.count), |line| {
             line.node == node && line.boot == line_before.boot && line.count > line_before.count
         })
     }
@@ -151,7 +155,7 @@ impl Rig {
     /// # Errors
     /// Fails if the guest writes nothing.
     pub fn next_line(&self) -> Result<GuestLine> {
-        self.consoles.wait("to write a line", |_| true)
+        self.consoles.wait_for_line("to write a line", |_| true)
     }
 
     /// Runs virsh on a node.

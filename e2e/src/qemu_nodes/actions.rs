@@ -104,7 +104,7 @@ pub fn cause_etcd_outage(rig: &mut Rig, node: &str) -> Result<()> {
 /// Isolates all etcd members and waits for W plus Th.
 pub fn isolate_etcd(rig: &mut Rig, node: &str) -> Result<()> {
     let report = rig.cluster.node_report(node)?;
-    for member in rig.cluster.names(Role::Etcd) {
+    for member in rig.cluster.machine_names(Role::Etcd) {
         rig.cluster.cut(&member)?;
     }
     let begin_ns = monotonic_ns();
@@ -119,7 +119,7 @@ pub fn heal_all(rig: &mut Rig, node: &str) -> Result<()> {
 }
 
 fn reconnect_etcd(rig: &Rig) -> Result<()> {
-    rig.cluster.names(Role::Etcd).iter().try_for_each(|member| rig.cluster.heal(member))
+    rig.cluster.machine_names(Role::Etcd).iter().try_for_each(|member| rig.cluster.heal(member))
 }
 
 /// Reboots the machine cleanly.
@@ -195,8 +195,10 @@ pub fn fail_watchdog_test(rig: &mut Rig, node: &str) -> Result<()> {
 }
 
 fn run_watchdog_test(rig: &Rig, node: &str) -> Result<Output> {
-    rig.cluster
-        .hactl_within(WATCHDOG_TEST_TIMEOUT, &["node", "test-watchdog", node, "--yes", "--timeout", "10m"])
+    rig.cluster.hactl_with_timeout(
+        WATCHDOG_TEST_TIMEOUT,
+        &["node", "test-watchdog", node, "--yes", "--timeout", "10m"],
+    )
 }
 
 /// Reloads softdog with an option that prevents resets.

@@ -7,7 +7,7 @@ use ha_api_types::node::FenceAction;
 use super::actions;
 use super::hardware::Watchdog;
 use super::rig::Rig;
-use crate::plan::SHARED;
+use crate::plan::SHARED_DIRECTORY;
 
 /// A fault of one machine, and its expected results.
 pub struct Case {
@@ -62,7 +62,7 @@ pub const DEFAULT: Case = Case {
     reset: Reset::MustNot,
     service: ServiceOutcome::KeepsRunning,
     fencing: Fencing::FencingDelay,
-    storage: SHARED,
+    storage: SHARED_DIRECTORY,
     shutdown_policy: ShutdownPolicy::Conditional,
     on_etcd_loss: OnEtcdLoss::Stop,
     others: OtherMachines::Idle,

@@ -76,7 +76,7 @@ pub static ALL: &[Case] = &[
         reset: Reset::AfterWakeUp,
         service: ServiceOutcome::RestartsOnSameNode,
         fencing: Fencing::Impossible,
-        storage: plan::FABRIC,
+        storage: plan::FABRIC_DIRECTORY,
         inject: suspended::suspend_and_wake,
         restore: suspended::reset,
         ..DEFAULT
@@ -183,7 +183,7 @@ const UNBOUND: Case = Case { watchdog: I6300esb, service: ServiceOutcome::Starts
 const FABRIC: Case = Case {
     reset: Reset::Requested(Step::Restoration),
     service: ServiceOutcome::StartsAfterFencing,
-    storage: plan::FABRIC,
+    storage: plan::FABRIC_DIRECTORY,
     set_up: actions::disable_softdog_resets,
     inject: fabric::isolate_with_agent_stopped,
     ..DEFAULT

@@ -12,7 +12,7 @@ use super::qemu;
 use crate::binaries;
 use crate::command::{run, tool};
 use crate::machine::Machine;
-use crate::plan::{FABRIC, SHARED, STORAGE_PORT};
+use crate::plan::{FABRIC_DIRECTORY, SHARED_DIRECTORY, STORAGE_PORT};
 
 /// Names of the programs on a node.
 const PROGRAMS: [&str; 4] = ["ha-node-agent", "ha-exec-shim", "ha-watchdogd", "ha-holder"];
@@ -42,14 +42,14 @@ pub struct Settings {
 /// Fails if a program has not been built, or if the disk cannot be written.
 pub fn make_image(machine: &Machine, settings: &Settings) -> Result<()> {
     let tree = machine.directory.join("disk");
-    let upper = Tree(tree.join("upper"));
+    let overlay = OverlayTree(tree.join("upper"));
     fs::create_dir_all(tree.join("work"))?;
-    add_programs(&upper)?;
-    add_units(&upper, settings.watchdog)?;
-    add_identity(&upper, machine)?;
-    add_network(&upper, machine, settings)?;
-    add_storage(&upper, settings)?;
-    add_agent(&upper, machine, settings)?;
+    add_programs(&overlay)?;
+    add_units(&overlay, settings.watchdog)?;
+    add_identity(&overlay, machine)?;
+    add_network(&overlay, machine, settings)?;
+    add_storage(&overlay, settings)?;
+    add_agent(&overlay, machine, settings)?;
     let (disk, tree_path) = (qemu::disk(machine), tree.display().to_string());
     let disk = disk.display().to_string();
     run(tool("mkfs.ext4"), &["-q", "-F", "-m", "0", "-d", &tree_path, &disk, IMAGE_SIZE])?;
@@ -61,9 +61,9 @@ pub fn installed_path(program: &str) -> String {
     format!("/usr/bin/{program}")
 }
 
-fn add_programs(upper: &Tree) -> Result<()> {
+fn add_programs(overlay: &OverlayTree) -> Result<()> {
     for name in PROGRAMS {
-        let target = upper.path(&installed_path(name))?;
+        let target = overlay.prepare_path(&installed_path(name))?;
         // Debug information is removed, which reduces the size to a tenth.
         let (from, to) = (binaries::workspace_program(name)?, target.display().to_string());
         run(tool("strip"), &["--strip-debug", "-o", &to, &from.display().to_string()])?;
@@ -73,13 +73,13 @@ fn add_programs(upper: &Tree) -> Result<()> {
 }
 
 /// Copies the files of `manifests/` to the paths that their first lines give.
-fn add_units(upper: &Tree, watchdog: Watchdog) -> Result<()> {
+fn add_units(overlay: &OverlayTree, watchdog: Watchdog) -> Result<()> {
     let manifests = binaries::repository().join("manifests");
     for directory in fs::read_dir(manifests.join("systemd"))? {
         let path = directory?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.is_file() {
-            upper.copy(&path, &format!("/usr/lib/systemd/system/{name}"))?;
+            overlay.copy_file(&path, &format!("/usr/lib/systemd/system/{name}"))?;
             continue;
         }
         let parent_directory = match name.as_str() {
@@ -88,28 +88,28 @@ fn add_units(upper: &Tree, watchdog: Watchdog) -> Result<()> {
         };
         for file in fs::read_dir(&path)? {
             let file = file?.path();
-            let within = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            upper.copy(&file, &format!("{parent_directory}/{name}/{within}"))?;
+            let file_name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            overlay.copy_file(&file, &format!("{parent_directory}/{name}/{file_name}"))?;
         }
     }
     for unit in ["ha-node-agent.service", "ha-watchdogd.service"] {
-        let link = upper.path(&format!("/etc/systemd/system/multi-user.target.wants/{unit}"))?;
+        let link = overlay.prepare_path(&format!("/etc/systemd/system/multi-user.target.wants/{unit}"))?;
         symlink(format!("/usr/lib/systemd/system/{unit}"), link)?;
     }
     let shipped = fs::read_to_string(manifests.join("default/ha-watchdogd"))?;
     let module = format!("\nWATCHDOG_MODULE={}\n", watchdog.module());
-    upper.write("/etc/default/ha-watchdogd", &(shipped + &module))
+    overlay.write_file("/etc/default/ha-watchdogd", &(shipped + &module))
 }
 
-fn add_identity(upper: &Tree, machine: &Machine) -> Result<()> {
+fn add_identity(overlay: &OverlayTree, machine: &Machine) -> Result<()> {
     let number: u128 = rand::random();
-    upper.write("/etc/machine-id", &format!("{number:032x}\n"))?;
-    upper.write("/etc/hostname", &format!("{}\n", machine.name))?;
+    overlay.write_file("/etc/machine-id", &format!("{number:032x}\n"))?;
+    overlay.write_file("/etc/hostname", &format!("{}\n", machine.name))?;
     let console = "[Journal]\nStorage=volatile\nForwardToConsole=yes\nMaxLevelConsole=info\n";
-    upper.write("/etc/systemd/journald.conf.d/console.conf", console)
+    overlay.write_file("/etc/systemd/journald.conf.d/console.conf", console)
 }
 
-fn add_network(upper: &Tree, machine: &Machine, settings: &Settings) -> Result<()> {
+fn add_network(overlay: &OverlayTree, machine: &Machine, settings: &Settings) -> Result<()> {
     let device = |name: &str, address: Ipv4Addr| {
         format!(
             "ExecStart=/sbin/ip address replace {address}/24 dev {name}\nExecStart=/sbin/ip link set {name} up\n"
@@ -121,36 +121,37 @@ fn add_network(upper: &Tree, machine: &Machine, settings: &Settings) -> Result<(
         device("eth0", machine.address),
         device("eth1", settings.fabric_address)
     );
-    upper.unit("metal-network.service", "network-online.target", &unit)
+    overlay.add_unit("metal-network.service", "network-online.target", &unit)
 }
 
 /// Declares both mounts of the shared directory: directly from the hypervisor, and through the fabric, which may be closed during
 /// the boot.
-fn add_storage(upper: &Tree, settings: &Settings) -> Result<()> {
-    let mount = format!("shared {SHARED} 9p trans=virtio,version=9p2000.L,cache=none,msize=131072 0 0\n");
-    upper.write("/etc/fstab", &mount)?;
-    for directory in [SHARED, FABRIC] {
+fn add_storage(overlay: &OverlayTree, settings: &Settings) -> Result<()> {
+    let mount =
+        format!("shared {SHARED_DIRECTORY} 9p trans=virtio,version=9p2000.L,cache=none,msize=131072 0 0\n");
+    overlay.write_file("/etc/fstab", &mount)?;
+    for directory in [SHARED_DIRECTORY, FABRIC_DIRECTORY] {
         // Only the directory is created; the file `x` never exists.
-        upper.path(&format!("{directory}/x"))?;
+        overlay.prepare_path(&format!("{directory}/x"))?;
     }
     let Settings { storage_address, export, .. } = settings;
     let unit = format!(
         "[Unit]\nDescription=Storage behind the fabric\nAfter=metal-network.service\nStartLimitIntervalSec=0\n[Service]\n\
          Type=oneshot\nRemainAfterExit=yes\nRestart=on-failure\nRestartSec=1\nTimeoutStartSec=20\n\
          ExecStart=/bin/mount -t 9p -o trans=tcp,port={STORAGE_PORT},version=9p2000.L,uname=root,access=any,cache=none,aname={} \
-         {storage_address} {FABRIC}\n",
+         {storage_address} {FABRIC_DIRECTORY}\n",
         export.display()
     );
-    upper.unit("metal-storage.service", "multi-user.target", &unit)
+    overlay.add_unit("metal-storage.service", "multi-user.target", &unit)
 }
 
-fn add_agent(upper: &Tree, machine: &Machine, settings: &Settings) -> Result<()> {
+fn add_agent(overlay: &OverlayTree, machine: &Machine, settings: &Settings) -> Result<()> {
     for (name, file) in [
         ("ca.pem", "ca.pem".to_owned()),
         ("node.pem", format!("{}.pem", machine.name)),
         ("node.key", format!("{}.key", machine.name)),
     ] {
-        upper.copy(&settings.certificates.join(file), &format!("/etc/hactl/{name}"))?;
+        overlay.copy_file(&settings.certificates.join(file), &format!("/etc/hactl/{name}"))?;
     }
     let lines = [
         format!("node: {}", machine.name),
@@ -159,37 +160,37 @@ fn add_agent(upper: &Tree, machine: &Machine, settings: &Settings) -> Result<()>
         "etcdCert: /etc/hactl/node.pem".to_owned(),
         "etcdKey: /etc/hactl/node.key".to_owned(),
     ];
-    upper.write("/etc/default/ha-node-agent", "NO_COLOR=1\n")?;
-    upper.write("/etc/hactl/agent.yaml", &(lines.join("\n") + "\n"))
+    overlay.write_file("/etc/default/ha-node-agent", "NO_COLOR=1\n")?;
+    overlay.write_file("/etc/hactl/agent.yaml", &(lines.join("\n") + "\n"))
 }
 
 /// A directory that becomes the root of a machine.
-struct Tree(PathBuf);
+struct OverlayTree(PathBuf);
 
-impl Tree {
+impl OverlayTree {
     /// Returns the path of a machine's file on the host, and creates its directory.
-    fn path(&self, absolute: &str) -> Result<PathBuf> {
+    fn prepare_path(&self, absolute: &str) -> Result<PathBuf> {
         let path = self.0.join(absolute.trim_start_matches('/'));
         let directory = path.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         Ok(path)
     }
 
-    fn write(&self, absolute: &str, text: &str) -> Result<()> {
-        let path = self.path(absolute)?;
+    fn write_file(&self, absolute: &str, text: &str) -> Result<()> {
+        let path = self.prepare_path(absolute)?;
         fs::write(&path, text).with_context(|| path.display().to_string())
     }
 
     /// Writes a unit of the suite, wanted by `target`.
-    fn unit(&self, name: &str, target: &str, text: &str) -> Result<()> {
+    fn add_unit(&self, name: &str, target: &str, text: &str) -> Result<()> {
         let path = format!("/etc/systemd/system/{name}");
-        self.write(&path, text)?;
-        let wants_link = self.path(&format!("/etc/systemd/system/{target}.wants/{name}"))?;
+        self.write_file(&path, text)?;
+        let wants_link = self.prepare_path(&format!("/etc/systemd/system/{target}.wants/{name}"))?;
         symlink(&path, &wants_link).with_context(|| wants_link.display().to_string())
     }
 
-    fn copy(&self, from: &Path, absolute: &str) -> Result<()> {
-        let path = self.path(absolute)?;
+    fn copy_file(&self, from: &Path, absolute: &str) -> Result<()> {
+        let path = self.prepare_path(absolute)?;
         fs::copy(from, &path).map(|_| ()).with_context(|| from.display().to_string())
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::actions::{self, AGENT_UNIT, condition, hactl, signal};
 use super::rig::{Rig, STEP_TIMEOUT};
-use crate::plan::FABRIC;
+use crate::plan::FABRIC_DIRECTORY;
 use crate::wait::{check_holds_for, wait_for_ok, wait_until};
 
 /// Time for which a machine must stay disconnected: several registrations and checks of the leader.
@@ -70,7 +70,8 @@ fn boot(rig: &Rig, node: &str) -> Result<Value> {
 }
 
 fn wait_for_storage(rig: &Rig, node: &str) -> Result<()> {
-    let storage_check_script = format!("mountpoint -q {FABRIC} && touch {FABRIC}/back-on-{node}");
+    let storage_check_script =
+        format!("mountpoint -q {FABRIC_DIRECTORY} && touch {FABRIC_DIRECTORY}/back-on-{node}");
     wait_for_ok(&format!("{node} to have its storage again"), STEP_TIMEOUT, || {
         rig.guest(node)?.run(&storage_check_script)
     })

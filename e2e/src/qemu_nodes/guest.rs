@@ -15,15 +15,15 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time for a command.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 /// Byte that the agent sends before the response to a synchronization.
-const SENTINEL: u8 = 0xff;
+const RESPONSE_DELIMITER: u8 = 0xff;
 
 /// A machine that can run commands.
 #[derive(Debug, Clone)]
-pub struct Guest {
+pub struct GuestAgent {
     socket: PathBuf,
 }
 
-impl Guest {
+impl GuestAgent {
     /// Returns the machine whose guest agent has this socket.
     pub fn new(socket: &Path) -> Self {
         Self { socket: socket.to_owned() }
@@ -63,7 +63,7 @@ impl Guest {
     fn request(&self, command: &str, arguments: &Value) -> Result<Value> {
         let mut session = self.session()?;
         session.send(command, arguments)?;
-        session.answer(command)
+        session.receive_answer(command)
     }
 
     fn session(&self) -> Result<Session> {
@@ -74,8 +74,8 @@ impl Guest {
         let id: u32 = rand::random();
         session.send("guest-sync-delimited", &json!({"id": id}))?;
         loop {
-            session.reader.read_until(SENTINEL, &mut Vec::new())?;
-            if session.answer("guest-sync-delimited")? == id {
+            session.reader.read_until(RESPONSE_DELIMITER, &mut Vec::new())?;
+            if session.receive_answer("guest-sync-delimited")? == id {
                 return Ok(session);
             }
         }
@@ -92,7 +92,7 @@ impl Session {
         self.reader.get_mut().write_all(line.as_bytes()).context("the guest agent's channel is closed")
     }
 
-    fn answer(&mut self, command: &str) -> Result<Value> {
+    fn receive_answer(&mut self, command: &str) -> Result<Value> {
         let mut line = String::new();
         if self.reader.read_line(&mut line).with_context(|| format!("no response to {command}"))? == 0 {
             bail!("no response to {command}: the machine is off");

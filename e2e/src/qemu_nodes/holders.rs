@@ -22,7 +22,7 @@ pub const PREFIX: &str = "holder";
 
 /// One process that held a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
+pub struct StorageHolder {
     /// Node of the process.
     pub node: String,
     /// Identifier that is unique among the processes of all boots of the node.
@@ -35,11 +35,11 @@ pub struct Holder {
 
 /// The record of one service.
 #[derive(Debug, Clone)]
-pub struct Holders {
+pub struct StorageHolders {
     directory: PathBuf,
 }
 
-impl Holders {
+impl StorageHolders {
     /// Returns the record in a directory, which the service creates.
     pub fn new(directory: &Path) -> Self {
         Self { directory: directory.to_owned() }
@@ -49,7 +49,7 @@ impl Holders {
     ///
     /// # Errors
     /// Fails if the directory cannot be read.
-    pub fn all(&self) -> Result<Vec<Holder>> {
+    pub fn all(&self) -> Result<Vec<StorageHolder>> {
         let mut holders = Vec::new();
         if !self.directory.exists() {
             return Ok(holders);
@@ -63,7 +63,7 @@ impl Holders {
                 continue;
             };
             let data = entry.metadata()?;
-            holders.push(Holder {
+            holders.push(StorageHolder {
                 node: node.to_owned(),
                 process: process.to_owned(),
                 first_ns: clocks
@@ -91,7 +91,7 @@ impl Holders {
 
 /// Returns a description of every overlap. Equal times do not count, because a file's time can be early by one tick of the
 /// kernel.
-fn overlaps(holders: &[Holder]) -> Vec<String> {
+fn overlaps(holders: &[StorageHolder]) -> Vec<String> {
     let mut violations_found = Vec::new();
     for (index, one) in holders.iter().enumerate() {
         for other in &holders[index + 1..] {
@@ -133,11 +133,11 @@ impl ClockReading {
 mod tests {
     use super::*;
 
-    fn holder(node: &str, first_ns: u64, last_ns: u64) -> Holder {
-        Holder { node: node.to_owned(), process: "p".to_owned(), first_ns, last_ns }
+    fn holder(node: &str, first_ns: u64, last_ns: u64) -> StorageHolder {
+        StorageHolder { node: node.to_owned(), process: "p".to_owned(), first_ns, last_ns }
     }
 
-    fn check(holders: &[Holder], expected: usize) {
+    fn check(holders: &[StorageHolder], expected: usize) {
         assert_eq!(overlaps(holders).len(), expected, "{holders:?}");
     }
 
@@ -157,7 +157,7 @@ mod tests {
         let before_ns = monotonic_ns();
         fs::write(directory.path().join("holder.node1.boot-7"), "x").unwrap();
         fs::write(directory.path().join(OWNER), "x").unwrap();
-        let record = Holders::new(directory.path());
+        let record = StorageHolders::new(directory.path());
         let holders = record.all().unwrap();
         assert_eq!(
             (holders.len(), holders[0].node.as_str(), holders[0].process.as_str()),

@@ -10,7 +10,7 @@ use super::hardware::Watchdog;
 use super::holders::ClockReading;
 use super::qmp::EventKind;
 use super::rig::{Rig, STEP_TIMEOUT};
-use crate::plan::SHARED;
+use crate::plan::SHARED_DIRECTORY;
 use crate::wait::{monotonic_ns, wait_until};
 
 /// Timeout of the device.
@@ -36,18 +36,18 @@ pub struct Measure {
 /// # Errors
 /// Fails if the machine cannot be prepared, is not reset, or does not return.
 pub fn measure(rig: &Rig, watchdog: Watchdog, name: &str) -> Result<Measure> {
-    let node = rig.node_with(watchdog)?;
+    let node = rig.node_with_watchdog(watchdog)?;
     let guest = rig.guest(&node)?;
     let timeout = TIMEOUT.as_secs();
     guest.run(&format!(
         "mkdir -p /run/systemd/system/ha-watchdogd.service.d && \
          printf '[Unit]\\nRefuseManualStop=no\\n' >/run/systemd/system/ha-watchdogd.service.d/measure.conf && \
-         systemctl daemon-reload && systemctl stop ha-node-agent ha-watchdogd && mkdir {SHARED}/{name} && \
+         systemctl daemon-reload && systemctl stop ha-node-agent ha-watchdogd && mkdir {SHARED_DIRECTORY}/{name} && \
          wdctl --settimeout {timeout} /dev/watchdog0 && grep -qx {timeout} /sys/class/watchdog/watchdog0/timeout"
     ))?;
     let begin_ns = monotonic_ns();
     guest.spawn(&format!(
-        "cd {SHARED}/{name} && exec 3>/dev/watchdog0 && i=0 && while [ $i -lt {PET_COUNT} ]; do \
+        "cd {SHARED_DIRECTORY}/{name} && exec 3>/dev/watchdog0 && i=0 && while [ $i -lt {PET_COUNT} ]; do \
          printf . >>before && printf . >&3 && printf . >>after && i=$((i+1)) && sleep 0.2; done; sleep 600"
     ))?;
     let monitor = rig.monitor(&node)?;
@@ -57,7 +57,7 @@ pub fn measure(rig: &Rig, watchdog: Watchdog, name: &str) -> Result<Measure> {
         reset_ns.is_some()
     })?;
     let reset_ns = reset_ns.context("no reset with a time was recorded")?;
-    let directory = rig.cluster.shared().join(name);
+    let directory = rig.cluster.shared_directory().join(name);
     let elapsed_us_since = |file: &str| -> Result<u64> {
         Ok(reset_ns.saturating_sub(written_ns(&directory.join(file))?) / 1_000)
     };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::background::Background;
+use crate::background::BackgroundThread;
 use crate::wait::monotonic_ns;
 
 /// Time between two attempts to connect to a monitor, and between two checks for the end.
@@ -69,14 +69,14 @@ impl EventKind {
 pub struct Monitor {
     events: Arc<Mutex<Vec<Event>>>,
     /// Thread of the recorder. If it panics, events are missing, which makes cases fail.
-    _background: Background,
+    _background: BackgroundThread,
 }
 
 impl Monitor {
     /// Starts to record events from the monitor at a socket. The socket need not exist yet.
     pub fn start(socket: &Path) -> Self {
         let events = Arc::new(Mutex::new(Vec::new()));
-        let background = Background::start({
+        let background = BackgroundThread::start({
             let (events, socket) = (Arc::clone(&events), socket.to_owned());
             move |stop| {
                 let note = |kind| {
@@ -154,14 +154,14 @@ struct Session {
 }
 
 impl Session {
-    fn open(socket: &Path, patience: Duration) -> Result<Self> {
+    fn open(socket: &Path, connect_timeout: Duration) -> Result<Self> {
         let stream = UnixStream::connect(socket).with_context(|| socket.display().to_string())?;
         stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
         let mut session =
             Self { socket: socket.to_owned(), reader: BufReader::new(stream), partial: String::new() };
         session.read()?.context("no greeting from the QEMU monitor")?;
         session.execute("qmp_capabilities")?;
-        session.reader.get_ref().set_read_timeout(Some(patience))?;
+        session.reader.get_ref().set_read_timeout(Some(connect_timeout))?;
         Ok(session)
     }
 

@@ -9,15 +9,15 @@ use ha_api_types::node::FenceAction;
 use serde_json::{Value, json};
 
 use super::case::{Case, Fencing};
-use super::guest::Guest;
+use super::guest::GuestAgent;
 use super::hardware::{Accelerator, Hardware, Watchdog};
-use super::holders::{Holder, Holders};
+use super::holders::{StorageHolder, StorageHolders};
 use super::qmp::{self, EventKind, Monitor};
-use super::stalls::{Machines, Stalls};
+use super::stalls::{MachineProcesses, Stalls};
 use super::{disk, qemu};
 use crate::cluster::Cluster;
 use crate::machine::Role;
-use crate::plan::{Plan, SHARED};
+use crate::plan::{Plan, SHARED_DIRECTORY};
 use crate::wait::{monotonic_ns, wait_for, wait_until};
 
 /// Longest time for any step of a case. Machines boot in this time, and emulated machines are slow.
@@ -37,7 +37,7 @@ pub struct Rig {
     /// Periods in which the host did not run a machine.
     pub stalls: Stalls,
     monitors: BTreeMap<String, Monitor>,
-    machines: Machines,
+    machines: MachineProcesses,
 }
 
 impl Rig {
@@ -49,9 +49,9 @@ impl Rig {
         let hardware = plan.hardware.clone().context("the plan has no whole machines")?;
         let are_times_checked = hardware.accelerator.are_times_checked(&plan.profile);
         let cluster = Cluster::start(plan)?;
-        let machines = Machines::default();
+        let machines = MachineProcesses::default();
         let monitors = cluster
-            .names(Role::Node)
+            .machine_names(Role::Node)
             .into_iter()
             .map(|node| {
                 let socket = cluster.machine(&node)?.volatile.join(qemu::MONITOR);
@@ -74,14 +74,14 @@ impl Rig {
 
     /// Returns the names of all nodes.
     pub fn nodes(&self) -> Vec<String> {
-        self.cluster.names(Role::Node)
+        self.cluster.machine_names(Role::Node)
     }
 
     /// Returns the first node with a kind of watchdog.
     ///
     /// # Errors
     /// Fails if no node has that kind.
-    pub fn node_with(&self, watchdog: Watchdog) -> Result<String> {
+    pub fn node_with_watchdog(&self, watchdog: Watchdog) -> Result<String> {
         let position = self.hardware.watchdogs.iter().position(|other| *other == watchdog);
         let position = position.with_context(|| format!("no node has {}", watchdog.module()))?;
         self.nodes().into_iter().nth(position).context("fewer nodes than watchdogs")
@@ -91,8 +91,8 @@ impl Rig {
     ///
     /// # Errors
     /// Fails if no node has that name.
-    pub fn guest(&self, node: &str) -> Result<Guest> {
-        Ok(Guest::new(&self.cluster.machine(node)?.volatile.join(qemu::GUEST)))
+    pub fn guest(&self, node: &str) -> Result<GuestAgent> {
+        Ok(GuestAgent::new(&self.cluster.machine(node)?.volatile.join(qemu::GUEST)))
     }
 
     /// Sends a command for a node's machine to the hypervisor.
@@ -140,8 +140,8 @@ impl Rig {
         wait_until(&format!("{node} to answer commands"), STEP_TIMEOUT, || guest.is_responsive())?;
         let expected = "/proc/sys/kernel/random/boot_id";
         let note = format!("boot-of-{node}");
-        guest.run(&format!("cat {expected} >{SHARED}/{note}"))?;
-        let boot = std::fs::read_to_string(self.cluster.shared().join(note))?;
+        guest.run(&format!("cat {expected} >{SHARED_DIRECTORY}/{note}"))?;
+        let boot = std::fs::read_to_string(self.cluster.shared_directory().join(note))?;
         let key = self.cluster.keys().fence(&node.into());
         wait_until(&format!("{node} to be open for services"), STEP_TIMEOUT, || {
             let entry = self.cluster.etcdctl().get(&key).ok().flatten();
@@ -162,8 +162,8 @@ impl Rig {
             let (unfenced, devices) = match fencing {
                 Fencing::FencingDelay => (true, json!([])),
                 Fencing::Impossible => (false, json!([])),
-                Fencing::Device => (false, json!([self.hypervisor(&other)?])),
-                Fencing::Fabric(action) => (false, json!([self.fabric(&other, action)?])),
+                Fencing::Device => (false, json!([self.hypervisor_fence_device(&other)?])),
+                Fencing::Fabric(action) => (false, json!([self.fabric_fence_device(&other, action)?])),
             };
             let spec = json!({"fencing": {"trustWatchdogOnVirtualMachine": unfenced, "devices": devices}});
             self.cluster.apply("nodes", &other, &spec)?;
@@ -176,7 +176,7 @@ impl Rig {
     }
 
     /// Returns the fence device that ends a node's machine.
-    fn hypervisor(&self, node: &str) -> Result<Value> {
+    fn hypervisor_fence_device(&self, node: &str) -> Result<Value> {
         let volatile = &self.cluster.machine(node)?.volatile;
         Ok(json!({"name": "hypervisor", "kind": "Power", "action": "Off", "timeoutSeconds": 30,
             "parts": [{"agent": "fence_qemu", "attributes": {"monitor": volatile.join(qemu::FENCE_MONITOR),
@@ -184,8 +184,8 @@ impl Rig {
     }
 
     /// Returns the fence device that closes a node's port of the fabric.
-    fn fabric(&self, node: &str, action: FenceAction) -> Result<Value> {
-        let storage = self.cluster.names(Role::Storage);
+    fn fabric_fence_device(&self, node: &str, action: FenceAction) -> Result<Value> {
+        let storage = self.cluster.machine_names(Role::Storage);
         let switch = self.cluster.namespace(storage.first().context("cluster has no storage machine")?);
         Ok(
             json!({"name": "fabric", "kind": "Fabric", "action": action, "coversStorage": true, "timeoutSeconds": 30,
@@ -233,12 +233,12 @@ impl Rig {
     }
 
     /// Returns the record on a service's shared storage.
-    pub fn holders(&self, service: &str) -> Holders {
-        Holders::new(&self.cluster.shared().join(service))
+    pub fn holders(&self, service: &str) -> StorageHolders {
+        StorageHolders::new(&self.cluster.shared_directory().join(service))
     }
 
     /// Returns the holders of a service that have written within the last second.
-    pub fn current_holders(&self, service: &str) -> Vec<Holder> {
+    pub fn current_holders(&self, service: &str) -> Vec<StorageHolder> {
         let now_ns = monotonic_ns();
         let holders_of_service = self.holders(service).all().unwrap_or_default();
         holders_of_service.into_iter().filter(|holder| holder.last_ns + 1_000_000_000 > now_ns).collect()
@@ -248,7 +248,7 @@ impl Rig {
     ///
     /// # Errors
     /// Fails if the service has no holder or several holders for too long.
-    pub fn holder(&self, service: &str) -> Result<Holder> {
+    pub fn holder(&self, service: &str) -> Result<StorageHolder> {
         let since_ns = monotonic_ns();
         wait_for(&format!("{service} to have one holder"), STEP_TIMEOUT, || {
             let mut holders_of_service = self.holders(service).all().unwrap_or_default();

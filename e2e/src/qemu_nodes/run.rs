@@ -7,10 +7,10 @@ use ha_api_types::timing::{StoreTimes, failover_bound_ms};
 
 use super::case::{Case, OtherMachines, Outcome, Reset, ServiceOutcome, Step};
 use super::hardware::Watchdog;
-use super::holders::Holder;
+use super::holders::StorageHolder;
 use super::qmp::EventKind;
 use super::rig::{Rig, STEP_TIMEOUT};
-use crate::plan::SHARED;
+use crate::plan::SHARED_DIRECTORY;
 use crate::wait::{check_holds_for, monotonic_ns, wait_for, wait_until};
 
 /// Time for which a service must stay on its node after the restoration.
@@ -21,16 +21,16 @@ const STABLE_DURATION: Duration = Duration::from_secs(3);
 /// # Errors
 /// Fails if the rig itself fails: the case could not be prepared, executed, restored or cleaned up.
 pub fn run(rig: &mut Rig, case: &Case, service: &str) -> Result<Outcome> {
-    let node = rig.node_with(case.watchdog)?;
+    let node = rig.node_with_watchdog(case.watchdog)?;
     rig.configure(&node, case)?;
     (case.set_up)(rig, &node).with_context(|| format!("cannot prepare {node}"))?;
     rig.create_service(service, &node, case.storage)?;
     let other_services = OtherServices::create(rig, case.others, service, &node)?;
     // The limits are read now, because etcd may be unreachable later.
-    let limits = Limits::of(rig, case, &node)?;
+    let limits = TimeLimits::of(rig, case, &node)?;
     let first_holder = rig.holder(service)?;
     (case.prepare)(rig, &node).with_context(|| format!("cannot prepare {node}"))?;
-    let mut run = Run::begin(rig, case, service, &node, &limits, &first_holder)?;
+    let mut run = CaseRun::begin(rig, case, service, &node, &limits, &first_holder)?;
     (case.inject)(rig, &node).with_context(|| format!("cannot execute the fault {} on {node}", case.name))?;
     run.injected_ns = monotonic_ns();
     run.observe(rig)?;
@@ -46,7 +46,7 @@ pub fn run(rig: &mut Rig, case: &Case, service: &str) -> Result<Outcome> {
 }
 
 /// Limits for a machine from its timing settings.
-struct Limits {
+struct TimeLimits {
     /// Latest time that the timing settings allow for the expected event, in milliseconds; `None` if there is no limit.
     limit_ms: Option<u64>,
     /// W of the machine.
@@ -55,7 +55,7 @@ struct Limits {
     lateness_ms: u64,
 }
 
-impl Limits {
+impl TimeLimits {
     fn of(rig: &Rig, case: &Case, node: &str) -> Result<Self> {
         let report = rig.cluster.node_report(node)?;
         let (commit_ms, start_ms) = rig.slowness_ms();
@@ -84,11 +84,11 @@ impl Limits {
     }
 }
 
-struct Run<'a> {
+struct CaseRun<'a> {
     case: &'a Case,
     service: &'a str,
     node: &'a str,
-    limits: &'a Limits,
+    limits: &'a TimeLimits,
     /// Process that holds the service before the fault.
     process: String,
     /// Start and end of the fault and of the restoration, on `CLOCK_MONOTONIC`, in nanoseconds.
@@ -99,15 +99,15 @@ struct Run<'a> {
     outcome: Outcome,
 }
 
-impl<'a> Run<'a> {
+impl<'a> CaseRun<'a> {
     /// Starts a run after the preparation. `first` is the process that held the service before the preparation.
     fn begin(
         rig: &Rig,
         case: &'a Case,
         service: &'a str,
         node: &'a str,
-        limits: &'a Limits,
-        first_holder: &Holder,
+        limits: &'a TimeLimits,
+        first_holder: &StorageHolder,
     ) -> Result<Self> {
         let holder = rig.holder(service)?;
         let begin_ns = monotonic_ns();
@@ -124,7 +124,7 @@ impl<'a> Run<'a> {
             outcome: Outcome { limit_ms: limits.limit_ms, ..Outcome::default() },
         };
         if holder.node == first_holder.node && run.process != first_holder.process {
-            run.fail(format!("{service} restarted on {node} before the fault"));
+            run.add_failure(format!("{service} restarted on {node} before the fault"));
         }
         Ok(run)
     }
@@ -247,7 +247,7 @@ impl<'a> Run<'a> {
             }
         }
         for other in rig.other_resets(self.node, self.begin_ns) {
-            self.fail(format!("{other} was reset without a fault"));
+            self.add_failure(format!("{other} was reset without a fault"));
         }
         Ok(())
     }
@@ -256,21 +256,21 @@ impl<'a> Run<'a> {
     fn evaluate_resets(
         &mut self,
         rig: &Rig,
-        first_holder: &Holder,
-        next: Option<&Holder>,
+        first_holder: &StorageHolder,
+        next: Option<&StorageHolder>,
     ) -> Result<Option<u64>> {
         let monitor = rig.monitor(self.node)?;
         let reset_times_ns = monitor.all(EventKind::Reset, self.begin_ns);
         let first_ns = reset_times_ns.first().copied();
         match (self.case.reset, first_ns, next) {
-            (Reset::MustNot, Some(_), _) => self.fail(format!("{} was reset", self.node)),
+            (Reset::MustNot, Some(_), _) => self.add_failure(format!("{} was reset", self.node)),
             (Reset::Must | Reset::MustByDaemon, Some(reset), Some(next)) if reset > next.first_ns => {
-                self.fail("machine was reset after the service started elsewhere".to_owned());
+                self.add_failure("machine was reset after the service started elsewhere".to_owned());
             }
             (Reset::MustByDaemon, Some(_), _)
                 if monitor.first(EventKind::Watchdog, self.begin_ns).is_some() =>
             {
-                self.fail("unbound watchdog device reset the machine".to_owned());
+                self.add_failure("unbound watchdog device reset the machine".to_owned());
             }
             (Reset::AfterWakeUp, _, _) => {
                 let woke_up = monitor.first(EventKind::WokeUp, self.begin_ns);
@@ -290,11 +290,11 @@ impl<'a> Run<'a> {
                 let by_watchdog =
                     fired_ns.is_some_and(|fired_ns| first_ns.is_some_and(|at_ns| fired_ns <= at_ns));
                 if self.case.watchdog == Watchdog::I6300esb && !by_watchdog {
-                    self.fail("machine was not reset by its watchdog".to_owned());
+                    self.add_failure("machine was not reset by its watchdog".to_owned());
                 }
             }
             (Reset::MustAfterStop, Some(reset), _) if reset < first_holder.last_ns => {
-                self.fail("service was not stopped before the reset".to_owned());
+                self.add_failure("service was not stopped before the reset".to_owned());
             }
             (
                 Reset::MustNot
@@ -314,7 +314,7 @@ impl<'a> Run<'a> {
         if reset_times_ns.is_empty() || !reset_times_ns.iter().all(|at_ns| (from_ns..=to_ns).contains(at_ns))
         {
             let resets: Vec<_> = reset_times_ns.iter().map(|at_ns| self.ms_after_fault(*at_ns)).collect();
-            self.fail(format!(
+            self.add_failure(format!(
                 "reset expected between {} and {} ms after the start of the fault, found at {resets:?}",
                 self.ms_after_fault(from_ns),
                 self.ms_after_fault(to_ns)
@@ -327,8 +327,8 @@ impl<'a> Run<'a> {
         &mut self,
         rig: &Rig,
         event_name: &str,
-        holder: Option<&Holder>,
-        event_time_ns: fn(&Holder) -> u64,
+        holder: Option<&StorageHolder>,
+        event_time_ns: fn(&StorageHolder) -> u64,
     ) {
         let (Some(limit_ms), Some(holder)) = (self.outcome.limit_ms, holder) else { return };
         let at_ns = event_time_ns(holder);
@@ -346,7 +346,7 @@ impl<'a> Run<'a> {
             self.outcome.invalid_reason =
                 Some(format!("{lateness_message}; that machine waited {waited} ms for a processor"));
         } else {
-            self.fail(lateness_message);
+            self.add_failure(lateness_message);
         }
     }
 
@@ -357,11 +357,11 @@ impl<'a> Run<'a> {
 
     fn record(&mut self, outcome: Result<()>) {
         if let Err(error) = outcome {
-            self.fail(format!("{error:#}"));
+            self.add_failure(format!("{error:#}"));
         }
     }
 
-    fn fail(&mut self, message: String) {
+    fn add_failure(&mut self, message: String) {
         self.outcome.failures.push(message);
     }
 
@@ -388,7 +388,7 @@ impl OtherServices {
         };
         let all = busy_nodes.iter().map(|other| {
             let service = format!("{service}-on-{other}");
-            rig.create_service(&service, other, SHARED)?;
+            rig.create_service(&service, other, SHARED_DIRECTORY)?;
             let process = rig.holder(&service)?.process;
             Ok(OtherService { service, process })
         });

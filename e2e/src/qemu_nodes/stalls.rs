@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::background::Background;
+use crate::background::BackgroundThread;
 use crate::process::ProcessId;
 use crate::wait::monotonic_ns;
 
@@ -26,9 +26,9 @@ pub struct Stall {
 
 /// The processes that run the machines. Each power cycle replaces one.
 #[derive(Debug, Clone, Default)]
-pub struct Machines(Arc<Mutex<Vec<(String, ProcessId)>>>);
+pub struct MachineProcesses(Arc<Mutex<Vec<(String, ProcessId)>>>);
 
-impl Machines {
+impl MachineProcesses {
     /// Sets the process of a machine, and replaces an earlier process.
     pub fn set(&self, machine: &str, process: ProcessId) {
         let mut watched_processes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,7 +39,7 @@ impl Machines {
 
 /// The stalls and waits so far.
 #[derive(Default)]
-struct Record {
+struct StallRecord {
     stalls: Vec<Stall>,
     /// Waits of machines: name, end of the period, and waiting time in it, both in nanoseconds.
     waits: Vec<(String, u64, u64)>,
@@ -47,19 +47,19 @@ struct Record {
 
 /// A recorder of stalls that runs until it is dropped.
 pub struct Stalls {
-    record: Arc<Mutex<Record>>,
+    record: Arc<Mutex<StallRecord>>,
     /// Thread of the recorder. If it panics, stalls are missing, so runs are judged more strictly.
-    _background: Background,
+    _background: BackgroundThread,
 }
 
 impl Stalls {
     /// Starts to record the stalls of these machines.
-    pub fn start(machines: Machines) -> Self {
-        let record = Arc::new(Mutex::new(Record::default()));
-        let background = Background::start({
+    pub fn start(machines: MachineProcesses) -> Self {
+        let record = Arc::new(Mutex::new(StallRecord::default()));
+        let background = BackgroundThread::start({
             let record = Arc::clone(&record);
             move |stop| {
-                let mut watched: Vec<Watched> = Vec::new();
+                let mut watched: Vec<WatchedProcess> = Vec::new();
                 let mut host = WaitStreak::default();
                 let mut last_ns = monotonic_ns();
                 while !stop.is_requested() {
@@ -76,7 +76,7 @@ impl Stalls {
                     });
                     for (machine, process) in current {
                         if !watched.iter().any(|watched_process| watched_process.process == process) {
-                            watched.extend(Watched::new(&machine, process));
+                            watched.extend(WatchedProcess::new(&machine, process));
                         }
                     }
                     let mut waits = Vec::new();
@@ -118,7 +118,7 @@ impl Stalls {
 }
 
 /// The processor of a machine: the QEMU thread that executes it.
-struct Watched {
+struct WatchedProcess {
     machine: String,
     process: ProcessId,
     schedule: PathBuf,
@@ -126,7 +126,7 @@ struct Watched {
     run: WaitStreak,
 }
 
-impl Watched {
+impl WatchedProcess {
     fn new(machine: &str, process: ProcessId) -> Option<Self> {
         let tasks = fs::read_dir(format!("/proc/{}/task", process.pid)).ok()?;
         let task = tasks.flatten().map(|task| task.path()).find(|task| {

@@ -19,7 +19,7 @@ pub fn line(case: &Case, outcome: &Outcome) -> String {
     let two = if outcome.double_runs.is_empty() { "never" } else { "YES" };
     let returned = if outcome.has_returned { "yes" } else { "no" };
     let seconds =
-        [outcome.reset_ms, outcome.stopped_ms, outcome.elsewhere_ms, outcome.limit_ms].map(in_seconds);
+        [outcome.reset_ms, outcome.stopped_ms, outcome.elsewhere_ms, outcome.limit_ms].map(seconds_text);
     let [reset, stopped, elsewhere, bound] = seconds.each_ref().map(String::as_str);
     let mut text =
         row([case.name, case.watchdog.module(), reset, stopped, elsewhere, bound, two, returned, verdict]);
@@ -30,7 +30,7 @@ pub fn line(case: &Case, outcome: &Outcome) -> String {
     text
 }
 
-fn in_seconds(time_ms: Option<u64>) -> String {
+fn seconds_text(time_ms: Option<u64>) -> String {
     time_ms.map_or_else(|| "-".to_owned(), |time| format!("{}.{:02} s", time / 1000, time % 1000 / 10))
 }
 

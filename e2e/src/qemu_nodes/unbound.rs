@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::actions::{AGENT_UNIT, condition};
 use super::rig::{Rig, STEP_TIMEOUT};
-use crate::plan::SHARED;
+use crate::plan::SHARED_DIRECTORY;
 use crate::wait::{check_holds_for, monotonic_ns, wait_until};
 
 /// Sysfs directory of the machines' only hardware watchdog driver. It contains a link for each device, named by its address.
@@ -64,7 +64,7 @@ fn rebind_and_verify(rig: &Rig, node: &str) -> Result<()> {
         fenceable_condition(rig, node).is_some_and(|(status, _)| status == "True")
     })?;
     let service = format!("guarded-again-{}", monotonic_ns());
-    rig.create_service(&service, node, SHARED)?;
+    rig.create_service(&service, node, SHARED_DIRECTORY)?;
     rig.delete_service(&service)
 }
 

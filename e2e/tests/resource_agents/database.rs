@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use ha_e2e::background::Background;
+use ha_e2e::background::BackgroundThread;
 use ha_e2e::binaries::repository;
 use ha_e2e::cluster::Cluster;
 use ha_e2e::command::{output, tool};
@@ -118,14 +118,14 @@ impl Database {
 /// A client that writes consecutive numbers through the address, each over a new connection. It continues after failures.
 pub(crate) struct Writer {
     committed: Arc<Mutex<Vec<(u64, u64)>>>,
-    background: Background,
+    background: BackgroundThread,
 }
 
 impl Writer {
     pub(crate) fn start(cluster: &Cluster, database: &Database) -> Self {
         let committed = Arc::new(Mutex::new(Vec::new()));
         let (database, namespace) = (database.clone(), cluster.namespace(CLIENT));
-        let background = Background::start({
+        let background = BackgroundThread::start({
             let committed = Arc::clone(&committed);
             move |stop| {
                 let mut number = 0;
@@ -162,14 +162,14 @@ impl Writer {
 }
 
 /// An observer that checks continuously whether a server runs without its address or its files.
-pub(crate) struct DependencyChecker(Background<Observations>);
+pub(crate) struct DependencyChecker(BackgroundThread<Observations>);
 
 /// Servers that were seen, and descriptions of what they lacked.
 type Observations = (BTreeSet<ProcessId>, Vec<String>);
 
 impl DependencyChecker {
     pub(crate) fn watch() -> Self {
-        Self(Background::start(|stop| {
+        Self(BackgroundThread::start(|stop| {
             let (mut servers, mut violations) = Observations::default();
             while !stop.is_requested() {
                 for server in process::all_pids().into_iter().filter_map(ProcessId::of).filter(is_server) {

@@ -50,7 +50,7 @@ fn add_own_address(cluster: &Cluster, node: &str) -> Result<()> {
 /// Waits until a node that was switched on can run services. Its watchdog daemon may have waited for a processor.
 fn wait_for_node(scenario: &Scenario, node: &str) -> Result<()> {
     scenario.cluster.wait_for_nodes()?;
-    let (epoch, _) = scenario.fence(node)?;
+    let (epoch, _) = scenario.epoch_and_fence_state(node)?;
     wait_until(&format!("{node} to have a watchdog"), STEP_TIMEOUT, || {
         scenario.cluster.node_report(node).is_ok_and(|report| {
             let WatchdogReport { kind, problem, .. } = report.watchdog;
@@ -111,7 +111,7 @@ fn a_database_fails_over_with_its_address_and_files() -> Result<()> {
 /// Applies the web group of `manifests/examples` without changes. The client must be able to read the page at the group's
 /// address.
 fn check_web_group(scenario: &Scenario) -> Result<()> {
-    let pages = scenario.cluster.shared().join("pages");
+    let pages = scenario.cluster.shared_directory().join("pages");
     fs::create_dir(&pages)?;
     fs::write(pages.join("index.html"), "hello")?;
     let file = repository().join("manifests/examples/drivers/web-group.yaml");
@@ -162,13 +162,13 @@ fn check_duplicate_copies(scenario: &Scenario) -> Result<()> {
 /// same address.
 fn check_power_cut(scenario: &mut Scenario, writer: &Writer, first: &str) -> Result<String> {
     writer.wait_for_commit_after(monotonic_ns())?;
-    let (epoch, _) = scenario.fence(first)?;
+    let (epoch, _) = scenario.epoch_and_fence_state(first)?;
     let cut = monotonic_ns();
     scenario.cluster.power_off(first)?;
     let power_off_time = monotonic_ns();
     let committed = writer.wait_for_commit_after(power_off_time)?;
     let second = wait_until_group_started(scenario, first)?;
-    let (closed, state) = scenario.fence(first)?;
+    let (closed, state) = scenario.epoch_and_fence_state(first)?;
     assert!(closed > epoch, "the epoch of the dead node was not closed: {closed}");
     assert_eq!(state, "Fenced");
     println!("power cut: the client commits again after {} ms", (committed - cut) / 1_000_000);
@@ -201,7 +201,7 @@ fn check_repair_in_place(
     writer: &Writer,
     node: &str,
 ) -> Result<()> {
-    let action = |name: &str| scenario.action(name);
+    let action = |name: &str| scenario.action_uid(name);
     let before = GROUP.map(action).into_iter().collect::<Result<Vec<_>>>()?;
     let server = scenario.checker.process("database", node).context("process of the database not found")?;
     let (mut client, worker) = database.keep_busy(&scenario.cluster)?;

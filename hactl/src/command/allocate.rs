@@ -12,7 +12,7 @@ use clap::Args;
 use ha_api_types::names::count_with_noun;
 use ha_scheduler::balance::groups::allocate::{GroupCandidate, NodeCandidate, ScoredSecondary, allocate};
 use ha_scheduler::balance::groups::new_service::NewService;
-use ha_scheduler::balance::groups::partition::template_word;
+use ha_scheduler::balance::groups::partition::template_name;
 use ha_scheduler::balance::model::Allocation;
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ impl Allocate {
         let new_service = size::parse_size(&self.spec, &loaded)?;
         let candidates = allocate(&loaded.cluster, &loaded.settings, &new_service);
         if format.is_some() {
-            session.print_value(format, &document(&loaded, &new_service, &candidates))?;
+            session.print_value(format, &json_output(&loaded, &new_service, &candidates))?;
         } else {
             let max_nodes = if self.show_placement { usize::MAX } else { DEFAULT_SHOWN_NODES };
             session.terminal().print(&text(session, &loaded, &new_service, &candidates, max_nodes));
@@ -66,7 +66,7 @@ fn text(
     let mut rank = 0;
     for candidate in candidates {
         let group = loaded.group(candidate.group);
-        let policy = policy(candidate.allocation);
+        let policy = policy_name(candidate.allocation);
         if let Some(refusal) = &candidate.refusal {
             let reason = Cell::styled(&refusal.to_string(), Style::Bad);
             table.add_row(
@@ -80,7 +80,7 @@ fn text(
                 Ok(scored) => {
                     rank += 1;
                     let score = format!("{:.8}", scored.score);
-                    let nodes = placement(loaded, node, scored).join(":");
+                    let nodes = placement_names(loaded, node, scored).join(":");
                     [rank.to_string(), nodes, score, String::new()]
                 }
                 Err(shortage) => ["-".to_owned(), name.clone(), "-".to_owned(), shortage.to_string()],
@@ -110,7 +110,7 @@ fn text(
     text
 }
 
-fn policy(allocation: Allocation) -> &'static str {
+fn policy_name(allocation: Allocation) -> &'static str {
     match allocation {
         Allocation::Preferred => "Preferred",
         Allocation::LastResort => "LastResort",
@@ -118,15 +118,19 @@ fn policy(allocation: Allocation) -> &'static str {
     }
 }
 
-fn placement<'a>(loaded: &'a LoadedCluster, node: &NodeCandidate, scored: &ScoredSecondary) -> Vec<&'a str> {
+fn placement_names<'a>(
+    loaded: &'a LoadedCluster,
+    node: &NodeCandidate,
+    scored: &ScoredSecondary,
+) -> Vec<&'a str> {
     let nodes: Vec<usize> = [Some(node.node), scored.secondary].into_iter().flatten().collect();
     loaded.nodes(&nodes)
 }
 
-fn document(loaded: &LoadedCluster, new_service: &NewService, candidates: &[GroupCandidate]) -> Value {
+fn json_output(loaded: &LoadedCluster, new_service: &NewService, candidates: &[GroupCandidate]) -> Value {
     let node = |node: &NodeCandidate| {
         let (nodes, score, reason) = match &node.best {
-            Ok(scored) => (Some(placement(loaded, node, scored)), Some(scored.score), None),
+            Ok(scored) => (Some(placement_names(loaded, node, scored)), Some(scored.score), None),
             Err(shortage) => (None, None, Some(shortage.to_string())),
         };
         json!({ "node": loaded.cluster.nodes[node.node].name, "nodes": nodes, "score": score, "reason": reason })
@@ -134,7 +138,7 @@ fn document(loaded: &LoadedCluster, new_service: &NewService, candidates: &[Grou
     let groups = candidates.iter().map(|candidate| {
         json!({
             "group": loaded.group(candidate.group),
-            "allocationPolicy": policy(candidate.allocation),
+            "allocationPolicy": policy_name(candidate.allocation),
             "score": candidate.best().map(|scored| scored.score),
             "reason": candidate.refusal.as_ref().map(ToString::to_string),
             "nodes": candidate.nodes.iter().map(node).collect::<Vec<_>>(),
@@ -149,7 +153,7 @@ pub(super) fn size_value(size: &NewService) -> Value {
         "memory": size.memory,
         "disk": size.disk,
         "vcpus": cpus(size.vcpus, size.nodes.is_some()),
-        "template": size.nodes.is_none().then(|| template_word(size.template)),
+        "template": size.nodes.is_none().then(|| template_name(size.template)),
         "spindles": size.spindle_use,
         "tags": size.tags,
     })

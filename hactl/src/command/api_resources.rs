@@ -91,12 +91,12 @@ fn table(resources: &[ServedKind], wide: bool) -> Table {
 
 /// Returns the kinds that the API serves, by group and name.
 pub(super) async fn list_served_kinds(client: &Client) -> Result<Vec<ServedKind>, Failure> {
-    let ApiGroupList { groups } = client.document(&["apis"]).await?;
+    let ApiGroupList { groups } = client.get_document(&["apis"]).await?;
     let preferred = groups.iter().filter_map(|group| group.preferred_version.group_version.split_once('/'));
     let paths = preferred.map(|(group, version)| vec!["apis", group, version]);
     let mut served_kinds = Vec::new();
     for path in std::iter::once(vec!["api", "v1"]).chain(paths) {
-        served_kinds.extend(kinds_of_list(client.document(&path).await?));
+        served_kinds.extend(kinds_of_list(client.get_document(&path).await?));
     }
     served_kinds.sort_by(|left, right| {
         (left.group(), &left.resource.name).cmp(&(right.group(), &right.resource.name))

@@ -8,7 +8,7 @@ use super::stop_first::{StopFirstFlags, with_state};
 use super::wait::{WaitFlags, wait_until_ready};
 use crate::client::{ApiError, Client, WriteMode};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::manifest::{self, Completeness, Entry, FileFlags};
+use crate::manifest::{self, Completeness, FileFlags, ManifestObject};
 use crate::merge;
 use crate::render::{self, Format};
 use crate::session::Session;
@@ -60,7 +60,7 @@ impl Change {
         self != Change::Unchanged
     }
 
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Change::Created => "created",
             Change::Configured => "configured",
@@ -116,7 +116,7 @@ impl Apply {
             })?;
             if format.is_none() {
                 let suffix = self.dry_run.mode.suffix();
-                session.terminal().report(&format!("{} {}{suffix}", entry.display_name(), change.word()));
+                session.terminal().report(&format!("{} {}{suffix}", entry.display_name(), change.name()));
             }
             if change != Change::Created {
                 self.in_place.execute(session, entry.kind, &object).await?;
@@ -164,7 +164,7 @@ impl Apply {
         &self,
         session: &Session,
         client: &Client,
-        entry: &Entry,
+        entry: &ManifestObject,
         live: &Value,
     ) -> Result<(Change, Value), Failure> {
         let state_before = self.stop_first.stop(session, client, &entry.name, live).await?;
@@ -182,7 +182,7 @@ impl Apply {
 /// Creates an object, or changes it to the content of a file. Without a write mode, nothing is sent.
 pub(super) async fn apply_entry(
     client: &Client,
-    entry: &Entry,
+    entry: &ManifestObject,
     live: Option<&Value>,
     write_mode: Option<WriteMode>,
 ) -> Result<(Change, Value), ApiError> {
@@ -220,13 +220,13 @@ pub(super) fn patch(desired: &Value, live: &Value) -> Value {
     if last_applied.is_some() && merge::last_applied(&desired) == last_applied {
         merge::remove_last_applied(&mut desired);
     }
-    merge::patch(last_applied.as_ref(), &desired, live)
+    merge::merge_patch(last_applied.as_ref(), &desired, live)
 }
 
 fn print(
     session: &Session,
     format: Option<&Format>,
-    entries: &[Entry],
+    entries: &[ManifestObject],
     applied: &[Value],
 ) -> Result<(), Failure> {
     match format {

@@ -3,7 +3,7 @@
 use super::restore::{PreparedBackup, Programs, Source};
 use crate::atomic_file::scratch_directory;
 use crate::duration::now;
-use crate::encryption::Age;
+use crate::encryption::AgeProgram;
 use crate::etcdctl::{EtcdConnection, Etcdctl};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::session::Session;
@@ -47,7 +47,7 @@ impl Backup {
         if self.file.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
             return Err(Failure::usage(format!("{}: not a regular file", self.file.display())));
         }
-        let age = if self.recipients.is_empty() { None } else { Some(Age::find()?) };
+        let age = if self.recipients.is_empty() { None } else { Some(AgeProgram::find()?) };
         let scratch = scratch_directory(&self.file, ".hactl-backup-")?;
         tokio::select! {
             outcome = self.save(session.terminal(), &programs, age.as_ref(), scratch.path()) => outcome,
@@ -60,7 +60,7 @@ impl Backup {
         &self,
         terminal: &Terminal,
         programs: &Programs,
-        age: Option<&Age>,
+        age: Option<&AgeProgram>,
         scratch: &Path,
     ) -> Outcome {
         let at = now();

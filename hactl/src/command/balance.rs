@@ -62,7 +62,7 @@ impl Balance {
         }
         options.save(&source.cluster, &planned::cluster_after(&source, &plans))?;
         let steps: usize = plans.iter().map(|group_plan| group_plan.plan.steps.len()).sum();
-        let mut document = document(&source, &plans, seconds);
+        let mut document = json_output(&source, &plans, seconds);
         let mut failure = None;
         if options.apply && steps > 0 && !search_end::has_received_signal() {
             apply::confirm(self.yes, steps)?;
@@ -190,11 +190,11 @@ fn summary(source: &Source, group_plan: &GroupPlan) -> String {
 }
 
 /// Returns the plans as JSON: one plan as an object, several as a list.
-fn document(source: &Source, plans: &[GroupPlan], seconds: f64) -> Value {
+fn json_output(source: &Source, plans: &[GroupPlan], seconds: f64) -> Value {
     let plan_document = |group_plan: &GroupPlan| {
         let (problem, plan) = (&group_plan.problem, &group_plan.plan);
         let moves: Vec<Value> =
-            plan.steps.iter().map(|step| steps::document(source, group_plan, step)).collect();
+            plan.steps.iter().map(|step| steps::json_output(source, group_plan, step)).collect();
         json!({
             "group": source.cluster.groups[group_plan.group].name,
             "initialScore": plan.start_score,

@@ -66,7 +66,7 @@ impl Capacity {
         };
         let group_capacities = capacity(&loaded.cluster, &loaded.settings, &size, tiered.as_ref());
         if format.is_some() {
-            session.print_value(format, &document(&loaded, &size, &group_capacities))?;
+            session.print_value(format, &json_output(&loaded, &size, &group_capacities))?;
         } else {
             session.terminal().print(&text(session, &loaded, &size, &group_capacities));
         }
@@ -189,7 +189,7 @@ fn reason_text(loaded: &LoadedCluster, group: &GroupCapacity) -> String {
     }
 }
 
-fn document(loaded: &LoadedCluster, size: &NewService, group_capacities: &[GroupCapacity]) -> Value {
+fn json_output(loaded: &LoadedCluster, size: &NewService, group_capacities: &[GroupCapacity]) -> Value {
     let tier = |tier: &Tier| {
         let size = tier.size;
         json!({ "memory": size.memory, "disk": size.disk, "vcpus": cpus(size.vcpus, loaded.cluster.cpus_in_thousandths), "count": tier.count })

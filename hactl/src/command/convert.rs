@@ -135,7 +135,7 @@ fn with_current_names(text: &str) -> Result<(Vec<Value>, Vec<RenamedFieldUse>), 
             let name = object.get("kind").and_then(Value::as_str).unwrap_or_default();
             let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == name) else { return };
             let line = |path: &str| lines.of(&format!("{prefix}{path}"));
-            match renamed::accept(kind, object) {
+            match renamed::convert_to_current_names(kind, object) {
                 Ok(fields) => renamed_uses.extend(fields.into_iter().map(|renamed| {
                     let path = format!("{}.{}", renamed.parent.join("."), renamed.earlier);
                     // A path with `*` does not determine the list element, so the line is unknown.

@@ -59,7 +59,7 @@ impl Delete {
         let mut targets_found = Vec::new();
         let mut missing = None;
         for target in targets {
-            match client.target(&target).await {
+            match client.get_target(&target).await {
                 Ok(object) => targets_found.push((target, object)),
                 Err(failure) if failure.is_not_found() && self.ignore_not_found => {}
                 Err(failure) if failure.exit == Exit::Failed => {

@@ -42,7 +42,7 @@ impl Describe {
             Selection::Objects(targets) => {
                 for target in &targets {
                     let target: &Target = target;
-                    objects.push((target.kind, client.target(target).await?));
+                    objects.push((target.kind, client.get_target(target).await?));
                 }
             }
         }
@@ -110,7 +110,7 @@ fn sections(session: &Session, object: &Value) -> Result<String, Failure> {
         }
     }
     text += &section(session, "Spec", &object["spec"])?;
-    let status = merge::patched(&object["status"], &json!({"conditions": null}));
+    let status = merge::with_merge_patch(&object["status"], &json!({"conditions": null}));
     if is_filled(&status) {
         text += &section(session, "Status", &status)?;
     }

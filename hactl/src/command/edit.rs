@@ -2,7 +2,7 @@
 
 use crate::client::WriteMode;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::manifest::{self, Completeness, Entry};
+use crate::manifest::{self, Completeness, ManifestObject};
 use crate::merge;
 use crate::names::{Selection, Target, parse_selection};
 use crate::object::AnyObject;
@@ -36,7 +36,7 @@ impl Edit {
             }
         };
         let client = session.client()?;
-        let live = client.target(&target).await?;
+        let live = client.get_target(&target).await?;
         let mut editable = render::readable(&live);
         manifest::remove_server_fields(&mut editable);
         let original = render::yaml(&editable)?;
@@ -133,7 +133,7 @@ fn open_in_editor(text: &str) -> Result<String, Failure> {
 }
 
 /// Parses the object in an edited text, which must be valid and still the same object.
-fn parse_edited_object(target: &Target, text: &str) -> Result<Entry, Failure> {
+fn parse_edited_object(target: &Target, text: &str) -> Result<ManifestObject, Failure> {
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
     manifest::read("line", text, Completeness::Whole, &mut entries, &mut problems);
     if !problems.is_empty() {
@@ -149,7 +149,7 @@ fn parse_edited_object(target: &Target, text: &str) -> Result<Entry, Failure> {
 }
 
 /// Restores the API's own fields, which the editor does not show.
-fn with_server_fields(entry: &Entry, live: &Value) -> Value {
+fn with_server_fields(entry: &ManifestObject, live: &Value) -> Value {
     let live = AnyObject::from_value(live).metadata;
     let non_empty = |text: String| (!text.is_empty()).then_some(text);
     let mut server_fields =
@@ -157,7 +157,7 @@ fn with_server_fields(entry: &Entry, live: &Value) -> Value {
     if let Some(last_applied) = live.annotations.get(merge::LAST_APPLIED) {
         server_fields["annotations"] = json!({merge::LAST_APPLIED: last_applied});
     }
-    merge::patched(&entry.object, &json!({"metadata": server_fields}))
+    merge::with_merge_patch(&entry.object, &json!({"metadata": server_fields}))
 }
 
 /// Keeps the user's text in a file when it cannot be sent.

@@ -67,12 +67,12 @@ impl Evacuate {
         let evacuation = evacuate(&all_groups, &problem_nodes, evacuated_copies);
         let all_moves: Vec<_> = evacuation.inside.iter().chain(&evacuation.outside).cloned().collect();
         let moves = Moves::new(&loaded, &all_groups, &all_moves);
-        let value = moves.with_moves(document(&names, &all_groups, &evacuation));
+        let value = moves.with_moves(json_output(&names, &all_groups, &evacuation));
         let rendered = (self.text(&loaded, &all_groups, &evacuation, &moves), value);
         let applied_moves = if self.inter_group { &all_moves } else { &evacuation.inside };
         let applied_moves = Moves::new(&loaded, &all_groups, applied_moves);
         applied_moves.output_and_apply(session, &self.output, "hactl evacuate", format, rendered).await?;
-        Ok(if evacuation.stuck.is_empty() { Exit::Done } else { Exit::Failed })
+        Ok(if evacuation.immovable.is_empty() { Exit::Done } else { Exit::Failed })
     }
 
     fn text(
@@ -83,7 +83,7 @@ impl Evacuate {
         moves: &Moves<'_>,
     ) -> String {
         let mut text = moves.text();
-        for stuck in &evacuation.stuck {
+        for stuck in &evacuation.immovable {
             text += &format!(
                 "{}: no eligible node: {}\n",
                 all_groups.service_name(stuck.service),
@@ -101,15 +101,15 @@ impl Evacuate {
             );
         }
         let has_several_groups = loaded.cluster.groups.len() > 1;
-        if !evacuation.stuck.is_empty() && has_several_groups && !all_groups.inter_group_moves {
+        if !evacuation.immovable.is_empty() && has_several_groups && !all_groups.inter_group_moves {
             text += "Moves between groups are disabled.\n";
         }
         text
     }
 }
 
-fn document(nodes: &BTreeSet<String>, all_groups: &AllGroups<'_>, evacuation: &Evacuation) -> Value {
-    let stuck = evacuation.stuck.iter().map(
+fn json_output(nodes: &BTreeSet<String>, all_groups: &AllGroups<'_>, evacuation: &Evacuation) -> Value {
+    let stuck = evacuation.immovable.iter().map(
         |stuck| json!({ "instance": all_groups.service_name(stuck.service), "reason": stuck.reasons(all_groups) }),
     );
     json!({ "nodes": nodes, "unplaced": stuck.collect::<Vec<_>>() })

@@ -119,7 +119,7 @@ impl Events {
 /// Fails if an object has no events and does not exist. A deleted object still has events for some time.
 async fn check_exists(client: &Client, about: Option<&Target>) -> Result<(), Failure> {
     if let Some(about) = about {
-        client.target(about).await?;
+        client.get_target(about).await?;
     }
     Ok(())
 }

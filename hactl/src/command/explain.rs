@@ -45,7 +45,8 @@ impl Explain {
                 let failure =
                     |hint: &str| Failure::usage(format!("{current_path} has no field {name}{hint}"));
                 let path = format!("{current_path}.{name}");
-                match path.split_once('.').and_then(|(_, path)| renamed::in_schema(kind, path)) {
+                match path.split_once('.').and_then(|(_, path)| renamed::renamed_field_in_schema(kind, path))
+                {
                     Some(renamed) => failure("; this field was renamed")
                         .help(format!("run \"hactl explain {current_path}.{}\"", renamed.current)),
                     None => failure(&most_similar).help(format!("run \"hactl explain {current_path}\"")),

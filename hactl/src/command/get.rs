@@ -118,10 +118,10 @@ impl Get {
         let client = session.client()?;
         let (mut lists, failure) = match &requested {
             RequestedObjects::Collections(collections) => {
-                (self.collections(client, collections, representation).await?, None)
+                (self.list_collections(client, collections, representation).await?, None)
             }
-            RequestedObjects::Objects(targets) => self.find_targets(session, targets, representation).await?,
-            RequestedObjects::Events(names) => self.events(session, names, representation).await?,
+            RequestedObjects::Objects(targets) => self.list_targets(session, targets, representation).await?,
+            RequestedObjects::Events(names) => self.list_events(session, names, representation).await?,
         };
         if format == Some(&Format::Wide) {
             super::top::add_usage_columns(session, &mut lists).await?;
@@ -129,7 +129,7 @@ impl Get {
         if let Some(path) = &self.sort_by {
             sort(&mut lists, path)?;
         }
-        self.print(session, &lists, format, requested.is_single())?;
+        self.print_lists(session, &lists, format, requested.is_single())?;
         let is_empty = lists.iter().all(|objects| objects.list.items.is_empty());
         if is_empty
             && failure.is_none()
@@ -157,7 +157,7 @@ impl Get {
         query
     }
 
-    async fn collections(
+    async fn list_collections(
         &self,
         client: &Client,
         collections: &[Collection],
@@ -181,7 +181,7 @@ impl Get {
     }
 
     /// Returns the events with these names, and the failure if some do not exist.
-    async fn events(
+    async fn list_events(
         &self,
         session: &Session,
         names: &[String],
@@ -197,13 +197,13 @@ impl Get {
                     Failure::failed(format!("event/{name} not found")).with_server_reason("NotFound");
                 self.defer_failure(session, &mut deferred_failure, failure.help("run \"hactl get events\""));
             }
-            add_to_found(&mut lists, Collection::Events, list);
+            append_list(&mut lists, Collection::Events, list);
         }
         Ok((lists, deferred_failure))
     }
 
     /// Returns all named objects that exist, and the failure if some do not.
-    async fn find_targets(
+    async fn list_targets(
         &self,
         session: &Session,
         targets: &[Target],
@@ -212,8 +212,8 @@ impl Get {
         let mut lists = Vec::new();
         let mut deferred_failure = None;
         for target in targets {
-            match session.client()?.target_as(target, representation).await {
-                Ok(list) => add_to_found(&mut lists, Collection::Kind(target.kind), list),
+            match session.client()?.list_target_as(target, representation).await {
+                Ok(list) => append_list(&mut lists, Collection::Kind(target.kind), list),
                 Err(failure) if failure.exit == Exit::Failed => {
                     self.defer_failure(session, &mut deferred_failure, failure);
                 }
@@ -235,7 +235,7 @@ impl Get {
     }
 
     /// Prints a single named object as itself, and any other result as a list.
-    fn print(
+    fn print_lists(
         &self,
         session: &Session,
         lists: &[FoundObjects],
@@ -309,7 +309,7 @@ impl Get {
             },
             RequestedObjects::Objects(targets) => match targets.as_slice() {
                 [target] => {
-                    client.target(target).await?;
+                    client.get_target(target).await?;
                     (Collection::Kind(target.kind), Some(&target.name.name))
                 }
                 _ => return Err(Failure::usage("--watch requires one object or all objects of a kind")),
@@ -400,7 +400,7 @@ fn representation_for(format: Option<&Format>) -> Representation {
 }
 
 /// Appends a list to the objects that were already found in its collection.
-fn add_to_found(lists: &mut Vec<FoundObjects>, collection: Collection, list: List) {
+fn append_list(lists: &mut Vec<FoundObjects>, collection: Collection, list: List) {
     match lists.iter_mut().find(|objects| objects.collection == collection) {
         Some(objects) => objects.list.items.extend(list.items),
         None => lists.push(FoundObjects { collection, list }),

@@ -60,39 +60,39 @@ impl Program {
 }
 
 /// The end of a run that failed: the exit status, and the message for standard error in the program's form.
-pub(crate) struct Abort {
+pub(crate) struct EarlyExit {
     pub(crate) exit: Exit,
     pub(crate) message: String,
 }
 
-impl Abort {
+impl EarlyExit {
     /// Creates the failure of a run whose input is refused, with status 1.
-    pub(crate) fn new(message: impl Into<String>) -> Abort {
-        Abort { exit: Exit::Failed, message: message.into() }
+    pub(crate) fn new(message: impl Into<String>) -> EarlyExit {
+        EarlyExit { exit: Exit::Failed, message: message.into() }
     }
 
-    pub(crate) fn load_failure(cause: impl std::fmt::Display) -> Abort {
-        Abort::new(format!("Error: failed to load data, aborting: {cause}"))
+    pub(crate) fn load_failure(cause: impl std::fmt::Display) -> EarlyExit {
+        EarlyExit::new(format!("Error: failed to load data, aborting: {cause}"))
     }
 
     /// Creates the failure of a run with an invalid value of an option.
-    pub(crate) fn invalid_value(cause: impl std::fmt::Display) -> Abort {
-        Abort::new(format!("Error while parsing command line arguments:\n{cause}"))
+    pub(crate) fn invalid_value(cause: impl std::fmt::Display) -> EarlyExit {
+        EarlyExit::new(format!("Error while parsing command line arguments:\n{cause}"))
     }
 }
 
-impl From<Failure> for Abort {
-    fn from(failure: Failure) -> Abort {
+impl From<Failure> for EarlyExit {
+    fn from(failure: Failure) -> EarlyExit {
         let help = if failure.help.is_empty() { String::new() } else { format!("\nhint: {}", failure.help) };
-        Abort { exit: failure.exit, message: format!("Error: {}{help}", failure.message) }
+        EarlyExit { exit: failure.exit, message: format!("Error: {}{help}", failure.message) }
     }
 }
 
 /// Prints the message of a failed run, and returns the exit status.
-pub(crate) fn finish(result: Result<Exit, Abort>) -> ExitCode {
+pub(crate) fn finish(result: Result<Exit, EarlyExit>) -> ExitCode {
     match result {
         Ok(exit) => exit.into(),
-        Err(Abort { exit, message }) => {
+        Err(EarlyExit { exit, message }) => {
             if !message.is_empty() {
                 Terminal::new(ColorChoice::Never, false, 0).error_line(&message);
             }
@@ -102,11 +102,11 @@ pub(crate) fn finish(result: Result<Exit, Abort>) -> ExitCode {
 }
 
 /// Runs a program on a runtime of its own.
-pub(crate) fn block_on(run: impl Future<Output = Result<Exit, Abort>>) -> Result<Exit, Abort> {
+pub(crate) fn block_on(run: impl Future<Output = Result<Exit, EarlyExit>>) -> Result<Exit, EarlyExit> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Abort::new(format!("Error: cannot start the runtime: {error}")))
+        .map_err(|error| EarlyExit::new(format!("Error: cannot start the runtime: {error}")))
         .and_then(|runtime| runtime.block_on(run))
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn block_on(run: impl Future<Output = Result<Exit, Abort>>) -> Result
 pub(crate) fn parse<T: FromArgMatches>(
     command: &mut Command,
     arguments_given: Vec<OsString>,
-) -> Result<(T, ArgMatches), Abort> {
+) -> Result<(T, ArgMatches), EarlyExit> {
     let words = std::iter::once(OsString::from(command.get_name())).chain(arguments_given);
     let matches = command.try_get_matches_from_mut(words);
     let parsed = matches.and_then(|matches| T::from_arg_matches(&matches).map(|parsed| (parsed, matches)));
@@ -127,25 +127,25 @@ pub(crate) fn parse<T: FromArgMatches>(
         if kind == ErrorKind::DisplayHelp || kind == ErrorKind::DisplayVersion {
             // A failure to print the help cannot be reported in another way.
             let _ = error.print();
-            return Abort { exit: Exit::Done, message: String::new() };
+            return EarlyExit { exit: Exit::Done, message: String::new() };
         }
         if kind != ErrorKind::UnknownArgument {
             let text = error.to_string();
-            return Abort::invalid_value(
+            return EarlyExit::invalid_value(
                 text.lines().next().unwrap_or_default().trim_start_matches("error: "),
             );
         }
         if !argument.starts_with('-') {
-            return Abort::new("Error: This program doesn't take any arguments.");
+            return EarlyExit::new("Error: This program doesn't take any arguments.");
         }
         unrecognized(command, &argument)
     })
 }
 
 /// Returns the error about an option that the program does not have.
-pub(crate) fn unrecognized(command: &mut Command, option: &str) -> Abort {
+pub(crate) fn unrecognized(command: &mut Command, option: &str) -> EarlyExit {
     let message = format!("Command line error: unrecognized option `{option}'\n\n{}", command.render_help());
-    Abort { exit: Exit::Usage, message }
+    EarlyExit { exit: Exit::Usage, message }
 }
 
 /// Hint if the arguments name no cluster.
@@ -166,11 +166,11 @@ pub(crate) fn with_equals_signs(arguments: Vec<OsString>, options: &[(&str, &str
 }
 
 /// Parses `yes` or `no`, the values of `--machine-readable` and similar options.
-pub(crate) fn parse_choice(choice: &str) -> Result<bool, Abort> {
+pub(crate) fn parse_choice(choice: &str) -> Result<bool, EarlyExit> {
     match choice {
         "yes" => Ok(true),
         "no" => Ok(false),
-        _ => Err(Abort::invalid_value(format!("Invalid choice '{choice}', pass one of 'yes' or 'no'"))),
+        _ => Err(EarlyExit::invalid_value(format!("Invalid choice '{choice}', pass one of 'yes' or 'no'"))),
     }
 }
 
@@ -204,11 +204,14 @@ pub(crate) fn completion(command: &Command, hidden: &[&str]) -> String {
 }
 
 /// Marks nodes as offline, and checks their names.
-pub(crate) fn set_offline(cluster: &mut Cluster, names: &[String]) -> Result<(), Abort> {
+pub(crate) fn set_offline(cluster: &mut Cluster, names: &[String]) -> Result<(), EarlyExit> {
     let is_unknown = |name: &&str| !cluster.nodes.iter().any(|node| node.name == *name);
     let unknown: Vec<&str> = names.iter().map(String::as_str).filter(is_unknown).collect();
     if !unknown.is_empty() {
-        return Err(Abort::new(format!("Error: wrong node name(s) set as offline: {}\n", unknown.join(","))));
+        return Err(EarlyExit::new(format!(
+            "Error: wrong node name(s) set as offline: {}\n",
+            unknown.join(",")
+        )));
     }
     for node in cluster.nodes.iter_mut().filter(|node| names.contains(&node.name)) {
         node.role = Role::Offline;
@@ -217,13 +220,13 @@ pub(crate) fn set_offline(cluster: &mut Cluster, names: &[String]) -> Result<(),
 }
 
 /// Applies the options about nodes and instances to the cluster, and checks the names in them.
-fn apply_options(options: &Options, source: &mut Source) -> Result<(), Abort> {
+fn apply_options(options: &Options, source: &mut Source) -> Result<(), EarlyExit> {
     let cluster = &mut source.cluster;
     if let Some(path) = &options.dynu_file {
         let text = std::fs::read_to_string(path)
-            .map_err(|error| Abort::load_failure(format!("{}: {error}", path.display())))?;
+            .map_err(|error| EarlyExit::load_failure(format!("{}: {error}", path.display())))?;
         apply_utilization(cluster, &text)
-            .map_err(|error| Abort::new(format!("Error: can't parse utilisation data: {error}")))?;
+            .map_err(|error| EarlyExit::new(format!("Error: can't parse utilisation data: {error}")))?;
     }
     set_offline(cluster, &options.offline)?;
     let unknown: Vec<&String> = options
@@ -233,7 +236,7 @@ fn apply_options(options: &Options, source: &mut Source) -> Result<(), Abort> {
         .filter(|name| !cluster.instances.iter().any(|instance| instance.name == options.name(name)))
         .collect();
     if !unknown.is_empty() {
-        return Err(Abort::load_failure(format!("Unknown instance(s): {unknown:?}")));
+        return Err(EarlyExit::load_failure(format!("Unknown instance(s): {unknown:?}")));
     }
     Ok(())
 }
@@ -301,27 +304,27 @@ pub(crate) async fn read_source(
     options: &Options,
     is_live: bool,
     session: &Session,
-) -> Result<Source, Abort> {
+) -> Result<Source, EarlyExit> {
     let mut source = match &options.text_data {
         Some(path) => read_cluster(path)?,
         None if is_live => Source::read_live_cluster(session.client()?).await?,
-        None => return Err(Abort::load_failure("No backend selected! Exiting.")),
+        None => return Err(EarlyExit::load_failure("No backend selected! Exiting.")),
     };
     apply_options(options, &mut source)?;
     Ok(source)
 }
 
 /// Reads the cluster from a file.
-pub(crate) fn read_cluster(path: &Path) -> Result<Source, Abort> {
+pub(crate) fn read_cluster(path: &Path) -> Result<Source, EarlyExit> {
     let contents = std::fs::read_to_string(path)
-        .map_err(|error| Abort::load_failure(format!("{}: {error}", path.display())))?;
+        .map_err(|error| EarlyExit::load_failure(format!("{}: {error}", path.display())))?;
     Source::from_text(&contents).map_err(|error| match error.unknown_node() {
         Some(node) => {
             let line = contents.lines().nth(error.line.saturating_sub(1)).unwrap_or_default();
             let instance = line.split('|').next().unwrap_or_default();
-            Abort::load_failure(format!("Unknown node '{node}' for instance {instance}"))
+            EarlyExit::load_failure(format!("Unknown node '{node}' for instance {instance}"))
         }
-        None => Abort::load_failure(format!("{}: {error}", path.display())),
+        None => EarlyExit::load_failure(format!("{}: {error}", path.display())),
     })
 }
 
@@ -410,7 +413,7 @@ fn save_cluster(
     extension: &str,
     when: &str,
     cluster: &Cluster,
-) -> Result<(), Abort> {
+) -> Result<(), EarlyExit> {
     let mut path = path.as_os_str().to_owned();
     path.push(format!(".{extension}"));
     let path = Path::new(&path);

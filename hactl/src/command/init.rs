@@ -142,7 +142,7 @@ impl Init {
         }
         for (file, effect) in files.iter().zip(&effects) {
             file.write(*effect)?;
-            session.terminal().report(&format!("{} {}", file.path.display(), effect.word()));
+            session.terminal().report(&format!("{} {}", file.path.display(), effect.name()));
         }
         session.terminal().report(&format!("\nnext:\n{}", settings.next_steps(&directory)));
         Ok(Exit::Done)

@@ -158,7 +158,7 @@ impl Edit {
             }
             Selection::Objects(targets) => {
                 for target in targets {
-                    let object = client.target(&target).await?;
+                    let object = client.get_target(&target).await?;
                     objects_found.push((target, object));
                 }
             }

@@ -57,7 +57,7 @@ impl Logs {
         let node = self.node.as_deref().map(super::parse_node).transpose()?;
         let client = session.client()?;
         // This call fails with the most similar name if no resource has this name.
-        client.target(&target).await?;
+        client.get_target(&target).await?;
         let terminal = session.terminal();
         let requested_at = Instant::now();
         let read = self.read(client, &target, lines, self.since.map(whole_seconds), node.as_ref()).await;

@@ -213,7 +213,7 @@ async fn run_operation_to_node(
     wait_flags: &OperationWaitFlags,
 ) -> Outcome {
     let node = super::parse_node(node)?;
-    session.client()?.target(&node).await?;
+    session.client()?.get_target(&node).await?;
     let spec = OperationSpec { action, node: Some(node.name.name.into()), ..OperationSpec::default() };
     run_resource_operation(session, resource, spec, wait_flags).await
 }
@@ -225,7 +225,7 @@ async fn run_resource_operation(
     wait_flags: &OperationWaitFlags,
 ) -> Outcome {
     let target = super::parse_resource(resource)?;
-    session.client()?.target(&target).await?;
+    session.client()?.get_target(&target).await?;
     run_operation(session, OperationSpec { resource: Some(target.name.name), ..spec }, wait_flags).await
 }
 

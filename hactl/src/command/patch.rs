@@ -71,7 +71,7 @@ impl Patch {
         };
         let patch = self.read()?;
         let client = session.client()?;
-        let live = client.target(&target).await?;
+        let live = client.get_target(&target).await?;
         let object_after = match (self.dry_run.mode.write_mode(), self.kind) {
             (Some(write_mode), patch_type) => {
                 let media_type = patch_type.media_type();
@@ -79,11 +79,11 @@ impl Patch {
             }
             (None, PatchType::Merge) => {
                 let mut patch = patch;
-                renamed::accept(target.kind, &mut patch).map_err(|problems| {
+                renamed::convert_to_current_names(target.kind, &mut patch).map_err(|problems| {
                     let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
                     Failure::usage(problems.join("\n"))
                 })?;
-                merge::patched(&live, &patch)
+                merge::with_merge_patch(&live, &patch)
             }
             (None, PatchType::Json) => {
                 return Err(Failure::usage("a JSON patch is applied only by the server")

@@ -41,12 +41,12 @@ impl Set {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json, Format::Name])?;
         let target = Target::parse(&self.object_argument)?;
-        let (patch, renamed) = patch(target.kind, &self.fields)?;
+        let (patch, renamed) = spec_patch(target.kind, &self.fields)?;
         for renamed in renamed {
             session.terminal().warn(&renamed.notice());
         }
         let client = session.client()?;
-        let live = client.target(&target).await?;
+        let live = client.get_target(&target).await?;
         let mut merged = live.clone();
         merge::apply(&mut merged, &patch);
         // Existing defects of the object are left to the server; only the changed object is validated.
@@ -96,7 +96,7 @@ impl Set {
 }
 
 /// Returns the merge patch for `FIELD=VALUE…`, and the fields that are given by an earlier name.
-fn patch(kind: Kind, fields: &[String]) -> Result<(Value, Vec<&'static RenamedField>), Failure> {
+fn spec_patch(kind: Kind, fields: &[String]) -> Result<(Value, Vec<&'static RenamedField>), Failure> {
     let (mut spec, mut renamed_fields) = (json!({}), Vec::new());
     for text in fields {
         let (path, value) = text.split_once('=').ok_or_else(|| {
@@ -104,7 +104,7 @@ fn patch(kind: Kind, fields: &[String]) -> Result<(Value, Vec<&'static RenamedFi
                 .help("specify FIELD=VALUE, such as state=stopped")
         })?;
         let path = path.strip_prefix("spec.").unwrap_or(path);
-        let renamed = renamed::of_path(kind, path);
+        let renamed = renamed::renamed_field_of_spec_path(kind, path);
         renamed_fields.extend(renamed);
         let path = renamed.map_or_else(|| path.to_owned(), RenamedField::current_path);
         let mut schema = Field::spec(kind);
@@ -202,7 +202,7 @@ mod tests {
 
     fn check(kind: Kind, fields: &[&str], expected: Result<Value, &str>) {
         let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
-        match (patch(kind, &fields), expected) {
+        match (spec_patch(kind, &fields), expected) {
             (Ok((result, _)), Ok(expected)) => assert_eq!(result["spec"], expected),
             (Err(failure), Err(part)) => assert!(failure.message.contains(part), "{failure:?}"),
             (result, expected) => panic!("{fields:?}: {result:?} instead of {expected:?}"),

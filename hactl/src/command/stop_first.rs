@@ -103,7 +103,7 @@ fn blocking_reason(resource: &TypedObject<ResourceSpec>) -> Option<String> {
 /// `state_before`, the requested state before the stop.
 pub(crate) fn with_state(patch: &Value, desired: &Value, state_before: &str) -> Value {
     let state = desired.pointer("/spec/state").cloned().unwrap_or_else(|| json!(state_before));
-    let mut patch = merge::patched(patch, &json!({"spec": {}}));
+    let mut patch = merge::with_merge_patch(patch, &json!({"spec": {}}));
     patch["spec"]["state"] = state;
     patch
 }

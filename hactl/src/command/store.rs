@@ -9,7 +9,7 @@ use crate::etcdctl::{EtcdConnection, Etcdctl};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::session::Session;
 use crate::terminal::Terminal;
-use access::{Access, ROOT, RoleAnswer, Step, controller_role, desired_access, node_role, plan};
+use access::{AccessRules, EtcdctlStep, ROOT, RoleAnswer, controller_role, desired_access, node_role, plan};
 use clap::{Args, Subcommand};
 use ha_api_types::cluster::{CLUSTER_NAME, Cluster};
 use ha_api_types::keys::{Key, Keys};
@@ -143,7 +143,7 @@ impl Secure {
         }
         let remaining = plan(&store.access().await?, &desired, &removed);
         if !remaining.is_empty() {
-            let list: Vec<String> = remaining.iter().map(Step::to_string).collect();
+            let list: Vec<String> = remaining.iter().map(EtcdctlStep::to_string).collect();
             return Err(Failure::failed(format!(
                 "etcd does not have all users and permissions: {}",
                 list.join("; ")
@@ -158,9 +158,9 @@ impl Secure {
     async fn desired_access(
         &self,
         store: &SecuredEtcd,
-        present: &Access,
+        present: &AccessRules,
         removed: &BTreeSet<String>,
-    ) -> Result<Access, Failure> {
+    ) -> Result<AccessRules, Failure> {
         let cluster = &self.etcd.cluster;
         let mut controllers: BTreeSet<String> = self.controllers.iter().cloned().collect();
         let mut nodes: BTreeSet<String> = self.nodes.iter().cloned().collect();
@@ -229,9 +229,9 @@ impl SecuredEtcd {
     }
 
     /// Reads users, roles, and whether authentication is enabled.
-    async fn access(&self) -> Result<Access, Failure> {
+    async fn access(&self) -> Result<AccessRules, Failure> {
         let status: NamesAnswer = self.run_json(&["auth", "status"]).await?;
-        let mut access = Access { is_enabled: status.enabled, ..Access::default() };
+        let mut access = AccessRules { is_enabled: status.enabled, ..AccessRules::default() };
         for user in self.run_json::<NamesAnswer>(&["user", "list"]).await?.users {
             let answer: NamesAnswer = self.run_json(&["user", "get", &user]).await?;
             access.users.insert(user, answer.roles.into_iter().collect());
@@ -243,7 +243,7 @@ impl SecuredEtcd {
         Ok(access)
     }
 
-    async fn run_step(&self, step: &Step) -> Result<(), Failure> {
+    async fn run_step(&self, step: &EtcdctlStep) -> Result<(), Failure> {
         self.etcdctl.run(&step.0).await.map(drop)
     }
 

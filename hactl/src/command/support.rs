@@ -71,7 +71,7 @@ impl Dump {
         })?;
         let mut problems = CollectionProblems::default();
         let server =
-            problems.record_failure("controller version", client.document::<Value>(&["version"]).await);
+            problems.record_failure("controller version", client.get_document::<Value>(&["version"]).await);
         let versions = json!({"client": env!("CARGO_PKG_VERSION"), "server": server});
         let mut files = vec![("versions.yaml".to_owned(), versions)];
         for kind in Kind::ALL {

@@ -8,7 +8,7 @@ mod report;
 use super::apply::{apply_entry, inventory};
 use crate::client::{Client, WriteMode};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::manifest::{self, Completeness, Entry, FileFlags};
+use crate::manifest::{self, Completeness, FileFlags, ManifestObject};
 use crate::session::Session;
 use clap::{Args, ValueHint};
 use drift::{MANAGER, drift_of};
@@ -16,7 +16,7 @@ use git::short;
 use ha_api_types::git_sync::Drift;
 use ha_api_types::reason::Reason;
 use metrics::SyncMetrics;
-use report::Published;
+use report::PublishedStatus;
 use serde_json::Value;
 use std::fs::File;
 use std::net::SocketAddr;
@@ -72,7 +72,7 @@ const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Outcome of a pass.
 #[derive(Debug, Default)]
-struct Pass {
+struct SyncPass {
     /// Commit that was fetched; empty if none was.
     revision: String,
     /// Commit whose objects are applied; empty if none is known.
@@ -155,14 +155,15 @@ impl Sync {
                 return Some(failure);
             }
         };
-        let published = match Published::read(&client, self).await {
+        let published = match PublishedStatus::read(&client, self).await {
             Ok(published) => published,
             Err(failure) => {
                 metrics.record(false, 0, "");
                 return Some(failure);
             }
         };
-        let mut pass = Pass { applied_revision: published.applied_revision().to_owned(), ..Pass::default() };
+        let mut pass =
+            SyncPass { applied_revision: published.applied_revision().to_owned(), ..SyncPass::default() };
         pass.objects = published.objects();
         if let Err(failed) = self.synchronize(session, &client, &mut pass).await {
             pass.failure = Some(failed);
@@ -177,7 +178,7 @@ impl Sync {
         &self,
         session: &Session,
         client: &Client,
-        pass: &mut Pass,
+        pass: &mut SyncPass,
     ) -> Result<(), (Reason, Failure)> {
         let fetch_failed = |failure| (Reason::FetchFailed, failure);
         let refused = |failure| (Reason::CommitRefused, failure);
@@ -239,7 +240,7 @@ impl Sync {
     }
 
     /// Reads the objects in the files of a commit.
-    async fn load(&self, repository: &git::Repository, commit: &str) -> Result<Vec<Entry>, Failure> {
+    async fn load(&self, repository: &git::Repository, commit: &str) -> Result<Vec<ManifestObject>, Failure> {
         repository.check_out(commit).await?;
         let files = repository.directory().join(&self.path);
         let flags = FileFlags { files: vec![files.display().to_string()], recursive: true };
@@ -282,7 +283,7 @@ impl Sync {
     }
 }
 
-async fn live_objects(client: &Client, entries: &[Entry]) -> Result<Vec<Option<Value>>, Failure> {
+async fn live_objects(client: &Client, entries: &[ManifestObject]) -> Result<Vec<Option<Value>>, Failure> {
     let mut live_objects = Vec::with_capacity(entries.len());
     for entry in entries {
         live_objects.push(client.get(entry.kind, &entry.name).await?);
@@ -293,7 +294,7 @@ async fn live_objects(client: &Client, entries: &[Entry]) -> Result<Vec<Option<V
 /// Returns the objects after an apply, as checked and changed by the server. Nothing is stored.
 async fn plan(
     client: &Client,
-    entries: &[Entry],
+    entries: &[ManifestObject],
     live_objects: &[Option<Value>],
 ) -> Result<Vec<Value>, Failure> {
     let mut planned = Vec::with_capacity(entries.len());
@@ -308,7 +309,7 @@ async fn plan(
 async fn apply(
     session: &Session,
     client: &Client,
-    entries: &[Entry],
+    entries: &[ManifestObject],
     live_objects: &[Option<Value>],
     commit: &str,
 ) -> Result<(), Failure> {
@@ -317,7 +318,7 @@ async fn apply(
         let (change, _) =
             applied.map_err(|error| Failure::from(error).with_context(&entry.display_name()))?;
         if change.is_change() {
-            let text = format!("{} {} (commit {})", entry.display_name(), change.word(), short(commit));
+            let text = format!("{} {} (commit {})", entry.display_name(), change.name(), short(commit));
             session.terminal().report(&text);
         }
     }

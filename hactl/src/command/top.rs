@@ -56,7 +56,7 @@ impl Top {
         let mut names = Vec::new();
         for name in &self.names {
             let target = Target::parse(&format!("{}/{name}", kind.singular()))?;
-            session.client()?.target(&target).await?;
+            session.client()?.get_target(&target).await?;
             names.push(target.name.name);
         }
         let is_selected = |name: &str| names.is_empty() || names.iter().any(|selected| selected == name);

@@ -54,7 +54,7 @@ impl Trace {
                 "events are kept for 1 h; for older entries, run \"journalctl HACTL_ACTION=UID\" on each host (or HACTL_OPERATION=NAME, HACTL_RESOURCE=NAME)",
             ));
         }
-        if !session.print_value(format, &document(&trace))? {
+        if !session.print_value(format, &json_output(&trace))? {
             session.terminal().print(&text(session, &trace));
         }
         Ok(Exit::Done)
@@ -141,7 +141,7 @@ fn text(session: &Session, trace: &SubjectTrace) -> String {
     text
 }
 
-fn document(trace: &SubjectTrace) -> Value {
+fn json_output(trace: &SubjectTrace) -> Value {
     let step = |step: &Step| {
         json!({
             "at": step.at, "afterSeconds": step.after_seconds, "from": step.source, "node": step.node, "epoch": step.epoch,

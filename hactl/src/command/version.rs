@@ -19,7 +19,9 @@ impl Version {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
         let response = match session.client() {
-            Ok(client) if !self.client => Some(client.document::<kubernetes::Version>(&["version"]).await),
+            Ok(client) if !self.client => {
+                Some(client.get_document::<kubernetes::Version>(&["version"]).await)
+            }
             // No server version without a cluster.
             Ok(_) | Err(_) => None,
         };

@@ -59,7 +59,7 @@ impl Wait {
         for target in &targets {
             // A wait for a missing object would always time out. For `delete`, the goal is already reached.
             if goal != Goal::Deleted {
-                client.target(target).await?;
+                client.get_target(target).await?;
             }
         }
         let deadline = tokio::time::Instant::now() + self.timeout;

@@ -28,7 +28,7 @@ impl Why {
         let target = super::parse_resource(&self.name)?;
         let client = session.client()?;
         // This call refuses a resource that does not exist or has another type.
-        client.target(&target).await?;
+        client.get_target(&target).await?;
         let explanation = client.explanation(&target.name.name).await?;
         let value = serde_json::to_value(&explanation).unwrap_or(Value::Null);
         if !session.print_value(format, &value)? {

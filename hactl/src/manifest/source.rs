@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const MAX_BYTES: u64 = ha_api_types::yaml::MAX_TEXT_BYTES as u64 + 1;
 
 /// A text with its name for messages.
-pub(crate) struct Text {
+pub(crate) struct SourceText {
     pub(crate) name: String,
     pub(crate) content: String,
 }
@@ -18,13 +18,13 @@ pub(crate) struct Text {
 ///
 /// # Errors
 /// Fails if a path does not exist or cannot be read, or if a directory contains no YAML or JSON file.
-pub(super) fn read_texts(files: &[String], recursive: bool) -> Result<Vec<Text>, Failure> {
+pub(super) fn read_texts(files: &[String], recursive: bool) -> Result<Vec<SourceText>, Failure> {
     let mut texts = Vec::new();
     for file in files {
         if file == "-" {
             let content = read(&mut std::io::stdin().lock())
                 .map_err(|error| Failure::usage(format!("cannot read standard input: {error}")))?;
-            texts.push(Text { name: "<stdin>".to_owned(), content });
+            texts.push(SourceText { name: "<stdin>".to_owned(), content });
             continue;
         }
         let path = Path::new(file);
@@ -49,11 +49,11 @@ pub(super) fn read_texts(files: &[String], recursive: bool) -> Result<Vec<Text>,
     Ok(texts)
 }
 
-fn read_text(path: &Path) -> Result<Text, Failure> {
+fn read_text(path: &Path) -> Result<SourceText, Failure> {
     let content = std::fs::File::open(path)
         .and_then(|mut file| read(&mut file))
         .map_err(|error| unreadable(path, &error))?;
-    Ok(Text { name: path.display().to_string(), content })
+    Ok(SourceText { name: path.display().to_string(), content })
 }
 
 fn read(from: &mut dyn Read) -> std::io::Result<String> {

@@ -5,7 +5,7 @@ use super::input::WatchdogEvent;
 use super::journal::{TestedWatchdog, WatchdogTrial};
 use super::pets::{PETS_QUERY_DELAY_MS, PetStatus, REFUSES_PETS};
 use super::{AgentCore, Session};
-use crate::watchdog::Moment;
+use crate::watchdog::DualClockTime;
 use crate::watchdog::protocol::{Arm, DeviceFacts, DeviceKind, Notice, Refusal, Request, State, Status};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{WatchdogKind, WatchdogReport};
@@ -45,7 +45,7 @@ pub(super) struct Watchdog {
     pub(super) passed_test: Option<TestedWatchdog>,
     pending_request: Option<(WatchdogRequestId, Request)>,
     /// The deadline that the daemon has acknowledged since armed: true was committed.
-    pub(super) acknowledged: Option<Moment>,
+    pub(super) acknowledged: Option<DualClockTime>,
     /// Timeout in seconds and Th in milliseconds with which the device was armed.
     armed_with: Option<(u32, u32)>,
     retry_at: Option<MonotonicTime>,
@@ -60,7 +60,7 @@ pub(super) struct Watchdog {
     opened_to_identify: bool,
     /// A deadline that reached the daemon too late. The agent does not send this deadline again; it sends the next
     /// deadline.
-    rejected_deadline: Option<Moment>,
+    rejected_deadline: Option<DualClockTime>,
 }
 
 impl Watchdog {
@@ -95,7 +95,7 @@ impl Watchdog {
     }
 
     /// Returns `true` if no deadline after `bound` is active or is being sent to the daemon.
-    pub(super) fn has_no_deadline_after(&self, bound: Moment) -> bool {
+    pub(super) fn has_no_deadline_after(&self, bound: DualClockTime) -> bool {
         let in_force = match self.status.state {
             State::Armed { deadline } | State::Expired { deadline } => Some(deadline),
             State::Released | State::Staying => None,
@@ -147,7 +147,7 @@ impl Watchdog {
     }
 
     /// Returns the deadline that the daemon follows; after a start, the deadline set by the previous agent process.
-    pub(super) fn followed_deadline(&self) -> Option<Moment> {
+    pub(super) fn followed_deadline(&self) -> Option<DualClockTime> {
         match self.status.state {
             State::Armed { deadline } | State::Expired { deadline } => Some(deadline),
             State::Released | State::Staying => None,

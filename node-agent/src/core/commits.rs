@@ -14,7 +14,7 @@ use ha_store::{Outcome, Transaction};
 const REWRITE_DELAY_MS: Millis = 50;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Purpose {
+pub(super) enum CommitPurpose {
     /// The node's report in mode Registering.
     Request { report: NodeReport },
     /// Deletion of the `alive` key of an earlier process.
@@ -33,18 +33,18 @@ pub(super) enum Purpose {
     CleanShutdownReport { report: NodeReport },
 }
 
-impl Purpose {
+impl CommitPurpose {
     /// Returns the heartbeat that the commit carries; `None` for any other commit.
     pub(super) fn heartbeat(&self) -> Option<&PendingHeartbeat> {
         match self {
-            Purpose::Heartbeat(heartbeat) => Some(heartbeat),
-            Purpose::Request { .. }
-            | Purpose::DeleteAlive
-            | Purpose::Service { .. }
-            | Purpose::DeleteReport { .. }
-            | Purpose::Doctor { .. }
-            | Purpose::Usage { .. }
-            | Purpose::CleanShutdownReport { .. } => None,
+            CommitPurpose::Heartbeat(heartbeat) => Some(heartbeat),
+            CommitPurpose::Request { .. }
+            | CommitPurpose::DeleteAlive
+            | CommitPurpose::Service { .. }
+            | CommitPurpose::DeleteReport { .. }
+            | CommitPurpose::Doctor { .. }
+            | CommitPurpose::Usage { .. }
+            | CommitPurpose::CleanShutdownReport { .. } => None,
         }
     }
 }
@@ -65,7 +65,7 @@ impl AgentCore {
         &mut self,
         transaction: Transaction,
         urgency: CommitUrgency,
-        purpose: Purpose,
+        purpose: CommitPurpose,
     ) -> CommitId {
         let id = CommitId(self.next_id());
         self.commits.insert(id, purpose);
@@ -80,16 +80,18 @@ impl AgentCore {
             self.journal.revision = self.journal.revision.max(revision);
         }
         match purpose {
-            Purpose::Request { report } => self.on_registration_committed(now, report, outcome),
-            Purpose::DeleteAlive => self.on_alive_deleted(now, outcome),
-            Purpose::Heartbeat(heartbeat) => self.on_heartbeat_committed(now, heartbeat, outcome),
-            Purpose::Service { name, report } => {
+            CommitPurpose::Request { report } => self.on_registration_committed(now, report, outcome),
+            CommitPurpose::DeleteAlive => self.on_alive_deleted(now, outcome),
+            CommitPurpose::Heartbeat(heartbeat) => self.on_heartbeat_committed(now, heartbeat, outcome),
+            CommitPurpose::Service { name, report } => {
                 self.on_service_report_committed(now, id, &name, report, outcome);
             }
-            Purpose::DeleteReport { name } => self.on_report_deleted(now, id, &name, outcome),
-            Purpose::Doctor { report } => self.on_doctor_report_committed(report, outcome),
-            Purpose::Usage { report } => self.on_usage_committed(now, report, outcome),
-            Purpose::CleanShutdownReport { report } => self.on_clean_shutdown_committed(now, report, outcome),
+            CommitPurpose::DeleteReport { name } => self.on_report_deleted(now, id, &name, outcome),
+            CommitPurpose::Doctor { report } => self.on_doctor_report_committed(report, outcome),
+            CommitPurpose::Usage { report } => self.on_usage_committed(now, report, outcome),
+            CommitPurpose::CleanShutdownReport { report } => {
+                self.on_clean_shutdown_committed(now, report, outcome);
+            }
         }
     }
 

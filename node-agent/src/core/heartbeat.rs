@@ -1,11 +1,11 @@
 //! The heartbeat: proof of this node's lease, and start of each deadline (FENCING, section 3).
 
-use super::commits::Purpose;
+use super::commits::CommitPurpose;
 use super::effect::{CommitUrgency, Effect, LeaseRequestId, Level};
 use super::input::LeaseKept;
 use super::session::RETRY_DELAY_MS;
 use super::{AgentCore, Shutdown};
-use crate::watchdog::Moment;
+use crate::watchdog::DualClockTime;
 use ha_api_types::cluster::OnEtcdLoss;
 use ha_api_types::id::{Epoch, Revision};
 use ha_api_types::protocol::Protocol;
@@ -32,7 +32,7 @@ pub(super) struct Lease {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PendingHeartbeat {
     /// The clock reading before the commit.
-    pub(super) started: Moment,
+    pub(super) started: DualClockTime,
     pub(super) alive: Alive,
     /// The changed node report that the heartbeat carries; `None` if the report is unchanged.
     pub(super) report: Option<NodeReport>,
@@ -121,8 +121,8 @@ impl AgentCore {
     }
 
     /// Returns D while it is in the future.
-    pub(super) fn proven_deadline(&self, now: &Now) -> Option<Moment> {
-        self.deadline.filter(|deadline| Moment::from(now).remaining_ns(*deadline).is_some())
+    pub(super) fn proven_deadline(&self, now: &Now) -> Option<DualClockTime> {
+        self.deadline.filter(|deadline| DualClockTime::from(now).remaining_ns(*deadline).is_some())
     }
 
     /// Returns `true` if the node's report is armed, or if a write with an unknown outcome may have made it armed.
@@ -142,7 +142,7 @@ impl AgentCore {
     fn is_sending_report(&self, predicate: impl Fn(&NodeReport) -> bool) -> bool {
         self.commits
             .values()
-            .filter_map(Purpose::heartbeat)
+            .filter_map(CommitPurpose::heartbeat)
             .filter_map(|heartbeat| heartbeat.report.as_ref())
             .any(predicate)
     }
@@ -173,7 +173,7 @@ impl AgentCore {
             }
         }
         let mut desired_report = self.desired_report();
-        let shorter = Moment::from(now).plus_ms(desired_report.timings.heartbeat_valid_ms);
+        let shorter = DualClockTime::from(now).plus_ms(desired_report.timings.heartbeat_valid_ms);
         if desired_report.timings.heartbeat_valid_ms < self.active_timings.heartbeat_valid_ms
             && !self.watchdog.has_no_deadline_after(shorter)
         {
@@ -195,7 +195,7 @@ impl AgentCore {
                 let transaction = Transaction::new()
                     .delete(alive_key, Guard::Unchanged(stored.mod_revision))
                     .guard(keys.fence(&node), self.fence_guard());
-                let id = self.commit(transaction, CommitUrgency::Ordinary, Purpose::DeleteAlive);
+                let id = self.commit(transaction, CommitUrgency::Ordinary, CommitPurpose::DeleteAlive);
                 if let Some(registered) = self.registered_mut() {
                     registered.heartbeat = Some(id);
                 }
@@ -224,7 +224,7 @@ impl AgentCore {
             }
             None => transaction.guard(report_key, report_guard),
         };
-        let started = Moment::from(now);
+        let started = DualClockTime::from(now);
         if let Some(report) = &report {
             // If the commit is applied but its answer is lost, observers already use the new Th.
             let bound = started.plus_ms(report.timings.heartbeat_valid_ms);
@@ -236,8 +236,11 @@ impl AgentCore {
         let timeout_ms = self.effective_timings().heartbeat_interval_ms;
         let next_heartbeat_at = now.monotonic_raw + timeout_ms;
         let heartbeat = PendingHeartbeat { started, alive, report };
-        let id =
-            self.commit(transaction, CommitUrgency::Heartbeat { timeout_ms }, Purpose::Heartbeat(heartbeat));
+        let id = self.commit(
+            transaction,
+            CommitUrgency::Heartbeat { timeout_ms },
+            CommitPurpose::Heartbeat(heartbeat),
+        );
         if let Some(registered) = self.registered_mut() {
             registered.heartbeat = Some(id);
             registered.sequence += 1;

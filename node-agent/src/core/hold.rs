@@ -4,7 +4,7 @@
 use super::AgentCore;
 use super::effect::{Effect, HoldId, Level};
 use super::view::HoldCandidates;
-use crate::watchdog::Moment;
+use crate::watchdog::DualClockTime;
 use ha_api_types::cluster::OnEtcdLoss;
 use ha_api_types::id::ControllerId;
 use ha_api_types::record::{HoldAnswer, HoldRequest};
@@ -26,7 +26,7 @@ pub(super) struct Hold {
 struct HoldRound {
     id: HoldId,
     /// The clock reading before the first controller was asked.
-    started: Moment,
+    started: DualClockTime,
     /// Controllers that have not answered yet.
     unanswered: BTreeSet<ControllerId>,
 }
@@ -76,7 +76,7 @@ impl AgentCore {
         };
         let id = HoldId(self.next_id());
         let unanswered = candidates.keys().cloned().collect();
-        self.hold.round = Some(HoldRound { id, started: Moment::from(now), unanswered });
+        self.hold.round = Some(HoldRound { id, started: DualClockTime::from(now), unanswered });
         for (candidate, url) in candidates {
             let request = HoldRequest { candidate: candidate.clone(), ..template.clone() };
             self.effects.push_back(Effect::RequestHold {

@@ -3,7 +3,7 @@
 //!
 //! No decision depends on them. The findings have a separate key, because every permit guards the node's report.
 
-use super::commits::Purpose;
+use super::commits::CommitPurpose;
 use super::effect::CommitUrgency;
 use super::journal::{Journal, ShutdownRecord};
 use super::{AgentCore, Config, Now, watchdog_test};
@@ -69,7 +69,7 @@ impl AgentCore {
         self.store_fencing_proof();
         let Some((_, create_revision)) = self.active_registration() else { return };
         self.report_previous_boot(now);
-        if self.commits.values().any(|purpose| matches!(purpose, Purpose::Doctor { .. })) {
+        if self.commits.values().any(|purpose| matches!(purpose, CommitPurpose::Doctor { .. })) {
             return;
         }
         let Some(facts) = &self.machine_findings.facts else { return };
@@ -99,7 +99,7 @@ impl AgentCore {
             .put(keys.doctor_report(node), self.view.doctor_reports.guard(node), value)
             .guard(keys.alive(node), Guard::Created(create_revision))
             .guard(keys.fence(node), self.fence_guard());
-        self.commit(transaction, CommitUrgency::Ordinary, Purpose::Doctor { report: new_report });
+        self.commit(transaction, CommitUrgency::Ordinary, CommitPurpose::Doctor { report: new_report });
     }
 
     fn check_context(&self) -> CheckContext {

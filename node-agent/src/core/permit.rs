@@ -1,6 +1,6 @@
 //! Start permits: the right to start a service, granted only by a commit under every guard (FENCING, sections 6 and 8).
 
-use super::commits::Purpose;
+use super::commits::CommitPurpose;
 use super::effect::CommitUrgency;
 use super::role::Role;
 use super::service::{Service, Step};
@@ -243,7 +243,7 @@ impl AgentCore {
         if phase == Phase::HandingOver {
             service.guarded_target = self.guarded_target(&name, &assignment);
         }
-        let id = self.commit(transaction, CommitUrgency::Ordinary, Purpose::Service { name, report });
+        let id = self.commit(transaction, CommitUrgency::Ordinary, CommitPurpose::Service { name, report });
         service.pending_write = Some(id);
     }
 

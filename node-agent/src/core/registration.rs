@@ -1,6 +1,6 @@
 //! Registration: stopping the services of earlier registrations, and requesting an epoch (FENCING, section 3).
 
-use super::commits::Purpose;
+use super::commits::CommitPurpose;
 use super::effect::{CommitUrgency, Level};
 use super::service::{KillReason, Presence, Service, Step};
 use super::service_machine::is_killing;
@@ -101,7 +101,7 @@ impl AgentCore {
             if !self.is_guarded(service) {
                 continue;
             }
-            if service.kill_tries() >= MAX_REGISTRATION_TRIES {
+            if service.kill_attempts() >= MAX_REGISTRATION_TRIES {
                 not_stopped.push(NotStopped {
                     name: service.definition.name.clone(),
                     uid: service.definition.uid.clone(),
@@ -216,7 +216,7 @@ impl AgentCore {
         let transaction = Transaction::new()
             .put(self.config.keys.node_report(&node), self.view.node_reports.guard(&node), value)
             .guard(fence_key, self.view.fences.guard(&node));
-        let id = self.commit(transaction, CommitUrgency::Ordinary, Purpose::Request { report });
+        let id = self.commit(transaction, CommitUrgency::Ordinary, CommitPurpose::Request { report });
         if let Session::Requesting(requesting) = &mut self.session {
             requesting.pending_write = Some(id);
             requesting.request = None;

@@ -7,7 +7,7 @@
 //! is answered.
 
 use super::command::{Command, CommandId, CommandResult};
-use super::commits::Purpose;
+use super::commits::CommitPurpose;
 use super::effect::{CommitUrgency, Effect};
 use super::role::Role;
 use super::service::{Presence, Service, Step};
@@ -23,7 +23,7 @@ use ha_api_types::time::MonotonicTime;
 
 /// Progress of a replacement in this process.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) enum Replacing {
+pub(super) enum ReplacementStep {
     /// No replacement is in progress.
     #[default]
     Idle,
@@ -32,12 +32,12 @@ pub(super) enum Replacing {
     /// The driver is replacing the secondary.
     Run { replacement: Box<Replacement>, running_command: CommandId },
     /// The replacement has ended without success. Its remains are removed before it is answered.
-    Clear(Box<Clearing>),
+    Clear(Box<ReplacementCleanup>),
 }
 
 /// The removal of data that a replacement left.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Clearing {
+pub(super) struct ReplacementCleanup {
     definition: ServiceDefinition,
     /// The answer after the removal.
     answer: ReplacementReport,
@@ -48,25 +48,30 @@ pub(super) struct Clearing {
     not_before: Option<MonotonicTime>,
 }
 
-impl Replacing {
+impl ReplacementStep {
     /// Returns `true` if a command of the replacement may be running.
     pub(super) fn is_busy(&self) -> bool {
         match self {
-            Replacing::Idle | Replacing::Begin { .. } => false,
-            Replacing::Run { .. } | Replacing::Clear(_) => true,
+            ReplacementStep::Idle | ReplacementStep::Begin { .. } => false,
+            ReplacementStep::Run { .. } | ReplacementStep::Clear(_) => true,
         }
     }
 
     /// Returns when the replacement must be advanced again.
     pub(super) fn due_at(&self) -> Option<MonotonicTime> {
         match self {
-            Replacing::Idle | Replacing::Begin { .. } | Replacing::Run { .. } => None,
-            Replacing::Clear(clearing) => clearing.not_before,
+            ReplacementStep::Idle | ReplacementStep::Begin { .. } | ReplacementStep::Run { .. } => None,
+            ReplacementStep::Clear(clearing) => clearing.not_before,
         }
     }
 }
 
-fn answer(uid: &ReplacementUid, phase: ReplacementPhase, reason: Reason, message: &str) -> ReplacementReport {
+fn replacement_report(
+    uid: &ReplacementUid,
+    phase: ReplacementPhase,
+    reason: Reason,
+    message: &str,
+) -> ReplacementReport {
     ReplacementReport { uid: uid.to_owned(), phase, reason, message: message.to_owned() }
 }
 
@@ -101,7 +106,7 @@ impl AgentCore {
     pub(super) fn advance_replacement(&mut self, now: &Now, service: &mut Service) {
         let requested = self.requested_replacement(service.name());
         match service.replacing.clone() {
-            Replacing::Idle => {
+            ReplacementStep::Idle => {
                 let Some(requested) = requested else { return };
                 match self.known_replacement_answer(service).map(|known_answer| known_answer.phase) {
                     Some(ReplacementPhase::Done | ReplacementPhase::Failed) => return,
@@ -109,38 +114,46 @@ impl AgentCore {
                     // learned that the beginning was committed.
                     Some(ReplacementPhase::Begun) => {
                         let text = "agent stopped while the secondary was being replaced";
-                        let failed =
-                            answer(&requested.uid, ReplacementPhase::Failed, Reason::Interrupted, text);
-                        clear(service, requested.definition, failed, None);
+                        let failed = replacement_report(
+                            &requested.uid,
+                            ReplacementPhase::Failed,
+                            Reason::Interrupted,
+                            text,
+                        );
+                        begin_cleanup(service, requested.definition, failed, None);
                     }
                     None if requested.is_canceled => {
                         let text = "replacement canceled before it started";
-                        let failed =
-                            answer(&requested.uid, ReplacementPhase::Failed, Reason::Interrupted, text);
+                        let failed = replacement_report(
+                            &requested.uid,
+                            ReplacementPhase::Failed,
+                            Reason::Interrupted,
+                            text,
+                        );
                         self.answer_replacement(now, service, failed);
                     }
-                    None => service.replacing = Replacing::Begin { uid: requested.uid },
+                    None => service.replacing = ReplacementStep::Begin { uid: requested.uid },
                 }
                 self.changed = true;
             }
-            Replacing::Begin { uid } => {
+            ReplacementStep::Begin { uid } => {
                 if let Some(requested) =
                     requested.filter(|requested| requested.uid == uid && !requested.is_canceled)
                 {
                     self.begin_replacement(now, service, requested);
                 } else {
-                    service.replacing = Replacing::Idle;
+                    service.replacing = ReplacementStep::Idle;
                     self.changed = true;
                 }
             }
-            Replacing::Run { replacement, .. } => {
+            ReplacementStep::Run { replacement, .. } => {
                 let is_requested = requested
                     .is_some_and(|requested| requested.uid == replacement.uid && !requested.is_canceled);
                 if let Some(cause) = self.replacement_must_end(now, service, is_requested) {
                     self.end_replacement(service, cause);
                 }
             }
-            Replacing::Clear(clearing) => self.advance_clearing_command(now, service, &clearing),
+            ReplacementStep::Clear(clearing) => self.advance_clearing_command(now, service, &clearing),
         }
     }
 
@@ -173,18 +186,23 @@ impl AgentCore {
                 node: requested.node.clone(),
             };
             self.push_command(id, command, requested.definition.clone());
-            service.replacing = Replacing::Run { replacement: Box::new(requested), running_command: id };
+            service.replacing =
+                ReplacementStep::Run { replacement: Box::new(requested), running_command: id };
             self.changed = true;
             return;
         }
         let Some((_, create_revision)) = self.active_registration() else { return };
         let text = format!("Replacing the secondary with {}", requested.node);
-        let begin_answer = answer(&requested.uid, ReplacementPhase::Begun, Reason::ReplacingSecondary, &text);
+        let begin_answer =
+            replacement_report(&requested.uid, ReplacementPhase::Begun, Reason::ReplacingSecondary, &text);
         let report = ServiceReport { replacement: Some(begin_answer), at: now.timestamp(), ..report };
         let transaction = self.permit_transaction(&name, &report, &assignment, create_revision, exclusive);
         if let Some(transaction) = transaction {
-            service.pending_write =
-                Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::Service { name, report }));
+            service.pending_write = Some(self.commit(
+                transaction,
+                CommitUrgency::Ordinary,
+                CommitPurpose::Service { name, report },
+            ));
             self.changed = true;
         }
     }
@@ -234,14 +252,15 @@ impl AgentCore {
 
     /// Ends the replacement in progress. The agent answers once no process of the replacement remains.
     pub(super) fn end_replacement(&mut self, service: &mut Service, cause: &str) {
-        let Replacing::Run { replacement, running_command } = service.replacing.clone() else { return };
+        let ReplacementStep::Run { replacement, running_command } = service.replacing.clone() else { return };
         self.effects.push_back(Effect::Cancel(running_command));
-        let failed = answer(&replacement.uid, ReplacementPhase::Failed, Reason::Interrupted, cause);
-        clear(service, replacement.definition, failed, Some(running_command));
+        let failed =
+            replacement_report(&replacement.uid, ReplacementPhase::Failed, Reason::Interrupted, cause);
+        begin_cleanup(service, replacement.definition, failed, Some(running_command));
         self.changed = true;
     }
 
-    fn advance_clearing_command(&mut self, now: &Now, service: &mut Service, clearing: &Clearing) {
+    fn advance_clearing_command(&mut self, now: &Now, service: &mut Service, clearing: &ReplacementCleanup) {
         let must_wait = clearing.not_before.is_some_and(|at| now.monotonic_raw < at);
         if clearing.canceled.is_some() || clearing.running_command.is_some() || must_wait {
             return;
@@ -250,7 +269,7 @@ impl AgentCore {
         self.commands.insert(id, service.name().clone());
         let command = Command::EndReplacement;
         self.push_command(id, command, clearing.definition.clone());
-        service.replacing = Replacing::Clear(Box::new(Clearing {
+        service.replacing = ReplacementStep::Clear(Box::new(ReplacementCleanup {
             running_command: Some(id),
             not_before: None,
             ..clearing.clone()
@@ -267,40 +286,50 @@ impl AgentCore {
         result: &CommandResult,
     ) -> bool {
         match service.replacing.clone() {
-            Replacing::Run { replacement, running_command } if running_command == id => {
+            ReplacementStep::Run { replacement, running_command } if running_command == id => {
                 let Replacement { uid, definition, .. } = *replacement;
                 match result {
                     CommandResult::Done | CommandResult::Observed(_) => self.on_replaced(now, service, &uid),
                     CommandResult::Failed(failure) => {
-                        let failed = answer(&uid, ReplacementPhase::Failed, failure.reason, &failure.message);
-                        clear(service, definition, failed, None);
+                        let failed = replacement_report(
+                            &uid,
+                            ReplacementPhase::Failed,
+                            failure.reason,
+                            &failure.message,
+                        );
+                        begin_cleanup(service, definition, failed, None);
                     }
                     CommandResult::Canceled => {
                         let text = "replacement canceled";
-                        let failed = answer(&uid, ReplacementPhase::Failed, Reason::Interrupted, text);
-                        clear(service, definition, failed, None);
+                        let failed =
+                            replacement_report(&uid, ReplacementPhase::Failed, Reason::Interrupted, text);
+                        begin_cleanup(service, definition, failed, None);
                     }
                 }
             }
-            Replacing::Clear(clearing) if clearing.canceled == Some(id) => match result {
+            ReplacementStep::Clear(clearing) if clearing.canceled == Some(id) => match result {
                 // The command had succeeded before it could be canceled.
                 CommandResult::Done => self.on_replaced(now, service, &clearing.answer.uid),
                 CommandResult::Observed(_) | CommandResult::Failed(_) | CommandResult::Canceled => {
-                    service.replacing = Replacing::Clear(Box::new(Clearing { canceled: None, ..*clearing }));
+                    service.replacing =
+                        ReplacementStep::Clear(Box::new(ReplacementCleanup { canceled: None, ..*clearing }));
                 }
             },
-            Replacing::Clear(clearing) if clearing.running_command == Some(id) => match result {
+            ReplacementStep::Clear(clearing) if clearing.running_command == Some(id) => match result {
                 CommandResult::Done | CommandResult::Observed(_) => {
-                    service.replacing = Replacing::Idle;
+                    service.replacing = ReplacementStep::Idle;
                     self.answer_replacement(now, service, clearing.answer);
                 }
                 CommandResult::Failed(_) | CommandResult::Canceled => {
                     let not_before = Some(now.monotonic_raw + PROBE_RETRY_MS);
-                    let retry = Clearing { running_command: None, not_before, ..*clearing };
-                    service.replacing = Replacing::Clear(Box::new(retry));
+                    let retry = ReplacementCleanup { running_command: None, not_before, ..*clearing };
+                    service.replacing = ReplacementStep::Clear(Box::new(retry));
                 }
             },
-            Replacing::Idle | Replacing::Begin { .. } | Replacing::Run { .. } | Replacing::Clear(_) => {
+            ReplacementStep::Idle
+            | ReplacementStep::Begin { .. }
+            | ReplacementStep::Run { .. }
+            | ReplacementStep::Clear(_) => {
                 return false;
             }
         }
@@ -309,8 +338,8 @@ impl AgentCore {
     }
 
     fn on_replaced(&mut self, now: &Now, service: &mut Service, uid: &ReplacementUid) {
-        service.replacing = Replacing::Idle;
-        let answer_done = answer(uid, ReplacementPhase::Done, Reason::SecondaryReplaced, "");
+        service.replacing = ReplacementStep::Idle;
+        let answer_done = replacement_report(uid, ReplacementPhase::Done, Reason::SecondaryReplaced, "");
         self.answer_replacement(now, service, answer_done);
     }
 
@@ -325,14 +354,15 @@ impl AgentCore {
     }
 }
 
-fn clear(
+fn begin_cleanup(
     service: &mut Service,
     definition: ServiceDefinition,
     answer: ReplacementReport,
     canceled: Option<CommandId>,
 ) {
-    let clearing = Clearing { definition, answer, canceled, running_command: None, not_before: None };
-    service.replacing = Replacing::Clear(Box::new(clearing));
+    let clearing =
+        ReplacementCleanup { definition, answer, canceled, running_command: None, not_before: None };
+    service.replacing = ReplacementStep::Clear(Box::new(clearing));
 }
 
 /// Returns `true` if a report shows that the service runs as the assigned action requires.

@@ -1,6 +1,6 @@
 //! A service's report: its desired content, and the writes to etcd (FENCING, section 6).
 
-use super::commits::Purpose;
+use super::commits::CommitPurpose;
 use super::effect::{CommitUrgency, Effect};
 use super::role::Role;
 use super::service::{Service, Step};
@@ -93,7 +93,7 @@ impl AgentCore {
             .guard(keys.fence(node), self.fence_guard());
         let report = desired.clone();
         service.pending_write =
-            Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::Service { name, report }));
+            Some(self.commit(transaction, CommitUrgency::Ordinary, CommitPurpose::Service { name, report }));
     }
 
     /// Removes the report and the journal entry of a resource that is deleted or no longer managed. The service itself
@@ -122,7 +122,7 @@ impl AgentCore {
                 .guard(keys.fence(node), self.fence_guard());
             service.desired_report = None;
             service.pending_write =
-                Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::DeleteReport { name }));
+                Some(self.commit(transaction, CommitUrgency::Ordinary, CommitPurpose::DeleteReport { name }));
             return;
         }
         let was_journaled = self.journal.services.remove(&name).is_some();

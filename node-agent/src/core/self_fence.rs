@@ -3,7 +3,7 @@
 
 use super::effect::{Effect, Level};
 use super::migration::report_after_kill;
-use super::replacement::Replacing;
+use super::replacement::ReplacementStep;
 use super::role::Role;
 use super::service::{KillReason, Presence, ResetCause, Service, Step};
 use super::session::Session;
@@ -68,7 +68,7 @@ impl AgentCore {
         };
         let may_run = is_step_in_progress
             || self.may_have_copy(service)
-            || service.replacing != Replacing::Idle
+            || service.replacing != ReplacementStep::Idle
             || service.pending_write.is_some() && service.permit.is_some()
             || service.desired_report.as_ref().is_some_and(reports_running)
             || self.view.reports.value(service.name()).is_some_and(reports_running);
@@ -99,8 +99,9 @@ impl AgentCore {
         if self.has_open_reception() {
             return false;
         }
-        let is_margin_reached =
-            || self.left_ms(now).is_some_and(|left_ms| left_ms <= self.effective_timings().stop_margin_ms);
+        let is_margin_reached = || {
+            self.remaining_ms(now).is_some_and(|time_ms| time_ms <= self.effective_timings().stop_margin_ms)
+        };
         match &self.session {
             Session::Registered(_) => is_margin_reached() && self.is_empty(),
             // Only the journal shows which services may be here, so it must be of this boot.
@@ -162,8 +163,8 @@ impl AgentCore {
             return;
         }
         let margin_ms = self.effective_timings().stop_margin_ms;
-        let cause = match self.left_ms(now) {
-            Some(left_ms) if left_ms <= margin_ms => ResetCause::LeaseLost,
+        let cause = match self.remaining_ms(now) {
+            Some(remaining_ms) if remaining_ms <= margin_ms => ResetCause::LeaseLost,
             Some(_) | None if self.is_unpetted(now) => ResetCause::Unpetted,
             Some(_) => return self.remove_shutdown_record(),
             None => return,
@@ -348,7 +349,7 @@ impl AgentCore {
         };
         if !belongs_to_action
             || service.running_command.is_some()
-            || service.kill_tries() < FAILED_KILLS_TO_REPORT
+            || service.kill_attempts() < FAILED_KILLS_TO_REPORT
         {
             return;
         }

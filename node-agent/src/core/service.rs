@@ -4,7 +4,7 @@ use super::command::{CommandId, DriverFailure};
 use super::effect::{CommitId, JournalWriteId};
 use super::external_change::ExternalStop;
 use super::permit::Permit;
-use super::replacement::Replacing;
+use super::replacement::ReplacementStep;
 use ha_api_types::id::{ActionUid, NodeName, ResourceName, Revision};
 use ha_api_types::quantity::Amounts;
 use ha_api_types::record::{Assignment, Phase, ReplacementReport, ServiceReport};
@@ -200,7 +200,7 @@ pub(super) struct Service {
     /// not restarted in place.
     pub(super) needs_recheck: bool,
     /// The replacement of the secondary.
-    pub(super) replacing: Replacing,
+    pub(super) replacing: ReplacementStep,
     /// The last answer of this process to a replacement request.
     pub(super) replacement_answer: Option<ReplacementReport>,
     /// `true` if no part of the service remains here, and no report of it remains in etcd.
@@ -241,7 +241,7 @@ impl Service {
             external_stop: None,
             not_stopped: false,
             needs_recheck: false,
-            replacing: Replacing::Idle,
+            replacing: ReplacementStep::Idle,
             replacement_answer: None,
             is_unmanaged: false,
             message: String::new(),
@@ -262,7 +262,7 @@ impl Service {
     }
 
     /// Returns `true` if no work is in progress, so only a change from outside requires work on the service.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(super) fn is_idle_until_change(&self) -> bool {
         self.step == Step::Idle
             && self.running_command.is_none()
             && self.canceling.is_empty()
@@ -273,11 +273,11 @@ impl Service {
             && self.unexpected_exit.is_none()
             && self.not_before.is_none()
             && self.peer_check_at.is_none()
-            && self.replacing == Replacing::Idle
+            && self.replacing == ReplacementStep::Idle
     }
 
     /// Returns how many kills have failed.
-    pub(super) fn kill_tries(&self) -> u32 {
+    pub(super) fn kill_attempts(&self) -> u32 {
         if let Step::Kill { attempts, .. } | Step::KillVerify { attempts, .. } = &self.step {
             *attempts
         } else {

@@ -4,7 +4,7 @@ use super::effect::{CommitId, Effect, Exit, Level, ReadId};
 use super::service::{KillReason, Presence};
 use super::view::View;
 use super::{AgentCore, Shutdown};
-use crate::watchdog::Moment;
+use crate::watchdog::DualClockTime;
 use ha_api_types::id::{ActionUid, Epoch, ResourceName, Revision};
 use ha_api_types::record::{Fence, FenceState, NodeReport};
 use ha_api_types::time::{Millis, MonotonicTime, Now};
@@ -67,7 +67,7 @@ pub(super) enum ReadPurpose {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Reading {
+pub(super) struct PendingRead {
     pub(super) purpose: ReadPurpose,
     pub(super) keys: Vec<String>,
     /// The highest revision known when the read began. An older answer comes from a restored etcd.
@@ -152,7 +152,7 @@ impl AgentCore {
         }
         let id = ReadId(self.next_id());
         let min_revision = self.highest_revision;
-        self.reads.insert(id, Reading { purpose, keys: keys.clone(), min_revision });
+        self.reads.insert(id, PendingRead { purpose, keys: keys.clone(), min_revision });
         self.effects.push_back(Effect::Read { id, keys });
     }
 
@@ -411,21 +411,25 @@ impl AgentCore {
     }
 
     /// Returns D as proven by this process, otherwise as left by the previous process.
-    pub(super) fn deadline_moment(&self) -> Option<Moment> {
+    pub(super) fn deadline_moment(&self) -> Option<DualClockTime> {
         self.deadline.or_else(|| self.watchdog.followed_deadline())
     }
 
     /// Returns the milliseconds to D on the clock that is nearer to it. 0 if D has passed, `None` if there is no D.
-    pub(super) fn left_ms(&self, now: &Now) -> Option<Millis> {
+    pub(super) fn remaining_ms(&self, now: &Now) -> Option<Millis> {
         let deadline = self.deadline_moment()?;
-        Some(Moment::from(now).remaining_ns(deadline).map_or(0, |remaining_ns| remaining_ns / 1_000_000))
+        Some(
+            DualClockTime::from(now)
+                .remaining_ns(deadline)
+                .map_or(0, |remaining_ns| remaining_ns / 1_000_000),
+        )
     }
 
     /// Returns `true` if now < D − Ts, under a D that this process has proven and by which the watchdog is petted
     /// (FENCING 6).
     pub(super) fn is_before_margin(&self, now: &Now) -> bool {
         let in_time = self.deadline.is_some_and(|deadline| {
-            Moment::from(now).remaining_ns(deadline).is_some_and(|remaining_ns| {
+            DualClockTime::from(now).remaining_ns(deadline).is_some_and(|remaining_ns| {
                 remaining_ns / 1_000_000 > self.effective_timings().stop_margin_ms
             })
         });

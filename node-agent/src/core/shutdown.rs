@@ -1,6 +1,6 @@
 //! The agent's exit: a restart of the agent alone, or the machine's shutdown (FENCING, sections 5 (d) and 10).
 
-use super::commits::Purpose;
+use super::commits::CommitPurpose;
 use super::effect::{CommitUrgency, Exit, Level};
 use super::service::{Presence, Service, Step};
 use super::session::Session;
@@ -280,8 +280,11 @@ impl AgentCore {
             .delete(keys.alive(&node), Guard::Unchanged(alive.mod_revision))
             .put(keys.node_report(&node), self.view.node_reports.guard(&node), value)
             .guard(keys.fence(&node), self.fence_guard());
-        self.leave_commit =
-            Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::CleanShutdownReport { report }));
+        self.leave_commit = Some(self.commit(
+            transaction,
+            CommitUrgency::Ordinary,
+            CommitPurpose::CleanShutdownReport { report },
+        ));
     }
 
     pub(super) fn on_clean_shutdown_committed(&mut self, now: &Now, report: NodeReport, outcome: &Outcome) {

@@ -213,7 +213,7 @@ impl AgentCore {
             let report =
                 self.report(now, service, Some(uid), Phase::Starting, Reason::StartFailed, &failure.message);
             self.set_desired(service, report);
-            service.not_before = Some(now.monotonic_raw + back_off_ms(service.failed_starts));
+            service.not_before = Some(now.monotonic_raw + backoff_ms(service.failed_starts));
             service.transition_to(Step::Clean { uid: uid.clone() });
         } else {
             service.transition_to(Step::Unwind { uid: uid.clone(), failure });
@@ -258,7 +258,7 @@ impl AgentCore {
             return;
         }
         if service.failed_starts > 0 {
-            service.not_before = Some(now.monotonic_raw + back_off_ms(service.failed_starts));
+            service.not_before = Some(now.monotonic_raw + backoff_ms(service.failed_starts));
         }
         if self.is_begun_in_journal(service, uid) {
             service.begun_action = Some(uid.clone());
@@ -336,12 +336,12 @@ impl AgentCore {
         report.failure = Some(failure.class);
         self.set_desired(service, report);
         // Another attempt here is delayed.
-        service.not_before = Some(now.monotonic_raw + back_off_ms(service.failed_starts.max(1)));
+        service.not_before = Some(now.monotonic_raw + backoff_ms(service.failed_starts.max(1)));
         service.transition_to(Step::Idle);
         self.changed = true;
     }
 }
 
-fn back_off_ms(failures: u32) -> Millis {
+fn backoff_ms(failures: u32) -> Millis {
     (INITIAL_BACKOFF_MS << failures.saturating_sub(1).min(8)).min(MAX_BACKOFF_MS)
 }

@@ -3,7 +3,7 @@
 //!
 //! The document contains no definition of a service, because definitions may contain secrets.
 
-use super::commits::Purpose;
+use super::commits::CommitPurpose;
 use super::service::Service;
 use super::session::ReadPurpose;
 use super::{AgentCore, Now};
@@ -157,23 +157,23 @@ impl AgentCore {
             paused_ms: service
                 .not_before
                 .map(|at| at.since(now.monotonic_raw))
-                .filter(|left_ms| *left_ms > 0),
+                .filter(|remaining_ms| *remaining_ms > 0),
         }
     }
 }
 
-impl Purpose {
+impl CommitPurpose {
     /// Returns a description of the write, without its content.
     fn description(&self) -> String {
         match self {
-            Purpose::Request { .. } => "registration request".to_owned(),
-            Purpose::DeleteAlive => "deletion of an earlier heartbeat".to_owned(),
-            Purpose::Heartbeat(_) => "heartbeat".to_owned(),
-            Purpose::Service { name, .. } => format!("report of {name}"),
-            Purpose::DeleteReport { name } => format!("deletion of the report of {name}"),
-            Purpose::Doctor { .. } => "health checks".to_owned(),
-            Purpose::Usage { .. } => "measured usage".to_owned(),
-            Purpose::CleanShutdownReport { .. } => "report of a clean shutdown".to_owned(),
+            CommitPurpose::Request { .. } => "registration request".to_owned(),
+            CommitPurpose::DeleteAlive => "deletion of an earlier heartbeat".to_owned(),
+            CommitPurpose::Heartbeat(_) => "heartbeat".to_owned(),
+            CommitPurpose::Service { name, .. } => format!("report of {name}"),
+            CommitPurpose::DeleteReport { name } => format!("deletion of the report of {name}"),
+            CommitPurpose::Doctor { .. } => "health checks".to_owned(),
+            CommitPurpose::Usage { .. } => "measured usage".to_owned(),
+            CommitPurpose::CleanShutdownReport { .. } => "report of a clean shutdown".to_owned(),
         }
     }
 }

@@ -95,7 +95,7 @@ impl AgentCore {
         Summary {
             state,
             epoch: self.registration().map_or(Epoch(0), |registered| registered.epoch),
-            lease_remaining_ms: self.left_ms(now),
+            lease_remaining_ms: self.remaining_ms(now),
             armed: self
                 .node_report()
                 .is_some_and(|report| report.armed && report.instance == self.config.instance),
@@ -117,7 +117,7 @@ impl AgentCore {
     }
 
     /// Returns the name and the current activity of every service that is not at rest.
-    pub fn wait_texts(&self, now: &Now) -> Vec<(ResourceName, String)> {
+    pub fn wait_messages(&self, now: &Now) -> Vec<(ResourceName, String)> {
         let busy = self.services.values().filter(|service| service.step != Step::Idle);
         busy.map(|service| {
             let wait_description = match self.step_waits_for(now, service) {

@@ -122,7 +122,7 @@ pub(super) struct World {
     pub(super) exit: Option<Exit>,
     /// The clock reading s of the last heartbeat that was applied and answered, milliseconds.
     pub(super) proven_ms: Option<u64>,
-    beats: BTreeMap<CommitId, u64>,
+    heartbeat_start_times: BTreeMap<CommitId, u64>,
     actions: u64,
     /// `true` if the process has ended and handles no input.
     pub(super) dead: bool,
@@ -182,7 +182,7 @@ impl World {
             logs: Vec::new(),
             exit: None,
             proven_ms: None,
-            beats: BTreeMap::new(),
+            heartbeat_start_times: BTreeMap::new(),
             actions: 0,
             dead: false,
             inbox: VecDeque::new(),
@@ -205,8 +205,8 @@ impl World {
         }
     }
 
-    fn moment(&self) -> Moment {
-        Moment::from(&self.now())
+    fn moment(&self) -> DualClockTime {
+        DualClockTime::from(&self.now())
     }
 
     /// Starts the process: it reads etcd and connects to the daemon.
@@ -245,7 +245,7 @@ impl World {
             while let Some(effect) = self.core.poll_effect() {
                 self.effect(effect);
             }
-            self.observe();
+            self.check_fenced_after_silence();
         }
         self.busy = false;
     }
@@ -490,7 +490,7 @@ impl World {
         for _ in 0..100_000 {
             self.state.expire(MonotonicTime(self.now_ms));
             self.deliver();
-            self.observe();
+            self.check_fenced_after_silence();
             let due = if self.dead { None } else { self.core.deadline() };
             let core = due.map(|(at, _)| at.0.max(self.now_ms));
             let daemon = if self.daemon_up {

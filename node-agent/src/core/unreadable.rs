@@ -2,7 +2,7 @@
 //! R1.23).
 
 use super::AgentCore;
-use super::commits::Purpose;
+use super::commits::CommitPurpose;
 use super::effect::{CommitUrgency, Level};
 use ha_api_types::id::ResourceName;
 use ha_api_types::lenient::{self, Partial};
@@ -24,8 +24,8 @@ impl AgentCore {
     pub(super) fn clear_unreadable_reports(&mut self) {
         let Some((_, create_revision)) = self.active_registration() else { return };
         let is_orphaned = |name: &ResourceName| {
-            let is_deletion_in_progress = |purpose: &Purpose| {
-                let Purpose::DeleteReport { name: deleted } = purpose else { return false };
+            let is_deletion_in_progress = |purpose: &CommitPurpose| {
+                let CommitPurpose::DeleteReport { name: deleted } = purpose else { return false };
                 deleted == name
             };
             !self.services.contains_key(name) && !self.commits.values().any(is_deletion_in_progress)
@@ -43,7 +43,7 @@ impl AgentCore {
             let message =
                 format!("cannot read the report of {name}, written by another version: deleting it");
             self.log(Level::Warning, message);
-            self.commit(transaction, CommitUrgency::Ordinary, Purpose::DeleteReport { name });
+            self.commit(transaction, CommitUrgency::Ordinary, CommitPurpose::DeleteReport { name });
         }
     }
 }

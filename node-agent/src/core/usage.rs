@@ -114,13 +114,13 @@ fn has_counter_reset(last: &Sample, sample: &Sample) -> bool {
 
 /// Returns `true` if a figure differs enough from the written figure to be written.
 pub(super) fn has_changed_enough(reported: &Usage, measured: &Usage) -> bool {
-    figure_changed_enough(reported.cpu, measured.cpu, MIN_CHANGE_CPU)
-        || figure_changed_enough(reported.memory, measured.memory, MIN_CHANGE_MEMORY)
-        || figure_changed_enough(reported.disk_rate, measured.disk_rate, MIN_CHANGE_RATE)
-        || figure_changed_enough(reported.network_rate, measured.network_rate, MIN_CHANGE_RATE)
+    amount_changed_enough(reported.cpu, measured.cpu, MIN_CHANGE_CPU)
+        || amount_changed_enough(reported.memory, measured.memory, MIN_CHANGE_MEMORY)
+        || amount_changed_enough(reported.disk_rate, measured.disk_rate, MIN_CHANGE_RATE)
+        || amount_changed_enough(reported.network_rate, measured.network_rate, MIN_CHANGE_RATE)
 }
 
-fn figure_changed_enough(
+fn amount_changed_enough(
     reported: Option<Quantity>,
     measured: Option<Quantity>,
     min_change: Quantity,
@@ -204,7 +204,7 @@ mod tests {
         let check = |reported: Option<i128>, measured: Option<i128>, expected: bool| {
             let milli = |amount: Option<i128>| amount.map(Quantity::from_milli);
             assert_eq!(
-                figure_changed_enough(milli(reported), milli(measured), MIN_CHANGE_CPU),
+                amount_changed_enough(milli(reported), milli(measured), MIN_CHANGE_CPU),
                 expected,
                 "{reported:?} {measured:?}"
             );

@@ -4,7 +4,7 @@
 //! writes the figures when one of them has changed enough, otherwise rarely. All figures are written together, so that
 //! those of the machine and of its services are of the same time and can be subtracted.
 
-use super::commits::Purpose;
+use super::commits::CommitPurpose;
 use super::effect::{CommitId, CommitUrgency, Effect, UsageReadId};
 use super::service::Presence;
 use super::usage::{History, RATE_WINDOW_MS, Sample, has_changed_enough};
@@ -109,7 +109,7 @@ impl AgentCore {
             .guard(keys.fence(node), self.fence_guard());
         self.usage_measurement.written_at = Some(now.monotonic_raw);
         self.usage_measurement.pending_write =
-            Some(self.commit(transaction, CommitUrgency::Ordinary, Purpose::Usage { report }));
+            Some(self.commit(transaction, CommitUrgency::Ordinary, CommitPurpose::Usage { report }));
     }
 
     fn request_reading(&mut self, now: &Now) {
@@ -164,10 +164,10 @@ impl AgentCore {
             _ => MAX_WRITE_INTERVAL_MS,
         };
         let is_overdue = since_write_ms.is_some_and(|since_write_ms| since_write_ms >= max_age_ms);
-        let has_same_figures = present_figures(&node) == present_figures(&reported.node)
+        let has_same_figures = present_amounts(&node) == present_amounts(&reported.node)
             && measured_services()
-                .map(with_present_figures)
-                .eq(reported_services().map(with_present_figures));
+                .map(with_present_amounts)
+                .eq(reported_services().map(with_present_amounts));
         let any_figure_changed_enough = || {
             has_changed_enough(&reported.node, &node)
                 || reported_services()
@@ -213,12 +213,12 @@ impl AgentCore {
 }
 
 /// Returns which figures are present. A figure that appears or disappears is reported immediately.
-fn present_figures(usage: &Usage) -> [bool; 2] {
+fn present_amounts(usage: &Usage) -> [bool; 2] {
     [usage.cpu.is_some(), usage.memory.is_some()]
 }
 
-fn with_present_figures<'a>(
+fn with_present_amounts<'a>(
     (name, uid, usage): (&'a ResourceName, &'a ObjectUid, Usage),
 ) -> (&'a ResourceName, &'a ObjectUid, [bool; 2]) {
-    (name, uid, present_figures(&usage))
+    (name, uid, present_amounts(&usage))
 }

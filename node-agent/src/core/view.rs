@@ -31,7 +31,7 @@ pub(super) struct Stored<T> {
 }
 
 #[derive(Clone, Debug)]
-struct Cell<T> {
+struct CachedRecord<T> {
     stored: Option<Stored<T>>,
     /// The revision at or after which the key is known to have this state. Older states are ignored.
     as_of: Revision,
@@ -40,12 +40,12 @@ struct Cell<T> {
 /// Keys of one kind, by name.
 #[derive(Clone, Debug)]
 pub(super) struct Table<K, T> {
-    cells: BTreeMap<K, Cell<T>>,
+    records: BTreeMap<K, CachedRecord<T>>,
 }
 
 impl<K, T> Default for Table<K, T> {
     fn default() -> Table<K, T> {
-        Table { cells: BTreeMap::new() }
+        Table { records: BTreeMap::new() }
     }
 }
 
@@ -54,7 +54,7 @@ impl<K: Ord, T: DeserializeOwned> Table<K, T> {
     where
         K: Borrow<Q>,
     {
-        self.cells.get(name)?.stored.as_ref()
+        self.records.get(name)?.stored.as_ref()
     }
 
     pub(super) fn value<Q: Ord + ?Sized>(&self, name: &Q) -> Option<&T>
@@ -77,11 +77,11 @@ impl<K: Ord, T: DeserializeOwned> Table<K, T> {
     where
         K: Borrow<Q>,
     {
-        self.cells.get(name).map_or(Revision(0), |cell| cell.as_of)
+        self.records.get(name).map_or(Revision(0), |cell| cell.as_of)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &Stored<T>)> {
-        self.cells.iter().filter_map(|(name, cell)| Some((name, cell.stored.as_ref()?)))
+        self.records.iter().filter_map(|(name, cell)| Some((name, cell.stored.as_ref()?)))
     }
 
     fn put(&mut self, name: K, entry: &Entry, as_of: Revision) {
@@ -95,7 +95,7 @@ impl<K: Ord, T: DeserializeOwned> Table<K, T> {
             create_revision: entry.create_revision,
             mod_revision: entry.mod_revision,
         };
-        match self.cells.get_mut(&name) {
+        match self.records.get_mut(&name) {
             // The value is unchanged; the read confirms it at a later revision.
             Some(cell)
                 if cell.stored.as_ref().is_some_and(|stored| stored.mod_revision == entry.mod_revision) =>
@@ -105,27 +105,27 @@ impl<K: Ord, T: DeserializeOwned> Table<K, T> {
             // An older state is ignored. A read at a newer revision counts even if the key's own revision has
             // decreased, as after a restore from a backup with a raised revision.
             Some(cell) if cell.as_of >= as_of => {}
-            Some(cell) => *cell = Cell { stored: Some(stored()), as_of },
+            Some(cell) => *cell = CachedRecord { stored: Some(stored()), as_of },
             None => {
-                self.cells.insert(name, Cell { stored: Some(stored()), as_of });
+                self.records.insert(name, CachedRecord { stored: Some(stored()), as_of });
             }
         }
     }
 
     fn remove(&mut self, name: K, revision: Revision) {
-        if self.cells.get(&name).is_none_or(|cell| cell.as_of < revision) {
-            self.cells.insert(name, Cell { stored: None, as_of: revision });
+        if self.records.get(&name).is_none_or(|cell| cell.as_of < revision) {
+            self.records.insert(name, CachedRecord { stored: None, as_of: revision });
         }
     }
 
     /// Applies this agent's own write of the key.
     pub(super) fn record_write(&mut self, name: K, value: T, revision: Revision) {
-        if self.cells.get(&name).is_some_and(|cell| cell.as_of >= revision) {
+        if self.records.get(&name).is_some_and(|cell| cell.as_of >= revision) {
             return;
         }
         let create_revision = self.get(&name).map_or(revision, |stored| stored.create_revision);
         let stored = Stored { value: Some(value), create_revision, mod_revision: revision };
-        self.cells.insert(name, Cell { stored: Some(stored), as_of: revision });
+        self.records.insert(name, CachedRecord { stored: Some(stored), as_of: revision });
     }
 
     /// Applies this agent's own deletion of the key.
@@ -136,7 +136,7 @@ impl<K: Ord, T: DeserializeOwned> Table<K, T> {
     /// Drops every entry whose name is not in `names`, because its key was absent at `revision`. Older markers of
     /// absence are not needed.
     fn keep_only(&mut self, names: &BTreeSet<K>, revision: Revision) {
-        self.cells.retain(|name, cell| names.contains(name) || cell.as_of > revision);
+        self.records.retain(|name, cell| names.contains(name) || cell.as_of > revision);
     }
 }
 

@@ -14,7 +14,7 @@
 use super::effect::{JournalWriteId, Level};
 use super::journal::{Journal, ShutdownRecord, TestedWatchdog, WatchdogTrial};
 use super::{AgentCore, Config, Now};
-use crate::watchdog::Moment;
+use crate::watchdog::DualClockTime;
 use crate::watchdog::protocol::{Arm, Purpose, Request, State};
 use ha_api_types::id::OperationName;
 use ha_api_types::operation::{OperationAction, OperationPhase};
@@ -219,7 +219,7 @@ impl AgentCore {
         match self.watchdog_test.stage {
             Some(Stage::Arming) if !self.watchdog.is_running() => {
                 let deadline =
-                    Moment::from(now).plus_ms(DEADLINE_MS.min(self.active_timings.heartbeat_valid_ms));
+                    DualClockTime::from(now).plus_ms(DEADLINE_MS.min(self.active_timings.heartbeat_valid_ms));
                 let arm = Arm::of_timings(&self.arming_timings(), Some(deadline));
                 Some(Request::Arm(Arm { purpose: Purpose::Test, ..arm }))
             }

@@ -22,13 +22,13 @@ const SLEEP_TARGETS: [&str; 4] =
 
 /// Reads all facts of the machine. `previous_owner` is the owner of the watchdog device in the last reading. While this
 /// process is still the owner, the descriptors of other processes are not searched.
-pub fn machine(root: &Path, previous_owner: Option<&Owner>) -> MachineFacts {
+pub fn read_machine_facts(root: &Path, previous_owner: Option<&Owner>) -> MachineFacts {
     let processes = processes(root);
     MachineFacts {
         manager: system_conf::settings(root),
         watchdog_owner: watchdog_owner(root, &processes, previous_owner),
         time_daemons: time_daemons(root, &processes),
-        sleep: sleep(root),
+        sleep: read_sleep(root),
         panic: PanicSettings {
             panic: number(root, "panic"),
             panic_on_oops: number(root, "panic_on_oops"),
@@ -161,7 +161,7 @@ fn chrony_slew_ppm(root: &Path) -> u64 {
     set.last().unwrap_or(CHRONY_SLEW_PPM).round().clamp(0.0, 1e6) as u64
 }
 
-fn sleep(root: &Path) -> Sleep {
+fn read_sleep(root: &Path) -> Sleep {
     let states = text(&root.join("sys/power/state")).unwrap_or_default();
     let is_masked = |target: &&&str| {
         ["etc/systemd/system", "run/systemd/system"].iter().any(|directory| {
@@ -226,7 +226,7 @@ mod tests {
         let root = tree(&[], &[]);
         let all_open = SLEEP_TARGETS.map(str::to_owned).to_vec();
         let sleep = Sleep { states: Vec::new(), open_targets: all_open };
-        assert_eq!(machine(root.path(), None), MachineFacts { sleep, ..MachineFacts::default() });
+        assert_eq!(read_machine_facts(root.path(), None), MachineFacts { sleep, ..MachineFacts::default() });
     }
 
     #[test]
@@ -249,7 +249,7 @@ mod tests {
             let root =
                 tree(&files, &[("proc/1/fd/9", device), ("proc/7/fd/3", device), ("proc/9/fd/3", device)]);
             let previous_owner = previous_owner.map(|(pid, name)| Owner { pid, name: name.to_owned() });
-            let owner = machine(root.path(), previous_owner.as_ref()).watchdog_owner;
+            let owner = read_machine_facts(root.path(), previous_owner.as_ref()).watchdog_owner;
             assert_eq!(owner.map(|owner| owner.pid), expected, "{states:?}, {previous_owner:?}");
         };
         check(&["inactive\n"], None, None);
@@ -276,7 +276,7 @@ mod tests {
             let files: Vec<(&str, &str)> = comm.iter().map(|(path, text)| (path.as_str(), *text)).collect();
             let links: Vec<(&str, &str)> =
                 descriptors.iter().map(|(path, target)| (path.as_str(), *target)).collect();
-            let owner = machine(tree(&files, &links).path(), None).watchdog_owner;
+            let owner = read_machine_facts(tree(&files, &links).path(), None).watchdog_owner;
             assert_eq!(
                 owner,
                 expected.map(|(pid, name)| Owner { pid, name: name.to_owned() }),
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn time_daemon_and_its_limit_are_detected() {
         let check = |files: &[(&str, &str)], expected: &[(&str, u64)]| {
-            let facts = machine(tree(files, &[]).path(), None);
+            let facts = read_machine_facts(tree(files, &[]).path(), None);
             let daemons: Vec<(&str, u64)> =
                 facts.time_daemons.iter().map(|daemon| (daemon.name.as_str(), daemon.slew_ppm)).collect();
             assert_eq!(daemons, expected, "{files:?}");
@@ -338,7 +338,7 @@ mod tests {
                 ("run/systemd/system/suspend.target", "/elsewhere"),
             ],
         );
-        let facts = machine(root.path(), None);
+        let facts = read_machine_facts(root.path(), None);
         assert_eq!(facts.sleep.states, ["freeze", "mem"]);
         assert_eq!(facts.sleep.open_targets, SLEEP_TARGETS[1..]);
         assert_eq!(

@@ -98,18 +98,18 @@ impl ExecDriver {
 }
 
 /// The two ways in which a definition can describe a service.
-enum Mode<'a> {
+enum ExecMode<'a> {
     Supervised(&'a ExecSpec),
     Scripts(&'a ExecSpec),
     /// No command to start. Processes that an earlier definition has started are still found and stopped.
     NoCommand,
 }
 
-fn mode(service: &ServiceDefinition) -> Mode<'_> {
+fn exec_mode(service: &ServiceDefinition) -> ExecMode<'_> {
     match &service.driver.exec {
-        Some(exec) if !exec.command.is_empty() => Mode::Supervised(exec),
-        Some(exec) if !exec.start.is_empty() => Mode::Scripts(exec),
-        Some(_) | None => Mode::NoCommand,
+        Some(exec) if !exec.command.is_empty() => ExecMode::Supervised(exec),
+        Some(exec) if !exec.start.is_empty() => ExecMode::Scripts(exec),
+        Some(_) | None => ExecMode::NoCommand,
     }
 }
 
@@ -132,19 +132,21 @@ impl Driver for ExecDriver {
 
     fn probe<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Observed> {
         Box::pin(async move {
-            match mode(service) {
-                Mode::Supervised(_) | Mode::NoCommand => supervised::probe(&self.context, service).await,
-                Mode::Scripts(exec) => script::probe(&self.context, service, exec).await,
+            match exec_mode(service) {
+                ExecMode::Supervised(_) | ExecMode::NoCommand => {
+                    supervised::probe(&self.context, service).await
+                }
+                ExecMode::Scripts(exec) => script::probe(&self.context, service, exec).await,
             }
         })
     }
 
     fn start<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(async move {
-            match mode(service) {
-                Mode::Supervised(exec) => supervised::start(&self.context, service, exec).await,
-                Mode::Scripts(exec) => script::start(&self.context, service, exec).await,
-                Mode::NoCommand => Err(missing_command()),
+            match exec_mode(service) {
+                ExecMode::Supervised(exec) => supervised::start(&self.context, service, exec).await,
+                ExecMode::Scripts(exec) => script::start(&self.context, service, exec).await,
+                ExecMode::NoCommand => Err(missing_command()),
             }
         })
     }
@@ -156,12 +158,12 @@ impl Driver for ExecDriver {
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(async move {
             replace::end(&self.context, service).await?;
-            match mode(service) {
-                Mode::Supervised(exec) => {
+            match exec_mode(service) {
+                ExecMode::Supervised(exec) => {
                     supervised::stop(&self.context, service, &exec.stop, graceful_ms).await
                 }
-                Mode::Scripts(exec) => script::stop(&self.context, service, exec, graceful_ms).await,
-                Mode::NoCommand => supervised::stop(&self.context, service, &[], graceful_ms).await,
+                ExecMode::Scripts(exec) => script::stop(&self.context, service, exec, graceful_ms).await,
+                ExecMode::NoCommand => supervised::stop(&self.context, service, &[], graceful_ms).await,
             }
         })
     }
@@ -169,9 +171,11 @@ impl Driver for ExecDriver {
     fn kill<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(async move {
             let killed = async {
-                match mode(service) {
-                    Mode::Supervised(_) | Mode::NoCommand => supervised::kill(&self.context, service).await,
-                    Mode::Scripts(exec) => script::kill(&self.context, service, exec).await,
+                match exec_mode(service) {
+                    ExecMode::Supervised(_) | ExecMode::NoCommand => {
+                        supervised::kill(&self.context, service).await
+                    }
+                    ExecMode::Scripts(exec) => script::kill(&self.context, service, exec).await,
                 }
             };
             let (killed, ended) = futures::join!(killed, replace::end(&self.context, service));
@@ -182,9 +186,9 @@ impl Driver for ExecDriver {
     fn receive<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
         // The source's migrate command transfers the service; this node needs no preparation.
         Box::pin(async move {
-            match mode(service) {
-                Mode::Supervised(_) | Mode::Scripts(_) => Ok(()),
-                Mode::NoCommand => Err(missing_command()),
+            match exec_mode(service) {
+                ExecMode::Supervised(_) | ExecMode::Scripts(_) => Ok(()),
+                ExecMode::NoCommand => Err(missing_command()),
             }
         })
     }
@@ -195,11 +199,11 @@ impl Driver for ExecDriver {
         target: &'a NodeName,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(async move {
-            match mode(service) {
-                Mode::Scripts(exec) if !exec.migrate.is_empty() => {
+            match exec_mode(service) {
+                ExecMode::Scripts(exec) if !exec.migrate.is_empty() => {
                     script::migrate(&self.context, service, exec, target).await
                 }
-                Mode::Supervised(_) | Mode::Scripts(_) | Mode::NoCommand => Err(DriverFailure {
+                ExecMode::Supervised(_) | ExecMode::Scripts(_) | ExecMode::NoCommand => Err(DriverFailure {
                     class: FailureClass::RetryHere,
                     reason: Reason::MoveFailed,
                     message: "spec.driver.exec has no migrate command in addition to start and stop, so the service cannot be live-migrated"

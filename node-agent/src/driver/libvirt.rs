@@ -200,7 +200,7 @@ impl Driver for LibvirtDriver {
             let uuid = domain.uuid().await.ok()??;
             let arguments = ["domstats", "--cpu-total", "--balloon", "--block", "--interface", &uuid];
             let printed = domain.virsh.run(QUERY_TIMEOUT, &arguments).await.ok()?;
-            Some(answers::sample(&printed, at))
+            Some(answers::parse_sample(&printed, at))
         })
     }
 

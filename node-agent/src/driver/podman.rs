@@ -11,9 +11,9 @@ mod exec_processes;
 mod failure;
 mod frames;
 mod health;
-mod hints;
-mod known;
+mod known_state;
 mod lifecycle;
+mod stop_evidence;
 mod watch;
 
 use super::{Driver, DriverEvent, DriverFailure, LogQuery, LogTail, Sample};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// The connections to etcd.
 #[derive(Clone)]
-pub(super) struct StoreLink {
+pub(super) struct EtcdRequests {
     ordinary: EtcdStore,
     heartbeats: EtcdStore,
     inputs: Inputs,
@@ -19,9 +19,9 @@ pub(super) struct StoreLink {
 /// Time after which an answer is no longer awaited, independent of the client's own deadlines.
 const ORDINARY_COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl StoreLink {
-    pub(super) fn new(ordinary: EtcdStore, heartbeats: EtcdStore, inputs: Inputs) -> StoreLink {
-        StoreLink { ordinary, heartbeats, inputs }
+impl EtcdRequests {
+    pub(super) fn new(ordinary: EtcdStore, heartbeats: EtcdStore, inputs: Inputs) -> EtcdRequests {
+        EtcdRequests { ordinary, heartbeats, inputs }
     }
 
     pub(super) fn commit(&self, id: CommitId, transaction: Transaction, urgency: CommitUrgency) {

@@ -192,7 +192,7 @@ impl Drivers {
             let exec_user = driver.exec.as_mut().map(|exec| &mut exec.user);
             let unit_user = driver.systemd.as_mut().map(|unit| &mut unit.user);
             for user in exec_user.into_iter().chain(unit_user) {
-                name_root(user);
+                normalize_root_name(user);
             }
             policy.refusal_on_node(&driver, &resolve)
         })
@@ -238,7 +238,7 @@ impl Drivers {
 }
 
 /// Replaces another name of root, which is a user with id 0, by `root`.
-fn name_root(user: &mut Option<String>) {
+fn normalize_root_name(user: &mut Option<String>) {
     let account = user.as_deref().and_then(|name| nix::unistd::User::from_name(name).ok().flatten());
     if account.is_some_and(|account| account.uid.is_root()) {
         *user = Some("root".to_owned());

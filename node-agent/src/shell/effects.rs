@@ -1,12 +1,12 @@
 //! Execution of the core's effects. The shell begins effects in order. Slow effects run outside the loop and answer
 //! through the inputs.
 
-use super::commits::StoreLink;
+use super::commits::EtcdRequests;
 use super::drivers::Drivers;
-use super::hold_requests::Controllers;
+use super::hold_requests::HoldRequestSender;
 use super::journal_file::JournalWriter;
 use super::metrics::AgentMetrics;
-use super::watchdog_link::WatchdogLink;
+use super::watchdog_connection::WatchdogConnection;
 use crate::core::{CommitUrgency, Effect, Exit, Level};
 use ha_runtime::clock::SystemClock;
 use ha_store::event_writer::EventWriter;
@@ -16,12 +16,12 @@ use tokio::sync::watch;
 
 /// The resources that effects need.
 pub(super) struct Effects {
-    pub(super) store: StoreLink,
-    pub(super) controllers: Controllers,
+    pub(super) store: EtcdRequests,
+    pub(super) controllers: HoldRequestSender,
     pub(super) drivers: Drivers,
     pub(super) clock: SystemClock,
     pub(super) journal: JournalWriter,
-    pub(super) watchdog: WatchdogLink,
+    pub(super) watchdog: WatchdogConnection,
     pub(super) events: EventWriter,
     pub(super) process: String,
     pub(super) event_number: u64,

@@ -16,18 +16,18 @@ use std::time::Duration;
 const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 
 /// Sends hold requests to controllers.
-pub(super) struct Controllers {
+pub(super) struct HoldRequestSender {
     node: NodeName,
     clients: Arc<Clients>,
     inputs: Inputs,
 }
 
-impl Controllers {
+impl HoldRequestSender {
     /// Creates the sender. `files` configures the connection to etcd; its CA and client certificate also serve for
     /// controllers.
-    pub(super) fn new(node: NodeName, files: Config, inputs: Inputs) -> Controllers {
+    pub(super) fn new(node: NodeName, files: Config, inputs: Inputs) -> HoldRequestSender {
         let clients = Arc::new(Clients::new(files));
-        Controllers { node, clients, inputs }
+        HoldRequestSender { node, clients, inputs }
     }
 
     /// Sends a hold request to one controller. The answer, or a timeout, arrives as an input.
@@ -86,12 +86,12 @@ pub(super) struct Clients {
     /// The newest client and the PEM contents that it was built from. The client is reused while the files are
     /// unchanged. During an outage, requests are sent every Ki, and each new client would need new TLS handshakes with
     /// every controller.
-    newest: Mutex<Option<(Pem, Client)>>,
+    newest: Mutex<Option<(PemFiles, Client)>>,
 }
 
 /// Contents of the PEM files.
 #[derive(Clone, PartialEq, Eq)]
-struct Pem {
+struct PemFiles {
     authority: Option<Vec<u8>>,
     /// The certificate, followed by its private key.
     identity: Option<Vec<u8>>,
@@ -107,7 +107,7 @@ impl Clients {
 
     /// Returns a client with the present files, or with the last ones that could be read.
     pub(super) async fn client(&self) -> Result<Client, String> {
-        let read = Pem::read(&self.files).await;
+        let read = PemFiles::read(&self.files).await;
         let mut newest_client = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         match (read, &*newest_client) {
             (Ok(pem), Some((newest_pem, client))) if pem == *newest_pem => Ok(client.clone()),
@@ -122,8 +122,8 @@ impl Clients {
     }
 }
 
-impl Pem {
-    async fn read(files: &Config) -> Result<Pem, String> {
+impl PemFiles {
+    async fn read(files: &Config) -> Result<PemFiles, String> {
         let authority = match &files.ca {
             Some(path) => Some(read(path).await?),
             None => None,
@@ -137,7 +137,7 @@ impl Pem {
             }
             (Some(_) | None, _) => None,
         };
-        Ok(Pem { authority, identity })
+        Ok(PemFiles { authority, identity })
     }
 
     fn client(&self) -> Result<Client, String> {

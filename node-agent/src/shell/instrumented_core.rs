@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 /// Interval at which the core's state is published, in milliseconds.
-const SHOW_INTERVAL_MS: u64 = 500;
+const PUBLISH_INTERVAL_MS: u64 = 500;
 
 /// Interval at which an exiting agent asks the service manager for more time, in milliseconds.
 const EXTEND_INTERVAL_MS: u64 = 10_000;
@@ -20,12 +20,12 @@ const EXTEND_INTERVAL_MS: u64 = 10_000;
 const EXTEND_BY: Duration = Duration::from_secs(60);
 
 /// The core, and the state that was last shown.
-pub(super) struct ObservedCore {
+pub(super) struct InstrumentedCore {
     core: AgentCore,
     metrics: AgentMetrics,
-    show_at: MonotonicTime,
+    publish_at: MonotonicTime,
     extend_at: MonotonicTime,
-    shown_state: String,
+    published_state: String,
     state_requests: mpsc::UnboundedReceiver<StateReply>,
 }
 
@@ -46,23 +46,23 @@ pub(super) fn reader(state_requester: mpsc::UnboundedSender<StateReply>) -> Read
     })
 }
 
-impl ObservedCore {
+impl InstrumentedCore {
     pub(super) fn new(
         core: AgentCore,
         metrics: AgentMetrics,
         state_requests: mpsc::UnboundedReceiver<StateReply>,
-    ) -> ObservedCore {
-        ObservedCore {
+    ) -> InstrumentedCore {
+        InstrumentedCore {
             core,
             metrics,
-            show_at: MonotonicTime::default(),
+            publish_at: MonotonicTime::default(),
             extend_at: MonotonicTime::default(),
-            shown_state: String::new(),
+            published_state: String::new(),
             state_requests,
         }
     }
 
-    fn show(&mut self, now: &Now) {
+    fn publish_status(&mut self, now: &Now) {
         let summary = self.core.summary(now);
         self.metrics.set_gauges(&summary);
         if summary.ending && now.monotonic_raw >= self.extend_at {
@@ -73,17 +73,17 @@ impl ObservedCore {
         // The script that runs before the removal of the package reads this count.
         let running = ha_api_types::names::count_with_noun(summary.running, "service");
         let text = format!("{}; watchdog {armed}; {running} may run", summary.activity);
-        if text != self.shown_state {
+        if text != self.published_state {
             ha_runtime::notify::status(&text);
-            self.shown_state = text;
-            for (name, wait_text) in self.core.wait_texts(now) {
+            self.published_state = text;
+            for (name, wait_text) in self.core.wait_messages(now) {
                 tracing::debug!(name = name.as_str(), waits = wait_text, "action in progress");
             }
         }
     }
 }
 
-impl Core for ObservedCore {
+impl Core for InstrumentedCore {
     type Input = Input;
     type Effect = Effect;
 
@@ -93,9 +93,9 @@ impl Core for ObservedCore {
             // A requester that no longer waits needs no answer. The serialization of the project's types cannot fail.
             let _ = reply.send(serde_json::to_value(self.core.state(now)).unwrap_or_default());
         }
-        if now.monotonic_raw >= self.show_at {
-            self.show_at = now.monotonic_raw + SHOW_INTERVAL_MS;
-            self.show(now);
+        if now.monotonic_raw >= self.publish_at {
+            self.publish_at = now.monotonic_raw + PUBLISH_INTERVAL_MS;
+            self.publish_status(now);
         }
     }
 

@@ -4,7 +4,7 @@
 //! `systemd-inhibit` holds the delay lock, for at most `InhibitDelayMaxSec`. After that time, and on a machine without
 //! systemd-logind, only the unit's own ordering and stop timeout apply.
 
-use super::machine_end::{Announcement, parse_announcement};
+use super::shutdown_cause::{Announcement, parse_announcement};
 use super::{Inputs, inhibitor};
 use crate::core::{Input, Shutdown as ShutdownRequest};
 use std::process::Stdio;
@@ -34,7 +34,7 @@ impl ShutdownDelay {
         let (announced_sender, is_leaving) = watch::channel(false);
         let (release, released) = watch::channel(false);
         if inhibitor::is_available() {
-            tokio::spawn(keep_watch(inputs, announced_sender, released));
+            tokio::spawn(watch_shutdown_announcements(inputs, announced_sender, released));
         }
         ShutdownDelay { is_leaving, release }
     }
@@ -51,7 +51,7 @@ impl ShutdownDelay {
     }
 }
 
-async fn keep_watch(
+async fn watch_shutdown_announcements(
     inputs: Inputs,
     announced_sender: watch::Sender<bool>,
     mut released: watch::Receiver<bool>,

@@ -35,7 +35,7 @@ const WATCH_OPTIONS: Options = Options {
 /// Answers the requests to a node for as long as the process runs.
 pub(super) fn spawn(store: EtcdStore, keys: Keys, node: &NodeName, drivers: Drivers) {
     let selectors = vec![keys.log_requests_of(node)];
-    let reader = Arc::new(Reader {
+    let reader = Arc::new(LogReader {
         store: store.clone(),
         keys,
         drivers,
@@ -111,7 +111,7 @@ impl SeenRequests {
 }
 
 /// Reads logs and writes the answers.
-struct Reader {
+struct LogReader {
     store: EtcdStore,
     keys: Keys,
     drivers: Drivers,
@@ -120,7 +120,7 @@ struct Reader {
     requests: Arc<Semaphore>,
 }
 
-impl Reader {
+impl LogReader {
     /// Starts to answer a request. The caller does not wait.
     fn begin(self: &Arc<Self>, entry: Entry) {
         let Ok(permit) = Arc::clone(&self.requests).try_acquire_owned() else { return };

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::process::Command;
 
 /// Time limit of one answer of the service manager.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of attempts to query the service manager.
 const ATTEMPTS: usize = 3;
 /// File that the package's script creates before it stops an agent that is being removed.
@@ -20,7 +20,7 @@ const REMOVED: &str = "/run/hactl/agent-removed";
 
 /// Evidence at the time of a request to exit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Evidence {
+struct ShutdownEvidence {
     /// The service manager's jobs, one per line: id, unit, type, state. `None` if the service manager does not answer.
     jobs: Option<String>,
     /// The state of the service manager (`running`, `stopping`, …); `None` if it does not answer.
@@ -35,7 +35,7 @@ struct Evidence {
 pub(super) fn spawn(shutdown: Shutdown, inputs: Inputs) {
     tokio::spawn(async move {
         shutdown.wait_for_request().await;
-        let evidence = Evidence {
+        let evidence = ShutdownEvidence {
             jobs: run_systemctl(&["list-jobs", "--plain", "--no-legend", "--no-pager"]).await,
             manager: run_systemctl(&["is-system-running"]).await,
             first_process: std::fs::read_to_string("/proc/1/cmdline").unwrap_or_default(),
@@ -53,7 +53,7 @@ pub(super) fn spawn(shutdown: Shutdown, inputs: Inputs) {
 async fn run_systemctl(words: &[&str]) -> Option<String> {
     for _ in 0..ATTEMPTS {
         let answer = Command::new("systemctl").args(words).kill_on_drop(true).output();
-        match tokio::time::timeout(ANSWER_WITHIN, answer).await {
+        match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
             Ok(Ok(output)) => return Some(String::from_utf8_lossy(&output.stdout).into_owned()),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "cannot run systemctl");
@@ -75,7 +75,7 @@ async fn run_systemctl(words: &[&str]) -> Option<String> {
 /// the program that ends the machine, with the verb on its command line. A manager that is stopping without a known job
 /// also ends the machine. Such a shutdown, and the agent's removal, count as a power-off, so that services do not wait
 /// for the node to return.
-fn exit_cause(evidence: &Evidence) -> ShutdownRequest {
+fn exit_cause(evidence: &ShutdownEvidence) -> ShutdownRequest {
     let by_jobs = evidence.jobs.as_deref().and_then(shutdown_kind_from_jobs);
     let shutdown_kind =
         by_jobs.or_else(|| shutdown_kind_from_first_process(&evidence.first_process)).or_else(|| {
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     fn check(jobs: Option<&str>, manager: Option<&str>, first_process: &str, expected: ShutdownRequest) {
-        let evidence = Evidence {
+        let evidence = ShutdownEvidence {
             jobs: jobs.map(str::to_owned),
             manager: manager.map(str::to_owned),
             first_process: first_process.to_owned(),
@@ -187,7 +187,8 @@ mod tests {
     #[test]
     fn removed_agent_leaves_the_cluster() {
         let cause_of = |jobs: &str, removed| {
-            let evidence = Evidence { jobs: Some(jobs.to_owned()), removed, ..Evidence::default() };
+            let evidence =
+                ShutdownEvidence { jobs: Some(jobs.to_owned()), removed, ..ShutdownEvidence::default() };
             exit_cause(&evidence)
         };
         let stopped = "12 ha-node-agent.service stop running\n";

@@ -13,11 +13,11 @@ const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// Sends requests to the daemon, in order.
 #[derive(Clone, Debug)]
-pub(super) struct WatchdogLink {
+pub(super) struct WatchdogConnection {
     requests: mpsc::UnboundedSender<(WatchdogRequestId, Request)>,
 }
 
-impl WatchdogLink {
+impl WatchdogConnection {
     /// Sends a request. An answer follows, or an event that reports the loss of the connection.
     pub(super) fn send_request(&self, id: WatchdogRequestId, request: Request) {
         // Sending cannot fail: the task runs until this sender is dropped.
@@ -26,7 +26,7 @@ impl WatchdogLink {
 }
 
 /// Connects, and reconnects for as long as the loop runs.
-pub(super) fn spawn(socket: PathBuf, inputs: Inputs) -> WatchdogLink {
+pub(super) fn spawn(socket: PathBuf, inputs: Inputs) -> WatchdogConnection {
     let (requests, mut received) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         let mut last_error = String::new();
@@ -59,7 +59,7 @@ pub(super) fn spawn(socket: PathBuf, inputs: Inputs) -> WatchdogLink {
             tokio::time::sleep(RETRY_DELAY).await;
         }
     });
-    WatchdogLink { requests }
+    WatchdogConnection { requests }
 }
 
 /// Serves one connection until it is lost; returns `None` once the loop has ended.

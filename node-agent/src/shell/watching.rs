@@ -6,7 +6,7 @@ use futures::StreamExt;
 use ha_api_types::etcd_access::{AgentSelector, agent_selectors};
 use ha_api_types::id::NodeName;
 use ha_api_types::keys::Keys;
-use ha_runtime::http::admin::Checks;
+use ha_runtime::http::admin::HealthChecks;
 use ha_store::etcd::EtcdStore;
 use ha_store::reflector::{Item, Options, WatchLog, reflector};
 use ha_store::{FollowedData, Store, StoreError, Verdict, selects};
@@ -19,7 +19,7 @@ pub(super) fn spawn(
     keys: Keys,
     node: NodeName,
     inputs: Inputs,
-    ready: Checks,
+    ready: HealthChecks,
 ) {
     tokio::spawn(async move {
         let (_refresher, mut items) =

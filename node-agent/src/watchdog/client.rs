@@ -9,7 +9,7 @@
 //! reconnecting, the agent arms with the last proven deadline. On an empty node, it arms without a deadline, and then
 //! releases the device. This is necessary because the new daemon may have no record of the running device.
 
-use super::moment::Moment;
+use super::dual_clock_time::DualClockTime;
 use super::protocol::{
     Arm, DecodeError, MESSAGE_BYTES, Notice, Outcome, Refusal, Reply, Request, Status, decode_reply,
     encode_request,
@@ -117,7 +117,7 @@ impl Client {
     }
 
     /// Sets the deadline after a committed heartbeat. After the acknowledgment the device follows this deadline.
-    pub async fn deadline(&self, deadline: Moment) -> Result<Status, ClientError> {
+    pub async fn deadline(&self, deadline: DualClockTime) -> Result<Status, ClientError> {
         self.send_request(Request::Deadline(deadline)).await
     }
 

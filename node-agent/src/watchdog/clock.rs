@@ -1,12 +1,12 @@
 //! Reads the two clocks on which deadlines count.
 
-use super::moment::Moment;
+use super::dual_clock_time::DualClockTime;
 use nix::time::{ClockId, clock_gettime};
 
 /// Returns the current time on both clocks. An unreadable clock counts as the latest possible time: no pet and no
 /// deadline is then valid.
-pub fn now() -> Moment {
-    Moment {
+pub fn now() -> DualClockTime {
+    DualClockTime {
         monotonic_raw_ns: read(ClockId::CLOCK_MONOTONIC_RAW),
         boottime_ns: read(ClockId::CLOCK_BOOTTIME),
     }

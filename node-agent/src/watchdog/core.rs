@@ -23,7 +23,7 @@
 
 mod requests;
 
-use super::moment::Moment;
+use super::dual_clock_time::DualClockTime;
 use super::protocol::{
     Arm, DeviceFacts, Notice, Outcome, Privileges, Purpose, Refusal, Reply, Request, SavedState, State,
     Status, Timing,
@@ -97,7 +97,7 @@ pub enum Effect {
 
 /// The request whose effect is in progress.
 #[derive(Clone, Copy, Debug)]
-enum Pending {
+enum PendingOperation {
     Nothing,
     /// `is_reopening`: this opening replaces a device that refuses pets.
     Open {
@@ -142,7 +142,7 @@ enum PetStatus {
     Refused,
     /// The device was armed again after a refusal, and has taken every pet since.
     Recovering {
-        since: Moment,
+        since: DualClockTime,
     },
 }
 
@@ -154,11 +154,11 @@ pub struct Core {
     timing: Option<Timing>,
     connected: bool,
     next_number: u64,
-    pending: Pending,
+    pending: PendingOperation,
     requested_seconds: Option<u32>,
-    last_pet: Option<Moment>,
-    pet_due_at: Moment,
-    fires_at: Option<Moment>,
+    last_pet: Option<DualClockTime>,
+    pet_due_at: DualClockTime,
+    fires_at: Option<DualClockTime>,
     smallest_margin_ms: Option<u32>,
     worst_lateness_ms: Option<u32>,
     pets: PetStatus,
@@ -175,10 +175,10 @@ impl Core {
             timing: None,
             connected: false,
             next_number: 1,
-            pending: Pending::Nothing,
+            pending: PendingOperation::Nothing,
             requested_seconds: None,
             last_pet: None,
-            pet_due_at: Moment::default(),
+            pet_due_at: DualClockTime::default(),
             fires_at: None,
             smallest_margin_ms: None,
             worst_lateness_ms: None,
@@ -190,11 +190,11 @@ impl Core {
 
     /// Continues with an open device that an earlier daemon left behind. Without a readable record of the earlier
     /// state, the daemon does not pet until the agent sends a request, because an unknown deadline counts as passed.
-    pub fn resume(&mut self, now: Moment, device: DeviceFacts, saved: Option<SavedState>) {
+    pub fn resume(&mut self, now: DualClockTime, device: DeviceFacts, saved: Option<SavedState>) {
         self.pet_due_at = now;
         self.device = Some(device);
         let Some(saved) = saved else {
-            self.state = State::Expired { deadline: Moment::default() };
+            self.state = State::Expired { deadline: DualClockTime::default() };
             return;
         };
         self.state = saved.state;
@@ -261,7 +261,7 @@ impl Core {
     }
 
     /// Applies one input to the state.
-    pub fn handle(&mut self, now: Moment, input: Input) {
+    pub fn handle(&mut self, now: DualClockTime, input: Input) {
         match input {
             Input::Connected => {
                 self.connected = true;
@@ -281,8 +281,8 @@ impl Core {
         }
     }
 
-    fn tick(&mut self, now: Moment) {
-        if self.device.is_none() || !matches!(self.pending, Pending::Nothing) {
+    fn tick(&mut self, now: DualClockTime) {
+        if self.device.is_none() || !matches!(self.pending, PendingOperation::Nothing) {
             return;
         }
         if let State::Armed { deadline } = self.state
@@ -316,7 +316,7 @@ impl Core {
     /// Resets the machine after the deadline if the device refuses pets, because such a device may not reset the
     /// machine, or if the device should already have reset it. A failed reset is tried again. In a test, only the device
     /// may reset the machine (R4.33).
-    fn reset_if_unguarded(&mut self, now: Moment) {
+    fn reset_if_unguarded(&mut self, now: DualClockTime) {
         let has_failed = self.fires_at.is_some_and(|fires_at| now.remaining_ns(fires_at).is_none());
         if has_failed || !self.accepts_pets() {
             self.pet_due_at = now.plus_ms(RESET_RETRY_INTERVAL_MS);
@@ -327,7 +327,7 @@ impl Core {
     }
 
     /// Requests a pet if one is allowed now. With `must_set_timeout`, the pet sets the timeout even of a fixed device.
-    fn pet(&mut self, now: Moment, must_set_timeout: bool) -> bool {
+    fn pet(&mut self, now: DualClockTime, must_set_timeout: bool) -> bool {
         let Some(device) = self.device else { return false };
         let full = self.full_timeout_seconds(&device);
         let timeout_seconds = match self.state {
@@ -345,7 +345,7 @@ impl Core {
     }
 
     /// Returns `true` if a pet under this deadline is allowed now.
-    fn can_pet_before(&self, now: Moment, deadline: Moment) -> bool {
+    fn can_pet_before(&self, now: DualClockTime, deadline: DualClockTime) -> bool {
         let smallest_seconds = self
             .device
             .map_or(1, |device| if device.sliding { device.smallest_timeout_seconds.max(1) } else { 0 });
@@ -358,7 +358,7 @@ impl Core {
     }
 
     /// Records a pet that the device has taken or refused.
-    fn handle_pet_result(&mut self, now: Moment, result: Result<u32, u32>) {
+    fn handle_pet_result(&mut self, now: DualClockTime, result: Result<u32, u32>) {
         let requested = self.requested_seconds.take();
         if let Ok(applied_seconds) = result {
             if let Some(fires_at) = self.fires_at {
@@ -371,25 +371,27 @@ impl Core {
             self.last_pet = Some(now);
             self.record_accepted_pet(now);
         }
-        match (std::mem::replace(&mut self.pending, Pending::Nothing), result) {
-            (Pending::Nothing, Ok(applied_seconds)) => self.check_sliding(requested, applied_seconds),
-            (Pending::Nothing, Err(errno)) => {
+        match (std::mem::replace(&mut self.pending, PendingOperation::Nothing), result) {
+            (PendingOperation::Nothing, Ok(applied_seconds)) => {
+                self.check_sliding(requested, applied_seconds);
+            }
+            (PendingOperation::Nothing, Err(errno)) => {
                 if self.record_refused_pet() {
                     self.reply(0, Outcome::Notice(Notice::DeviceFailed { errno }));
                 }
             }
-            (Pending::Pet { number, outcome, undo }, result) => {
+            (PendingOperation::Pet { number, outcome, undo }, result) => {
                 self.handle_requested_pet_result(now, number, outcome, undo, requested, result);
             }
             // The pet before closing has no consequences; an opening in progress causes no pet.
-            (pending @ (Pending::Open { .. } | Pending::Close { .. }), Ok(_) | Err(_)) => {
+            (pending @ (PendingOperation::Open { .. } | PendingOperation::Close { .. }), Ok(_) | Err(_)) => {
                 self.pending = pending;
             }
         }
     }
 
     /// Clears an earlier refusal once pets have succeeded for a whole timeout after the device was armed again.
-    fn record_accepted_pet(&mut self, now: Moment) {
+    fn record_accepted_pet(&mut self, now: DualClockTime) {
         let PetStatus::Recovering { since } = self.pets else { return };
         let seconds = self.device.map_or(0, |device| self.full_timeout_seconds(&device));
         if since.plus_ms(u64::from(seconds) * 1000).remaining_ns(now).is_some() {
@@ -440,8 +442,10 @@ impl Core {
 
     fn forget_request_number(&mut self) {
         match &mut self.pending {
-            Pending::Nothing => {}
-            Pending::Open { number, .. } | Pending::Pet { number, .. } | Pending::Close { number, .. } => {
+            PendingOperation::Nothing => {}
+            PendingOperation::Open { number, .. }
+            | PendingOperation::Pet { number, .. }
+            | PendingOperation::Close { number, .. } => {
                 *number = 0;
             }
         }

@@ -23,7 +23,7 @@ use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmodat};
-use record::Record;
+use record::StateRecord;
 use service_manager::ServiceManager;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -87,7 +87,7 @@ pub fn run(options: &Options) -> Result<()> {
         Some(socket) => DeviceLocation::Simulated(socket),
         None => DeviceLocation::Kernel(options.device.clone()),
     };
-    driver_module::load_module_if_needed(&mut location, &options.module, &mut Machine).log();
+    driver_module::load_module_if_needed(&mut location, &options.module, &mut KernelModules).log();
     let mut inherited = system_calls::inherited_descriptors()
         .context("cannot receive descriptors from the service manager")?;
     let mut take = |name: &str| {
@@ -97,14 +97,14 @@ pub fn run(options: &Options) -> Result<()> {
     let (device, record) = (take(DEVICE_DESCRIPTOR_NAME), take(RECORD_DESCRIPTOR_NAME));
     let manager = ServiceManager::from_environment(options.descriptor_store_max);
     let fresh_record = record.is_none();
-    let record = Record::new(record).context("cannot create the record for the next daemon")?;
+    let record = StateRecord::new(record).context("cannot create the record for the next daemon")?;
     if fresh_record {
         manager.store(RECORD_DESCRIPTOR_NAME, record.descriptor());
     }
 
     let listener = seqpacket::listen_at(&options.socket)
         .with_context(|| format!("cannot listen on {}", options.socket.display()))?;
-    restrict(&options.socket, options.allowed_uid)?;
+    restrict_socket_access(&options.socket, options.allowed_uid)?;
     let signals = ending_signals()?;
     let privileges = gain_privileges();
     let mut core = Core::new(privileges);
@@ -137,9 +137,9 @@ fn lock(socket: &Path) -> Result<Flock<File>> {
 }
 
 /// This machine's modules, loaded by modprobe.
-struct Machine;
+struct KernelModules;
 
-impl Modules for Machine {
+impl Modules for KernelModules {
     fn exists(&self, location: &DeviceLocation) -> bool {
         location.exists()
     }
@@ -154,7 +154,7 @@ impl Modules for Machine {
 }
 
 /// Restricts the socket to root and the allowed user. Credentials are checked again on each connection.
-fn restrict(socket: &Path, allowed_uid: Option<u32>) -> Result<()> {
+fn restrict_socket_access(socket: &Path, allowed_uid: Option<u32>) -> Result<()> {
     fchmodat(nix::fcntl::AT_FDCWD, socket, Mode::from_bits_truncate(0o600), FchmodatFlags::FollowSymlink)
         .with_context(|| format!("cannot set the permissions of {}", socket.display()))?;
     if let Some(uid) = allowed_uid {
@@ -204,7 +204,7 @@ fn take_over(
     core: &mut Core,
     location: &DeviceLocation,
     stored: Option<OwnedFd>,
-    record: &Record,
+    record: &StateRecord,
 ) -> Option<Device> {
     let (device, facts) = match (location, stored) {
         (DeviceLocation::Kernel(path), Some(descriptor)) => match KernelDevice::inherit(descriptor, path) {

@@ -13,14 +13,14 @@ const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
 ///
 /// Agent and daemon must share the time namespace; a deadline from another time namespace is refused as too far away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moment {
+pub struct DualClockTime {
     /// `CLOCK_MONOTONIC_RAW`, nanoseconds.
     pub monotonic_raw_ns: u64,
     /// `CLOCK_BOOTTIME`, nanoseconds.
     pub boottime_ns: u64,
 }
 
-impl Moment {
+impl DualClockTime {
     /// Creates a moment with the same value on both clocks, for tests and simulations without suspend.
     pub const fn on_both_clocks(ns: u64) -> Self {
         Self { monotonic_raw_ns: ns, boottime_ns: ns }
@@ -64,7 +64,7 @@ impl Moment {
 
 /// Rounds down to milliseconds, as the core's clock readings do, so a deadline that counts from the moment is never too
 /// late.
-impl From<&Now> for Moment {
+impl From<&Now> for DualClockTime {
     fn from(now: &Now) -> Self {
         Self {
             monotonic_raw_ns: now.monotonic_raw.0.saturating_mul(NANOSECONDS_PER_MILLISECOND),
@@ -73,7 +73,7 @@ impl From<&Now> for Moment {
     }
 }
 
-impl fmt::Display for Moment {
+impl fmt::Display for DualClockTime {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = self.monotonic_raw_ns / NANOSECONDS_PER_MILLISECOND;
         write!(formatter, "{}.{:03} s after boot", ms / 1000, ms % 1000)
@@ -87,10 +87,10 @@ mod tests {
 
     #[test]
     fn deadline_passes_on_the_earlier_clock() {
-        let deadline = Moment { monotonic_raw_ns: 100, boottime_ns: 150 };
-        let check = |raw, boot, left_ms| {
-            let now = Moment { monotonic_raw_ns: raw, boottime_ns: boot };
-            assert_eq!(now.remaining_ns(deadline), left_ms, "at {raw}/{boot}");
+        let deadline = DualClockTime { monotonic_raw_ns: 100, boottime_ns: 150 };
+        let check = |raw, boot, remaining_ms| {
+            let now = DualClockTime { monotonic_raw_ns: raw, boottime_ns: boot };
+            assert_eq!(now.remaining_ns(deadline), remaining_ms, "at {raw}/{boot}");
         };
         check(90, 90, Some(10));
         check(50, 149, Some(1));
@@ -101,18 +101,24 @@ mod tests {
 
     #[test]
     fn longest_remaining_time_covers_both_clocks() {
-        let now = Moment::on_both_clocks(100);
-        assert_eq!(now.longest_ns(Moment { monotonic_raw_ns: 110, boottime_ns: 190 }), 90);
-        assert_eq!(now.longest_ns(Moment { monotonic_raw_ns: 190, boottime_ns: 110 }), 90);
-        assert_eq!(now.longest_ns(Moment::on_both_clocks(5)), 0);
-        assert_eq!(Moment::on_both_clocks(u64::MAX).plus_ms(1), Moment::on_both_clocks(u64::MAX));
-        assert!(Moment { monotonic_raw_ns: 99, boottime_ns: 500 }.is_earlier_on_a_clock(now));
+        let now = DualClockTime::on_both_clocks(100);
+        assert_eq!(now.longest_ns(DualClockTime { monotonic_raw_ns: 110, boottime_ns: 190 }), 90);
+        assert_eq!(now.longest_ns(DualClockTime { monotonic_raw_ns: 190, boottime_ns: 110 }), 90);
+        assert_eq!(now.longest_ns(DualClockTime::on_both_clocks(5)), 0);
+        assert_eq!(
+            DualClockTime::on_both_clocks(u64::MAX).plus_ms(1),
+            DualClockTime::on_both_clocks(u64::MAX)
+        );
+        assert!(DualClockTime { monotonic_raw_ns: 99, boottime_ns: 500 }.is_earlier_on_a_clock(now));
         assert!(!now.is_earlier_on_a_clock(now));
     }
 
     #[test]
     fn moment_keeps_both_clocks_of_a_reading() {
         let now = Now { monotonic_raw: MonotonicTime(2), boottime: MonotonicTime(3), ..Now::default() };
-        assert_eq!(Moment::from(&now), Moment { monotonic_raw_ns: 2_000_000, boottime_ns: 3_000_000 });
+        assert_eq!(
+            DualClockTime::from(&now),
+            DualClockTime { monotonic_raw_ns: 2_000_000, boottime_ns: 3_000_000 }
+        );
     }
 }

@@ -21,7 +21,7 @@ pub use wire::{
     encode_saved,
 };
 
-use super::moment::Moment;
+use super::dual_clock_time::DualClockTime;
 use ha_api_types::record::{WatchdogKind, WatchdogReport};
 use ha_api_types::timing::{Timings, WatchdogBounds};
 
@@ -41,7 +41,7 @@ pub enum Request {
     /// Only a deadline that a commit has proven is legal (FENCING 3). A deadline that arrives after the previous one
     /// has passed is valid if it is still in the future. Each deadline depends on its own commit, and every observer
     /// counts from that commit or later.
-    Deadline(Moment),
+    Deadline(DualClockTime),
     /// Pet without a deadline, because the node is empty (no exclusive service, worker or permit is outstanding).
     PetWithoutDeadline,
     /// Stop the device, because a heartbeat with `armed: false` committed.
@@ -61,7 +61,7 @@ pub struct Arm {
     pub heartbeat_valid_ms: u32,
     /// The deadline proven last. `None` states that the node is empty, as [`Request::PetWithoutDeadline`] does: no
     /// service may start before a first deadline has been sent and acknowledged.
-    pub deadline: Option<Moment>,
+    pub deadline: Option<DualClockTime>,
     /// Whether the device guards services or is tested.
     pub purpose: Purpose,
 }
@@ -79,7 +79,7 @@ pub enum Purpose {
 impl Arm {
     /// Returns the parameters for these timings. The device must accept the configured timeout, so that the W that an
     /// operator computes from the configuration is the active W.
-    pub fn of_timings(timings: &Timings, deadline: Option<Moment>) -> Self {
+    pub fn of_timings(timings: &Timings, deadline: Option<DualClockTime>) -> Self {
         let milliseconds_u32 = |ms: u64| u32::try_from(ms).unwrap_or(u32::MAX);
         let timeout_seconds = milliseconds_u32(timings.watchdog_timeout_ms.div_ceil(1000));
         Self {
@@ -165,7 +165,7 @@ pub struct Status {
     /// The device, while it is open.
     pub device: Option<DeviceFacts>,
     /// Time of the last successful pet.
-    pub last_pet: Option<Moment>,
+    pub last_pet: Option<DualClockTime>,
     /// The least time left on the device at any pet since arming, milliseconds.
     pub smallest_margin_ms: Option<u32>,
     /// The privileges that the daemon has.
@@ -200,7 +200,7 @@ pub enum State {
     /// The daemon pets until the deadline.
     Armed {
         /// D, the deadline of the newest accepted request. A refused request can only make it earlier.
-        deadline: Moment,
+        deadline: DualClockTime,
     },
     /// The daemon pets without a deadline, because the node is empty.
     Staying,
@@ -208,7 +208,7 @@ pub enum State {
     /// node still ends this state, if the device leaves time for that.
     Expired {
         /// The deadline that passed.
-        deadline: Moment,
+        deadline: DualClockTime,
     },
 }
 

@@ -69,7 +69,7 @@ pub fn run(options: &Options) -> Result<()> {
     log.line(&format!("ready on {}", options.socket.display()));
     let ended = EventLoop { listener, signals, holder: None, timer: Timer::new() }.run(&mut targets)?;
     match ended {
-        Ended::Fired => {
+        SimulationEnd::Fired => {
             // Kill first: writing output can block.
             let failures = targets.kill();
             log.line("expired: killed the processes of the node");
@@ -80,8 +80,8 @@ pub fn run(options: &Options) -> Result<()> {
                 log.line(&format!("expired: {failure}"));
             }
         }
-        Ended::TargetsGone => log.line("exiting: all target processes have exited"),
-        Ended::Signaled => log.line("exiting: received a signal"),
+        SimulationEnd::TargetsGone => log.line("exiting: all target processes have exited"),
+        SimulationEnd::Signaled => log.line("exiting: received a signal"),
     }
     match nix::unistd::unlink(&options.socket) {
         Ok(()) | Err(Errno::ENOENT) => Ok(()),
@@ -100,7 +100,7 @@ fn signals() -> Result<SignalFd> {
 
 /// The reason why the loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
+enum SimulationEnd {
     Fired,
     TargetsGone,
     Signaled,
@@ -114,23 +114,23 @@ struct EventLoop {
 }
 
 impl EventLoop {
-    fn run(mut self, targets: &mut Targets) -> Result<Ended> {
+    fn run(mut self, targets: &mut Targets) -> Result<SimulationEnd> {
         loop {
             let now_ns = clock::now().boottime_ns;
             let timeout = match self.timer.expires_at_ns() {
-                Some(at) if at <= now_ns => return Ok(Ended::Fired),
+                Some(at) if at <= now_ns => return Ok(SimulationEnd::Fired),
                 Some(at) => Some(TimeSpec::from(Duration::from_nanos(at - now_ns))),
                 None => None,
             };
             if targets.remove_ended() {
-                return Ok(Ended::TargetsGone);
+                return Ok(SimulationEnd::TargetsGone);
             }
             self.wait(timeout, targets)?;
             while let Some(signal) = self.signals.read_signal().context("cannot read a signal")? {
                 match i32::try_from(signal.ssi_signo).map(Signal::try_from) {
                     Ok(Ok(Signal::SIGUSR1)) => self.timer.set_refuses(true),
                     Ok(Ok(Signal::SIGUSR2)) => self.timer.set_refuses(false),
-                    Ok(_) | Err(_) => return Ok(Ended::Signaled),
+                    Ok(_) | Err(_) => return Ok(SimulationEnd::Signaled),
                 }
             }
             self.serve_holder();

@@ -14,14 +14,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// Named health checks of a process. Clones are cheap and share the same checks.
 #[derive(Clone, Debug, Default)]
-pub struct Checks {
+pub struct HealthChecks {
     results: Arc<RwLock<BTreeMap<&'static str, Result<(), String>>>>,
 }
 
-impl Checks {
+impl HealthChecks {
     /// Returns checks that have all failed initially, so that the process is not ready before each check succeeds.
-    pub fn new(names: &[&'static str]) -> Checks {
-        let checks = Checks::default();
+    pub fn new(names: &[&'static str]) -> HealthChecks {
+        let checks = HealthChecks::default();
         for name in names {
             checks.set(name, Err("not yet".to_owned()));
         }
@@ -74,14 +74,14 @@ pub type ReadState = Arc<dyn Fn() -> BoxFuture<'static, Option<Value>> + Send + 
 
 #[derive(Clone)]
 struct Admin {
-    live: Checks,
-    ready: Checks,
+    live: HealthChecks,
+    ready: HealthChecks,
     metrics: Metrics,
     state: ReadState,
 }
 
 /// Returns the routes. A check in `live` should fail only if a restart of the process would help.
-pub fn router(live: Checks, ready: Checks, metrics: Metrics, state: ReadState) -> Router {
+pub fn router(live: HealthChecks, ready: HealthChecks, metrics: Metrics, state: ReadState) -> Router {
     Router::new()
         .route("/livez", get(async |State(admin): State<Admin>| admin.live.answer("livez")))
         .route(

@@ -4,12 +4,12 @@
 //! The final placement of an instance is its start or one step away from it. The cost of moves is a part of the
 //! minimized function.
 
-use super::cooling::{Landscape, cool, exponential};
+use super::cooling::{Landscape, exponential, run_cooling_schedule};
 use super::moves::StepKind;
 use super::plan::Plan;
 use super::problem::{Placement, Problem};
 use super::random::Random;
-use super::state::{Probe, State};
+use super::state::{ChangeEvaluator, State};
 use super::time_limit::TimeLimit;
 use kind_selector::KindSelector;
 use proposals::{Changes, KIND_COUNT, Proposals};
@@ -81,14 +81,14 @@ pub(super) fn anneal(
     random: &mut Random,
     time: &TimeLimit<'_>,
 ) -> f64 {
-    let search = Search::new(state, limits);
+    let search = AnnealingSearch::new(state, limits);
     if search.proposals.is_empty() {
         return search.cost();
     }
     let cost_before = search.cost();
     let placements = state.placements().to_vec();
     let mut landscape = PlacementLandscape { search, state };
-    cool(&mut landscape, limits.evaluations, random, time);
+    run_cooling_schedule(&mut landscape, limits.evaluations, random, time);
     let PlacementLandscape { search, state } = landscape;
     let cost = search.cost();
     if cost > cost_before {
@@ -107,7 +107,7 @@ const MAX_INCREASE: f64 = 15.0;
 
 /// The search together with the placement that it changes.
 struct PlacementLandscape<'w, 's, 'a> {
-    search: Search<'a>,
+    search: AnnealingSearch<'a>,
     state: &'w mut State<'s>,
 }
 
@@ -121,11 +121,11 @@ impl Landscape for PlacementLandscape<'_, '_, '_> {
     }
 }
 
-struct Search<'a> {
+struct AnnealingSearch<'a> {
     problem: &'a Problem,
     proposals: Proposals<'a>,
     kind_selector: KindSelector<KIND_COUNT>,
-    probe: Probe,
+    change_evaluator: ChangeEvaluator,
     move_cost: MoveCost,
     limits: SearchLimits,
     score: f64,
@@ -133,14 +133,14 @@ struct Search<'a> {
     before: Changes,
 }
 
-impl<'a> Search<'a> {
-    fn new(state: &State<'a>, limits: SearchLimits) -> Search<'a> {
+impl<'a> AnnealingSearch<'a> {
+    fn new(state: &State<'a>, limits: SearchLimits) -> AnnealingSearch<'a> {
         let problem = state.problem();
-        let mut search = Search {
+        let mut search = AnnealingSearch {
             problem,
             proposals: Proposals::new(state),
             kind_selector: KindSelector::new(),
-            probe: Probe::new(state),
+            change_evaluator: ChangeEvaluator::new(state),
             move_cost: MoveCost::default(),
             limits,
             score: state.score(),
@@ -164,8 +164,8 @@ impl<'a> Search<'a> {
         for _ in 0..1000 {
             let kind = random.draw_below(KIND_COUNT);
             if self.proposals.propose(kind, state, random, &mut self.changes) {
-                let change = self.probe.score_after(state, &self.changes) - self.score;
-                if change > 0.0 && self.probe.count_score_delta() == 0 {
+                let change = self.change_evaluator.score_after(state, &self.changes) - self.score;
+                if change > 0.0 && self.change_evaluator.count_score_delta() == 0 {
                     worse.push(change);
                 }
             }
@@ -190,8 +190,9 @@ impl<'a> Search<'a> {
         if self.before == self.changes {
             return;
         }
-        let worse =
-            self.probe.score_after(state, &self.changes) + move_cost.required_gain(self.limits) - self.cost();
+        let worse = self.change_evaluator.score_after(state, &self.changes)
+            + move_cost.required_gain(self.limits)
+            - self.cost();
         let is_accepted = worse <= 0.0
             || (worse < MAX_INCREASE * temperature
                 && random.draw_unit_f64() < exponential(-worse / temperature));
@@ -200,8 +201,8 @@ impl<'a> Search<'a> {
             return;
         }
         self.kind_selector.record_kept(kind);
-        self.probe.refresh(state);
-        self.score = self.probe.score();
+        self.change_evaluator.refresh(state);
+        self.score = self.change_evaluator.score();
         self.move_cost = move_cost;
         for &(service, to) in &self.changes {
             self.proposals.record_placement(service, to);

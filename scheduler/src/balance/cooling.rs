@@ -31,7 +31,12 @@ const IMPROVEMENTS_ONLY_SHARE: f64 = 0.1;
 
 /// Tries this number of changes while the temperature decreases. If the time is too short for them, the used time
 /// determines the temperature, and the search ends early.
-pub fn cool(landscape: &mut impl Landscape, evaluations: usize, random: &mut Random, time: &TimeLimit<'_>) {
+pub fn run_cooling_schedule(
+    landscape: &mut impl Landscape,
+    evaluations: usize,
+    random: &mut Random,
+    time: &TimeLimit<'_>,
+) {
     let share_at_start = time.used_share();
     let initial_temperature = INITIAL_TEMPERATURE * landscape.estimate_typical_increase(random);
     let (mut time_progress, mut temperature) = (None, initial_temperature);

@@ -5,7 +5,7 @@ use super::moves::{destinations, execute};
 use super::plan::{Step, make_step};
 use super::problem::Placement;
 use super::random::Random;
-use super::state::{Probe, State};
+use super::state::{ChangeEvaluator, State};
 use super::threads::{cores, run_in_parallel};
 use super::time_limit::TimeLimit;
 use std::collections::BinaryHeap;
@@ -19,11 +19,11 @@ pub(super) const MIN_GAIN: f64 = 1e-9;
 
 /// Repeats the best step of all until no step lowers the score, or `max_steps` steps are made, or the time limit has
 /// passed.
-pub fn steepest(state: &mut State<'_>, max_steps: usize, time: &TimeLimit<'_>) -> Vec<Step> {
-    let mut probe = Probe::new(state);
+pub fn steepest_descent(state: &mut State<'_>, max_steps: usize, time: &TimeLimit<'_>) -> Vec<Step> {
+    let mut change_evaluator = ChangeEvaluator::new(state);
     let mut steps = Vec::new();
     while steps.len() < max_steps && !time.stop_after(1.0) {
-        let mut improving = improving_steps(state, &probe);
+        let mut improving = improving_steps(state, &change_evaluator);
         // Scores that differ by rounding only are equal, so that the first step is made, as in hbal.
         let rounded = |score: f64| (score / MIN_GAIN).round();
         improving.sort_by(|left, right| rounded(left.0).total_cmp(&rounded(right.0)));
@@ -34,7 +34,7 @@ pub fn steepest(state: &mut State<'_>, max_steps: usize, time: &TimeLimit<'_>) -
             break;
         };
         steps.push(made_step);
-        probe.refresh(state);
+        change_evaluator.refresh(state);
     }
     steps
 }
@@ -43,15 +43,16 @@ pub fn steepest(state: &mut State<'_>, max_steps: usize, time: &TimeLimit<'_>) -
 const MIN_PARALLEL_INSTANCES: usize = 100;
 
 /// Returns every step that lowers the score, with the score after it, in the order of instances.
-fn improving_steps(state: &State<'_>, probe: &Probe) -> Vec<(f64, usize, Placement)> {
+fn improving_steps(state: &State<'_>, change_evaluator: &ChangeEvaluator) -> Vec<(f64, usize, Placement)> {
     let nodes: Vec<usize> = (0..state.problem().nodes.len()).collect();
     let examine = |services: Range<usize>| {
-        let (mut probe, mut improving, mut placements) = (probe.clone(), Vec::new(), Vec::new());
+        let (mut change_evaluator, mut improving, mut placements) =
+            (change_evaluator.clone(), Vec::new(), Vec::new());
         for service in services.filter(|&service| state.problem().services[service].is_movable) {
             destinations(state.problem(), service, state.placement(service), &nodes, &mut placements);
             for &to in &placements {
-                let score = probe.score_after(state, &[(service, to)]);
-                if score < probe.score() - MIN_GAIN {
+                let score = change_evaluator.score_after(state, &[(service, to)]);
+                if score < change_evaluator.score() - MIN_GAIN {
                     improving.push((score, service, to));
                 }
             }
@@ -72,7 +73,7 @@ fn improving_steps(state: &State<'_>, probe: &Probe) -> Vec<(f64, usize, Placeme
 /// Returns the best step of an instance through these nodes, and the score after it.
 pub(super) fn best_step(
     state: &mut State<'_>,
-    probe: &mut Probe,
+    change_evaluator: &mut ChangeEvaluator,
     service: usize,
     allowed_nodes: &[usize],
 ) -> Option<(f64, Placement)> {
@@ -85,7 +86,7 @@ pub(super) fn best_step(
     let mut best: Option<(f64, Placement)> = None;
     for to in placements {
         // The final score is compared first; only a step that would be the best so far is tried operation by operation.
-        let score = probe.score_after(state, &[(service, to)]);
+        let score = change_evaluator.score_after(state, &[(service, to)]);
         if best.is_none_or(|(best_score, _)| score < best_score) && execute(state, service, to).is_some() {
             state.restore(service, from);
             best = Some((score, to));
@@ -106,7 +107,7 @@ const ROUND_ROBIN_INSTANCES: usize = 8;
 
 /// Repeats a step that is nearly the best. Known gains are reevaluated in turn, and when they are the largest. In large
 /// clusters a random sample of nodes is tried.
-pub fn approximate_steepest(
+pub fn approximate_steepest_descent(
     state: &mut State<'_>,
     random: &mut Random,
     max_steps: usize,
@@ -115,7 +116,7 @@ pub fn approximate_steepest(
     let services: Vec<usize> = (0..state.problem().services.len())
         .filter(|&service| state.problem().services[service].is_movable)
         .collect();
-    let mut probe = Probe::new(state);
+    let mut change_evaluator = ChangeEvaluator::new(state);
     let mut best_moves: Vec<(f64, Option<Placement>)> = vec![(f64::INFINITY, None); services.len()];
     let mut evaluated_at = vec![usize::MAX; services.len()];
     let (mut steps, mut round_robin_position) = (Vec::new(), 0);
@@ -140,9 +141,9 @@ pub fn approximate_steepest(
             };
             if evaluated_at[position] != steps.len() {
                 let allowed_nodes = draw_target_nodes(state, random, SEARCH_TARGETS);
-                let best = best_step(state, &mut probe, services[position], &allowed_nodes);
+                let best = best_step(state, &mut change_evaluator, services[position], &allowed_nodes);
                 best_moves[position] =
-                    best.map_or((0.0, None), |(score, to)| (probe.score() - score, Some(to)));
+                    best.map_or((0.0, None), |(score, to)| (change_evaluator.score() - score, Some(to)));
                 evaluated_at[position] = steps.len();
             }
         };
@@ -152,7 +153,7 @@ pub fn approximate_steepest(
         }
         let Some(made_step) = make_step(state, services[best], to) else { break };
         steps.push(made_step);
-        probe.refresh(state);
+        change_evaluator.refresh(state);
     }
     steps
 }
@@ -161,7 +162,7 @@ pub fn approximate_steepest(
 const POLISH_TIME_SHARE: f64 = 0.97;
 
 /// Makes final steps, each of which gains more than `min_gain`, until no such step is left.
-pub(super) fn polish(
+pub(super) fn improve_until_local_optimum(
     state: &mut State<'_>,
     min_gain: f64,
     random: &mut Random,
@@ -170,7 +171,7 @@ pub(super) fn polish(
     let services: Vec<usize> = (0..state.problem().services.len())
         .filter(|&service| state.problem().services[service].is_movable)
         .collect();
-    let mut probe = Probe::new(state);
+    let mut change_evaluator = ChangeEvaluator::new(state);
     let mut steps = Vec::new();
     loop {
         let mut heap: BinaryHeap<KnownGain> = services.iter().copied().map(KnownGain::unknown).collect();
@@ -181,7 +182,9 @@ pub(super) fn polish(
             }
             let score_before = state.score();
             let allowed_nodes = draw_target_nodes(state, random, POLISH_TARGETS);
-            let Some((score, to)) = best_step(state, &mut probe, candidate.service, &allowed_nodes) else {
+            let Some((score, to)) =
+                best_step(state, &mut change_evaluator, candidate.service, &allowed_nodes)
+            else {
                 continue;
             };
             let gain = score_before - score;
@@ -192,7 +195,7 @@ pub(super) fn polish(
                 heap.push(KnownGain { gain, service: candidate.service });
             } else if let Some(made_step) = make_step(state, candidate.service, to) {
                 steps.push(made_step);
-                probe.refresh(state);
+                change_evaluator.refresh(state);
                 heap.push(KnownGain { gain, service: candidate.service });
             }
         }

@@ -10,7 +10,7 @@ mod tests;
 pub use constraints::{model_exclusion_tags, nodes_for_new_service};
 
 use super::model::{
-    Allocation, Cluster, DEFAULT_SPINDLE_RATIO, Generation, Group, Instance, Node, Policy, Role,
+    Allocation, Cluster, DEFAULT_SPINDLE_RATIO, FormatGeneration, Group, Instance, Node, Policy, Role,
     Specification, Status, Template,
 };
 use crate::filter::limits;
@@ -57,7 +57,7 @@ pub fn cluster(view: &View, usage: &UsageOverview) -> Cluster {
     let live_constraints = constraints::live_constraints(view, &names, &positions);
     constraints::add_exclusion_tags(view, &names, &mut instances);
     Cluster {
-        generation: Generation::Newer,
+        generation: FormatGeneration::Newer,
         groups,
         nodes,
         instances,
@@ -120,7 +120,7 @@ fn nodes(view: &View, group_of: &BTreeMap<&str, usize>) -> Vec<Node> {
             let reserved = [facts.reserved.memory, facts.reserved.disk]
                 .map(|amount| mib(amount.unwrap_or_default().milli()));
             let available = |limit: Option<i128>, unlimited: i128| {
-                bounded(limit.map_or(unlimited, |limit| limit.div_euclid(MIB)))
+                clamp_to_limit(limit.map_or(unlimited, |limit| limit.div_euclid(MIB)))
             };
             let (memory_free, disk_free) = (available(memory, unlimited[1]), available(disk, unlimited[2]));
             Node {
@@ -130,14 +130,14 @@ fn nodes(view: &View, group_of: &BTreeMap<&str, usize>) -> Vec<Node> {
                 memory_free,
                 disk_total: disk_free + reserved[1],
                 disk_free,
-                cpus: bounded(facts.capacity.cpu.map_or(unlimited[0], Quantity::milli)),
+                cpus: clamp_to_limit(facts.capacity.cpu.map_or(unlimited[0], Quantity::milli)),
                 role: if facts.online.is_ok() { Role::Member } else { Role::Offline },
                 group: group_of.get(name.as_str()).copied().unwrap_or_default(),
                 spindles: 1,
                 tags: Vec::new(),
                 exclusive_storage: false,
                 spindles_free: 1,
-                cpus_own: bounded(facts.reserved.cpu.unwrap_or_default().milli()),
+                cpus_own: clamp_to_limit(facts.reserved.cpu.unwrap_or_default().milli()),
                 cpu_speed: 1.0,
             }
         })
@@ -213,15 +213,15 @@ fn instance(
 fn requested(facts: &ServiceFacts) -> [i64; 3] {
     let milli = |amount: Option<Quantity>| amount.unwrap_or_default().milli();
     let requests = &facts.requests;
-    [bounded(milli(requests.cpu)), mib(milli(requests.memory)), mib(milli(requests.disk))]
+    [clamp_to_limit(milli(requests.cpu)), mib(milli(requests.memory)), mib(milli(requests.disk))]
 }
 
 /// Converts thousandths of bytes to MiB, rounded up.
 fn mib(milli: i128) -> i64 {
-    bounded((milli + MIB - 1).div_euclid(MIB))
+    clamp_to_limit((milli + MIB - 1).div_euclid(MIB))
 }
 
-fn bounded(amount: i128) -> i64 {
+fn clamp_to_limit(amount: i128) -> i64 {
     i64::try_from(amount.clamp(-MAX_AMOUNT, MAX_AMOUNT)).unwrap_or(i64::MAX)
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cluster {
     /// Generation of the text format in which the cluster was read and is written.
-    pub generation: Generation,
+    pub generation: FormatGeneration,
     /// The node groups.
     pub groups: Vec<Group>,
     /// The nodes of all groups.
@@ -28,7 +28,7 @@ pub struct Cluster {
 
 /// The two generations of the text format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Generation {
+pub enum FormatGeneration {
     /// Groups have 3 fields, nodes up to 10, instances 10; policies contain one range of sizes.
     Older,
     /// Groups, nodes and instances have all known fields; policies contain several ranges of sizes.
@@ -220,7 +220,7 @@ pub enum Template {
 
 /// The nodes that reach the storage of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum StorageReach {
     /// Two nodes have copies.
     Replicated,
     /// Every node reaches the storage.
@@ -244,16 +244,16 @@ impl Template {
     ];
 
     /// Returns the range of nodes that can access the storage.
-    pub fn reach(self) -> Reach {
+    pub fn reach(self) -> StorageReach {
         match self {
-            Template::Drbd => Reach::Replicated,
-            Template::File | Template::Plain => Reach::Local,
+            Template::Drbd => StorageReach::Replicated,
+            Template::File | Template::Plain => StorageReach::Local,
             Template::Diskless
             | Template::SharedFile
             | Template::BlockDevice
             | Template::Rbd
             | Template::External
-            | Template::Gluster => Reach::Shared,
+            | Template::Gluster => StorageReach::Shared,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The executable steps: the operations that move an instance from one placement to another, and the intermediate
 //! placements.
 
-use super::model::Reach;
+use super::model::StorageReach;
 use super::problem::{Placement, Problem};
 use super::state::State;
 
@@ -38,17 +38,19 @@ impl StepKind {
     pub fn between(problem: &Problem, service: usize, from: Placement, to: Placement) -> Option<StepKind> {
         let settings = &problem.settings;
         let kind = match (problem.services[service].reach, from.secondary, to.secondary) {
-            (Reach::Replicated, Some(old), Some(new)) => match (from.primary == to.primary, old == new) {
-                (true, false) => Some(StepKind::ReplaceSecondary),
-                (false, true) => Some(StepKind::ReplacePrimary),
-                (false, false) if Some(to) == from.swapped() => Some(StepKind::Failover),
-                (false, false) if to.primary == old => Some(StepKind::FailoverAndReplace),
-                (false, false) if new == from.primary => Some(StepKind::ReplaceAndFailover),
-                // Nothing changes, or both nodes change.
-                (true, true) | (false, false) => None,
-            },
-            (Reach::Shared, None, None) if from.primary != to.primary => Some(StepKind::MoveTo),
-            (Reach::Replicated | Reach::Shared | Reach::Local, _, _) => None,
+            (StorageReach::Replicated, Some(old), Some(new)) => {
+                match (from.primary == to.primary, old == new) {
+                    (true, false) => Some(StepKind::ReplaceSecondary),
+                    (false, true) => Some(StepKind::ReplacePrimary),
+                    (false, false) if Some(to) == from.swapped() => Some(StepKind::Failover),
+                    (false, false) if to.primary == old => Some(StepKind::FailoverAndReplace),
+                    (false, false) if new == from.primary => Some(StepKind::ReplaceAndFailover),
+                    // Nothing changes, or both nodes change.
+                    (true, true) | (false, false) => None,
+                }
+            }
+            (StorageReach::Shared, None, None) if from.primary != to.primary => Some(StepKind::MoveTo),
+            (StorageReach::Replicated | StorageReach::Shared | StorageReach::Local, _, _) => None,
         }?;
         let permitted = match kind {
             StepKind::Failover | StepKind::MoveTo => !settings.no_instance_moves,

@@ -1,12 +1,12 @@
 //! The conversion of final placements to a sequence of steps in which each step keeps every hard limit.
 
-use super::gentle_order::gentle_services;
 use super::greedy::{MIN_GAIN, best_step};
 use super::known_gain::KnownGain;
 use super::moves::{StepKind, intermediate_placements};
 use super::plan::{Step, make_step};
 use super::problem::Placement;
-use super::state::{Probe, State};
+use super::small_rise_order::services_with_small_rises;
+use super::state::{ChangeEvaluator, State};
 use std::collections::BinaryHeap;
 
 /// An order in which instances move to their targets.
@@ -27,8 +27,8 @@ impl Order {
     /// An exchange of instances raises the score in passing, if the numbers of instances are even before. A plan that is
     /// interrupted at the lower score cannot make the exchange, because no step may end above the initial score. If one of
     /// the nodes has an instance too many before, the exchange need not raise the score.
-    pub(super) fn gentle(state: &State<'_>, targets: &[Placement]) -> Option<Order> {
-        let services = gentle_services(state, targets)?;
+    pub(super) fn with_small_rises(state: &State<'_>, targets: &[Placement]) -> Option<Order> {
+        let services = services_with_small_rises(state, targets)?;
         Some(Order { phases: services.into_iter().map(|service| vec![service]).collect() })
     }
 
@@ -64,7 +64,7 @@ impl Order {
 /// instance moves before others that depend on it, and steps with large gains come first.
 fn descending_services(state: &State<'_>, targets: &[Placement]) -> Vec<usize> {
     let mut end = State::new(state.problem(), targets);
-    let mut probe = Probe::new(&end);
+    let mut change_evaluator = ChangeEvaluator::new(&end);
     let moving = (0..targets.len()).filter(|&service| targets[service] != state.placement(service));
     // The heap returns the largest gain first, so the gains are negated.
     let mut heap: BinaryHeap<KnownGain> = moving.map(KnownGain::unknown).collect();
@@ -75,19 +75,20 @@ fn descending_services(state: &State<'_>, targets: &[Placement]) -> Vec<usize> {
             // None of the remaining steps gains in this context.
             let Some(next) = without_gain.pop() else { break };
             end.restore(next.service, state.placement(next.service));
-            probe.refresh(&end);
+            change_evaluator.refresh(&end);
             backwards.push(next.service);
             return_to_heap(&mut heap, &mut without_gain);
             continue;
         };
-        let loss = probe.score() - probe.score_after(&end, &[(service, state.placement(service))]);
+        let loss = change_evaluator.score()
+            - change_evaluator.score_after(&end, &[(service, state.placement(service))]);
         if loss >= 0.0 {
             without_gain.push(KnownGain { gain: loss, service });
         } else if loss < known && heap.peek().is_some_and(|next| next.gain > loss) {
             heap.push(KnownGain { gain: loss, service });
         } else {
             end.restore(service, state.placement(service));
-            probe.refresh(&end);
+            change_evaluator.refresh(&end);
             backwards.push(service);
             return_to_heap(&mut heap, &mut without_gain);
         }
@@ -144,10 +145,10 @@ fn make_detour(
     pending: &mut Vec<usize>,
     nodes: &[usize],
 ) -> Option<Step> {
-    let mut probe = Probe::new(state);
-    let before = probe.score();
+    let mut change_evaluator = ChangeEvaluator::new(state);
+    let before = change_evaluator.score();
     while let Some(service) = pending.pop() {
-        let Some((score, to)) = best_step(state, &mut probe, service, nodes) else { continue };
+        let Some((score, to)) = best_step(state, &mut change_evaluator, service, nodes) else { continue };
         if score < before - MIN_GAIN {
             let from = state.placement(service);
             let copies =

@@ -1,10 +1,10 @@
 //! Properties that must hold for every plan.
 
-use super::greedy::steepest;
+use super::greedy::steepest_descent;
 use super::moves::StepKind;
 use super::plan::{Plan, Step, job_sets};
 use super::problem::{Placement, Problem, Settings};
-use super::samples::{Kind, sample, sample_of_kind};
+use super::samples::{SampleKind, sample, sample_of_kind};
 use super::score::{score, usages};
 use super::search::{Goal, search};
 use super::state::State;
@@ -174,7 +174,7 @@ proptest! {
         let problem = Problem::new(&cluster, 0, &settings(bits));
         let mut state = State::new(&problem, &problem.start_placements);
         let start = state.score();
-        let steps = steepest(&mut state, usize::MAX, &TimeLimit::unlimited());
+        let steps = steepest_descent(&mut state, usize::MAX, &TimeLimit::unlimited());
         check_plan(&problem, &Plan { start_score: start, steps });
     }
 
@@ -199,7 +199,7 @@ proptest! {
         let problem = Problem::new(&cluster, 0, &settings(bits));
         let mut state = State::new(&problem, &problem.start_placements);
         let start = state.score();
-        let single = Plan { start_score: start, steps: steepest(&mut state, usize::MAX, &TimeLimit::unlimited()) };
+        let single = Plan { start_score: start, steps: steepest_descent(&mut state, usize::MAX, &TimeLimit::unlimited()) };
         let goal = Goal { min_gain: 0.0, ..quick_goal() };
         let plan = plan(&problem, &goal);
         // If almost nothing can be gained, moves must be worth their cost.
@@ -232,8 +232,9 @@ proptest! {
 }
 
 /// Returns the clusters of all kinds, for several seeds.
-fn problems() -> impl Iterator<Item = (Kind, u64, Problem)> {
-    let seeds = Kind::ALL.into_iter().flat_map(|kind| (0..SEEDS_PER_KIND).map(move |seed| (kind, seed)));
+fn problems() -> impl Iterator<Item = (SampleKind, u64, Problem)> {
+    let seeds =
+        SampleKind::ALL.into_iter().flat_map(|kind| (0..SEEDS_PER_KIND).map(move |seed| (kind, seed)));
     seeds.map(|(kind, seed)| (kind, seed, Problem::new(&sample_of_kind(kind, seed), 0, &Settings::default())))
 }
 

@@ -2,7 +2,7 @@
 
 use super::live_constraints::LiveConstraints;
 use super::model::{
-    Cluster, DEFAULT_SPINDLE_RATIO, DEFAULT_VCPU_RATIO, Instance, Node, Reach, Role, Template,
+    Cluster, DEFAULT_SPINDLE_RATIO, DEFAULT_VCPU_RATIO, Instance, Node, Role, StorageReach, Template,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -121,7 +121,7 @@ pub struct ProblemService {
     /// Position of the first instance in the cluster.
     pub instance: usize,
     /// Nodes that reach the disk of the instance.
-    pub reach: Reach,
+    pub reach: StorageReach,
     /// `true` if the instance may move.
     pub is_movable: bool,
     /// Memory in MiB of the running instance, which the next primary must have free.
@@ -339,7 +339,7 @@ impl Problem {
     }
 
     /// Begins at other placements, with the instances that may still move there.
-    pub(super) fn restart_at(&mut self, placements: Vec<Placement>) {
+    pub(super) fn set_start_placements(&mut self, placements: Vec<Placement>) {
         if self.settings.evacuate {
             for (service, placement) in self.services.iter_mut().zip(&placements) {
                 service.is_movable &=
@@ -465,7 +465,7 @@ fn build_service(instance: &Instance, index: usize, settings: &Settings) -> Prob
     let online = i64::from(!instance.status.is_offline());
     let running = i64::from(instance.status.is_running() || (settings.count_down_memory && online == 1));
     let on_disk = i64::from(instance.template.uses_node_disk());
-    let reserves = i64::from(instance.auto_balance && instance.template.reach() == Reach::Replicated);
+    let reserves = i64::from(instance.auto_balance && instance.template.reach() == StorageReach::Replicated);
     ProblemService {
         instance: index,
         reach: instance.template.reach(),
@@ -502,7 +502,7 @@ fn may_move(
 ) -> bool {
     let is_to_be_emptied = |node: usize| problem_nodes[node].is_offline;
     let is_named_in = |names: &BTreeSet<String>| names.contains(&instance.name);
-    service.reach != Reach::Local
+    service.reach != StorageReach::Local
         && settings.selected.as_ref().is_none_or(is_named_in)
         && !is_named_in(&settings.excluded)
         && (!settings.evacuate || placement.nodes().any(is_to_be_emptied))

@@ -3,7 +3,8 @@
 
 use super::live_constraints::LiveConstraints;
 use super::model::{
-    Allocation, Cluster, DEFAULT_LOAD, Generation, Group, Instance, LOAD_UNIT, Node, Role, Status, Template,
+    Allocation, Cluster, DEFAULT_LOAD, FormatGeneration, Group, Instance, LOAD_UNIT, Node, Role, Status,
+    Template,
 };
 use super::random::Random;
 
@@ -34,7 +35,7 @@ pub(super) fn sample(seed: u64) -> Cluster {
         cpu_speed: 1.0,
     };
     let mut cluster = Cluster {
-        generation: Generation::Newer,
+        generation: FormatGeneration::Newer,
         groups: vec![Group {
             name: "g".to_owned(),
             uuid: "u".to_owned(),
@@ -67,14 +68,14 @@ pub(super) fn sample(seed: u64) -> Cluster {
         cluster.instances.push(instance);
     }
     if seed % 4 == 1 {
-        bind(&mut cluster, &mut random);
+        add_live_constraints(&mut cluster, &mut random);
     }
     cluster
 }
 
 /// Kinds of clusters: the storage of instances, and differences between nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SampleKind {
     Shared,
     Replicated,
     Mixed,
@@ -82,22 +83,29 @@ pub(super) enum Kind {
     Offline,
 }
 
-impl Kind {
-    pub(super) const ALL: [Kind; 5] =
-        [Kind::Shared, Kind::Replicated, Kind::Mixed, Kind::Uneven, Kind::Offline];
+impl SampleKind {
+    pub(super) const ALL: [SampleKind; 5] = [
+        SampleKind::Shared,
+        SampleKind::Replicated,
+        SampleKind::Mixed,
+        SampleKind::Uneven,
+        SampleKind::Offline,
+    ];
 }
 
 /// Returns a cluster of a kind with 8 nodes and 32 running instances, determined by the seed.
-pub(super) fn sample_of_kind(kind: Kind, seed: u64) -> Cluster {
+pub(super) fn sample_of_kind(kind: SampleKind, seed: u64) -> Cluster {
     let mut random = Random::new(seed);
     let mut lines = Vec::new();
-    let memory: Vec<i64> =
-        (0..8).map(|node| if kind == Kind::Uneven && node % 3 == 0 { 65_536 } else { 32_768 }).collect();
+    let memory: Vec<i64> = (0..8)
+        .map(|node| if kind == SampleKind::Uneven && node % 3 == 0 { 65_536 } else { 32_768 })
+        .collect();
     let (mut memory_free, mut disk_free) = (memory.clone(), vec![1_000_000; 8]);
     for index in 0..32 {
         let (primary, size) = (random.draw_below(8), [512, 1024, 2048][random.draw_below(3)]);
         let secondary = (primary + 1 + random.draw_below(7)) % 8;
-        let replicated = kind != Kind::Shared && (kind != Kind::Mixed || random.draw_below(2) == 0);
+        let replicated =
+            kind != SampleKind::Shared && (kind != SampleKind::Mixed || random.draw_below(2) == 0);
         memory_free[primary] -= size;
         let (second, template) = if replicated {
             disk_free[primary] -= 4 * size;
@@ -110,7 +118,7 @@ pub(super) fn sample_of_kind(kind: Kind, seed: u64) -> Cluster {
     }
     let instances = lines.concat();
     let node = |node: usize| {
-        let role = if kind == Kind::Offline && node == 5 { "Y" } else { "N" };
+        let role = if kind == SampleKind::Offline && node == 5 { "Y" } else { "N" };
         let (memory, memory_free, disk_free) = (memory[node], memory_free[node], disk_free[node]);
         format!("n{node}|{memory}|0|{memory_free}|1000000|{disk_free}|16|{role}|u|1||N|0|0|1.0\n")
     };
@@ -120,7 +128,7 @@ pub(super) fn sample_of_kind(kind: Kind, seed: u64) -> Cluster {
 
 /// Adds constraints as on live clusters: one ineligible node for each instance, and units of instances with equal
 /// placements.
-fn bind(cluster: &mut Cluster, random: &mut Random) {
+fn add_live_constraints(cluster: &mut Cluster, random: &mut Random) {
     let count = cluster.nodes.len();
     for (index, instance) in cluster.instances.iter().enumerate() {
         let avoided = random.draw_below(count);

@@ -6,45 +6,49 @@ use std::collections::BTreeMap;
 
 /// A value in the score, with its weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Value {
+pub struct ScoreComponent {
     /// Name of the value, as in the tables of Ganeti's `hbal -vvv`.
     pub name: &'static str,
     /// Factor of the value in the score.
     pub weight: f64,
 }
 
-const fn value(name: &'static str, weight: f64) -> Value {
-    Value { name, weight }
+const fn score_component(name: &'static str, weight: f64) -> ScoreComponent {
+    ScoreComponent { name, weight }
 }
 
 /// The values in their order. `cv` means the population standard deviation over the nodes that are not offline. `forth`
 /// means that forthcoming instances count too.
-pub const VALUES: [Value; 20] = [
-    value("free_mem_cv", 0.5),
-    value("free_disk_cv", 0.5),
-    value("n1_cnt", 1.0),
-    value("reserved_mem_cv", 1.0),
-    value("offline_all_cnt", 4.0),
-    value("offline_pri_cnt", 16.0),
-    value("vcpu_ratio_cv", 0.5),
-    value("cpu_load_cv", 1.0),
-    value("mem_load_cv", 1.0),
-    value("disk_load_cv", 1.0),
-    value("net_load_cv", 1.0),
-    value("pri_tags_score", 2.0),
-    value("spindles_cv", 0.5),
-    value("free_mem_cv_forth", 0.5),
-    value("free_disk_cv_forth", 0.5),
-    value("vcpu_ratio_cv_forth", 0.5),
-    value("spindles_cv_forth", 0.5),
-    value("location_score", 1.0),
-    value("location_exclusion_score", 1.0),
-    value("reserved_mem_rtotal", 0.25),
+pub const SCORE_COMPONENTS: [ScoreComponent; 20] = [
+    score_component("free_mem_cv", 0.5),
+    score_component("free_disk_cv", 0.5),
+    score_component("n1_cnt", 1.0),
+    score_component("reserved_mem_cv", 1.0),
+    score_component("offline_all_cnt", 4.0),
+    score_component("offline_pri_cnt", 16.0),
+    score_component("vcpu_ratio_cv", 0.5),
+    score_component("cpu_load_cv", 1.0),
+    score_component("mem_load_cv", 1.0),
+    score_component("disk_load_cv", 1.0),
+    score_component("net_load_cv", 1.0),
+    score_component("pri_tags_score", 2.0),
+    score_component("spindles_cv", 0.5),
+    score_component("free_mem_cv_forth", 0.5),
+    score_component("free_disk_cv_forth", 0.5),
+    score_component("vcpu_ratio_cv_forth", 0.5),
+    score_component("spindles_cv_forth", 0.5),
+    score_component("location_score", 1.0),
+    score_component("location_exclusion_score", 1.0),
+    score_component("reserved_mem_rtotal", 0.25),
 ];
 
 /// Computes the score of a placement; lower is better.
 pub fn score(problem: &Problem, placements: &[Placement]) -> f64 {
-    values(problem, placements).iter().zip(VALUES).map(|(amount, value)| amount * value.weight).sum()
+    values(problem, placements)
+        .iter()
+        .zip(SCORE_COMPONENTS)
+        .map(|(amount, value)| amount * value.weight)
+        .sum()
 }
 
 /// The usage of a node.
@@ -146,7 +150,7 @@ pub fn usages(problem: &Problem, placements: &[Placement]) -> Vec<Usage> {
     usages
 }
 
-/// Computes the values of a placement, in the order of [`VALUES`].
+/// Computes the values of a placement, in the order of [`SCORE_COMPONENTS`].
 pub fn values(problem: &Problem, placements: &[Placement]) -> [f64; 20] {
     let usages = usages(problem, placements);
     let online: Vec<_> = problem.nodes.iter().zip(&usages).filter(|(node, _)| !node.is_offline).collect();
@@ -182,7 +186,7 @@ pub fn values(problem: &Problem, placements: &[Placement]) -> [f64; 20] {
         }),
         deviation_of(&|node, usage| usage.vcpus_forthcoming as f64 / (node.cpus * node.cpu_speed)),
         deviation_of(&|node, usage| spindle_share(node, usage.spindles_forthcoming)),
-        misplaced(problem, placements) as f64,
+        count_misplaced(problem, placements) as f64,
         location_clashes as f64,
         reserved_total,
     ]
@@ -234,7 +238,7 @@ fn count_clashes(problem: &Problem, placements: &[Placement]) -> (usize, usize) 
 
 /// Counts the failure domains that contain both copies of an instance, and the desired domains in which an instance does
 /// not run. As in hbal, instances with an offline primary do not count.
-fn misplaced(problem: &Problem, placements: &[Placement]) -> usize {
+fn count_misplaced(problem: &Problem, placements: &[Placement]) -> usize {
     let locations = |node: usize| &problem.nodes[node].locations;
     let misplaced_count = |(service, placement): (&ProblemService, &Placement)| {
         let primary = locations(placement.primary);

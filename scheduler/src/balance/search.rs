@@ -2,7 +2,7 @@
 //! plan is returned.
 
 use super::anneal::{SearchLimits, anneal};
-use super::greedy::{MIN_GAIN, approximate_steepest, polish, steepest};
+use super::greedy::{MIN_GAIN, approximate_steepest_descent, improve_until_local_optimum, steepest_descent};
 use super::order::Order;
 use super::plan::{Plan, Step, make_step};
 use super::problem::{Placement, Problem};
@@ -89,7 +89,7 @@ pub fn search(problem: &Problem, goal: &Goal, time: &TimeLimit<'_>) -> Plan {
     let mut plan = search_once(problem, goal, time);
     let mut remaining_problem = problem.clone();
     while !plan.steps.is_empty() && plan.steps.len() < goal.max_length && !time.has_reached_limit() {
-        remaining_problem.restart_at(plan.placements(problem));
+        remaining_problem.set_start_placements(plan.placements(problem));
         let remaining_goal = Goal { max_length: goal.max_length - plan.steps.len(), ..*goal };
         let next = search_once(&remaining_problem, &remaining_goal, time);
         if next.start_score - next.end_score() < goal.min_gain.max(MIN_GAIN) {
@@ -120,7 +120,7 @@ fn search_once(problem: &Problem, goal: &Goal, time: &TimeLimit<'_>) -> Plan {
     } else {
         final_search.search_once(&mut random, time)
     };
-    let greedy = finish(problem, greedy, goal);
+    let greedy = remove_ineffective_steps(problem, greedy, goal);
     let was_balanced = start - greedy.end_score() < BALANCED_GAIN_SHARE * start;
     let is_better = if was_balanced {
         limits.cost(&annealed) <= limits.cost(&greedy)
@@ -176,22 +176,25 @@ impl FinalPlacementSearch<'_> {
         let start = begin.score();
         let run = |order: &Order| {
             let steps = order.run(&mut begin.clone(), targets);
-            let plan = finish(problem, Plan { start_score: start, steps: steps.clone() }, goal);
+            let plan =
+                remove_ineffective_steps(problem, Plan { start_score: start, steps: steps.clone() }, goal);
             let is_small = problem.services.len() <= MAX_INSTANCES_WITHOUT_RISES;
             (if is_small { truncate_before_rise(plan) } else { plan }, steps)
         };
         let (mut plan, steps) = run(&Order::descending(&begin, targets));
         let scores = || std::iter::once(start).chain(steps.iter().map(|step| step.score));
         let rises = scores().zip(scores().skip(1)).any(|(before, after)| after > before + MIN_GAIN);
-        if let Some(gentle) = rises.then(|| Order::gentle(&begin, targets)).flatten() {
-            let (other, _) = run(&gentle);
+        if let Some(order_with_small_rises) =
+            rises.then(|| Order::with_small_rises(&begin, targets)).flatten()
+        {
+            let (other, _) = run(&order_with_small_rises);
             if other.end_score() <= plan.end_score() + MIN_GAIN {
                 plan = other;
             }
         }
         let mut state = State::new(problem, &plan.placements(problem));
-        plan.steps.extend(polish(&mut state, limits.min_gain_per_copy, random, time));
-        finish(problem, plan, goal)
+        plan.steps.extend(improve_until_local_optimum(&mut state, limits.min_gain_per_copy, random, time));
+        remove_ineffective_steps(problem, plan, goal)
     }
 
     /// Returns the best plan of several searches with different random numbers.
@@ -237,9 +240,9 @@ fn search_by_single_steps(
     let (services, nodes) = (state.problem().services.len(), state.problem().nodes.len());
     // About half of the instances move. Before each step, every instance could move in four ways through every node.
     let steps = if (services * services * 2).saturating_mul(nodes) <= MAX_EXAMINED_STEPS {
-        steepest(state, goal.max_length, time)
+        steepest_descent(state, goal.max_length, time)
     } else {
-        approximate_steepest(state, random, goal.max_length, time)
+        approximate_steepest_descent(state, random, goal.max_length, time)
     };
     Plan { start_score: start, steps }
 }
@@ -260,7 +263,7 @@ fn truncate_before_rise(mut plan: Plan) -> Plan {
 }
 
 /// Drops the steps that a plan must not or need not make.
-fn finish(problem: &Problem, plan: Plan, goal: &Goal) -> Plan {
+fn remove_ineffective_steps(problem: &Problem, plan: Plan, goal: &Goal) -> Plan {
     truncate_at_best(without_small_gains(problem, truncate_at_best(plan, goal), goal), goal)
 }
 

@@ -1,8 +1,9 @@
-//! A beam search for an order of moves in which the score hardly rises, so that a plan can be interrupted and continued.
+//! A beam search for an order of moves in which the score hardly rises, so that a plan can be interrupted and
+//! continued.
 
 use super::greedy::MIN_GAIN;
 use super::problem::Placement;
-use super::state::{Probe, State};
+use super::state::{ChangeEvaluator, State};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ const MAX_WIDTH: usize = 16;
 
 /// The last moves of an order.
 #[derive(Clone)]
-struct Ending<'a> {
+struct OrderEnd<'a> {
     /// State before the ending.
     state: State<'a>,
     /// Instances of the ending, the last one first.
@@ -57,21 +58,22 @@ impl Defects {
 /// Returns the instances that move, in an order with few defects; `None` if too many instances move.
 ///
 /// The order is found from its end, where the score is lowest. Limits are not considered.
-pub(super) fn gentle_services(start: &State<'_>, targets: &[Placement]) -> Option<Vec<usize>> {
+pub(super) fn services_with_small_rises(start: &State<'_>, targets: &[Placement]) -> Option<Vec<usize>> {
     let moving: Vec<usize> =
         (0..targets.len()).filter(|&service| targets[service] != start.placement(service)).collect();
     let width = (CONTINUED_MOVES / moving.len().max(1)).min(MAX_WIDTH);
     let (length, start_score) = (moving.len(), start.score());
     let end = State::new(start.problem(), targets);
-    let mut probe = Probe::new(&end);
+    let mut change_evaluator = ChangeEvaluator::new(&end);
     let defects = Defects { peak: end.score(), ..Defects::default() };
-    let mut endings = vec![Ending { state: end, backwards: Vec::new(), remaining: moving, defects }];
+    let mut endings = vec![OrderEnd { state: end, backwards: Vec::new(), remaining: moving, defects }];
     for _ in 0..length {
         let mut extended = Vec::new();
         for ending in &endings {
-            probe.refresh(&ending.state);
+            change_evaluator.refresh(&ending.state);
             for &service in &ending.remaining {
-                let score = probe.score_after(&ending.state, &[(service, start.placement(service))]);
+                let score =
+                    change_evaluator.score_after(&ending.state, &[(service, start.placement(service))]);
                 extended.push((ending.defects.before(score, start_score), service, ending));
             }
         }
@@ -86,7 +88,7 @@ pub(super) fn gentle_services(start: &State<'_>, targets: &[Placement]) -> Optio
             remaining.retain(|&other| other != service);
             // Endings with the same instances lead to the same state; the first one has the fewest defects.
             if seen_remaining.insert(remaining.clone()) {
-                let mut ending = Ending { remaining, defects, ..ending.clone() };
+                let mut ending = OrderEnd { remaining, defects, ..ending.clone() };
                 ending.state.restore(service, start.placement(service));
                 ending.backwards.push(service);
                 next.push(ending);

@@ -9,9 +9,9 @@ pub use addition::{Amount, BlockingReason, RequiredLimits};
 use super::columns::{Columns, SHARE_UNIT};
 use super::problem::{Placement, Problem};
 
-mod probe;
+mod change_evaluator;
 
-pub use probe::Probe;
+pub use change_evaluator::ChangeEvaluator;
 
 /// A placement with all aggregates for scores and limits.
 #[derive(Clone, Debug)]

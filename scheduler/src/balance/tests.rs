@@ -4,7 +4,7 @@ use super::problem::{Placement, Problem, Settings};
 use super::random::Random;
 use super::samples::sample;
 use super::score::{score, usages};
-use super::state::{Probe, State};
+use super::state::{ChangeEvaluator, State};
 use super::time_limit::TimeLimit;
 use proptest::prelude::*;
 
@@ -40,12 +40,12 @@ proptest! {
             } else {
                 let other = random.draw_below(problem.services.len());
                 let before = state.placements().to_vec();
-                let probe = &mut Probe::new(&state);
+                let change_evaluator = &mut ChangeEvaluator::new(&state);
                 let mut changes = vec![(service, placement)];
                 if other != service {
                     changes.push((other, random_placement(&problem, other, &mut random)));
                 }
-                let probed = (probe.score_after(&state, &changes), probe.score_after(&state, &changes));
+                let probed = (change_evaluator.score_after(&state, &changes), change_evaluator.score_after(&state, &changes));
                 let actual = state.change(&changes);
                 let mut expected_score = before.clone();
                 for &(service, placement) in &changes {
@@ -106,7 +106,7 @@ fn score_values_match_a_manual_calculation() {
     let expected = [
         0.1, 0.0, 0.0, 0.1, 0.0, 0.0, 0.25, 0.5, 0.5, 0.0, 0.5, 0.0, 0.0, 0.1, 0.0, 0.25, 0.0, 0.0, 0.0, 0.2,
     ];
-    for ((value, expected), metric) in values.iter().zip(expected).zip(super::score::VALUES) {
+    for ((value, expected), metric) in values.iter().zip(expected).zip(super::score::SCORE_COMPONENTS) {
         assert!((value - expected).abs() < 1e-12, "{} is {value}", metric.name);
     }
     let moved = [Placement { primary: 1, secondary: Some(0) }];

@@ -2,9 +2,9 @@
 
 use super::{MoveStep, MoveUnit, NodePreferences, compute_preferences};
 use crate::filter::limits;
-use crate::move_sequence::{FreeAmounts, Item, MoveProblem, Next, next_move};
+use crate::move_sequence::{FreeAmounts, MovableUnit, MoveProblem, NextMove, next_move};
 use crate::sets::join;
-use crate::unit::Unit;
+use crate::unit::PlacementUnit;
 use crate::view::View;
 use crate::words::with_verb;
 use ha_api_types::id::{NodeName, ResourceName};
@@ -115,9 +115,9 @@ impl Component {
         let nodes = relevant_nodes(&order, &preferences);
         let problem = build_problem(&component_view, &order, &preferences, &nodes);
         match next_move(&problem) {
-            Next::Done => BTreeMap::new(),
-            Next::Move { item, to, goal } => move_one(&order, &nodes, &problem, item, to, &goal),
-            Next::Blocked { goal } => explain_blocked(view, &order, &nodes, &goal),
+            NextMove::Done => BTreeMap::new(),
+            NextMove::Move { item, to, goal } => move_one(&order, &nodes, &problem, item, to, &goal),
+            NextMove::Blocked { goal } => explain_blocked(view, &order, &nodes, &goal),
         }
     }
 }
@@ -183,10 +183,10 @@ fn build_problem(
     preferences: &[NodePreferences],
     nodes: &[NodeName],
 ) -> MoveProblem {
-    let items: Vec<Item> = order
+    let items: Vec<MovableUnit> = order
         .iter()
         .zip(preferences)
-        .map(|((_, unit), preferences)| Item {
+        .map(|((_, unit), preferences)| MovableUnit {
             node: unit
                 .node
                 .as_ref()
@@ -233,7 +233,7 @@ fn requests(view: &View, unit: &MoveUnit) -> FreeAmounts {
     let Some((name, facts)) = unit.members.first().and_then(|name| view.services.get_key_value(name)) else {
         return FreeAmounts::default();
     };
-    amounts_of(&Unit::of(view, name, facts).requests()).map(|amount| amount.map(Quantity::milli))
+    amounts_of(&PlacementUnit::of(view, name, facts).requests()).map(|amount| amount.map(Quantity::milli))
 }
 
 /// Returns the free capacity of a node for the units of the set, which use no node in this view.

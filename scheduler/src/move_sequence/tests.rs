@@ -12,7 +12,7 @@ use proptest::prelude::*;
 /// - `0`: accepts all nodes equally
 /// - `0*`: may be only on node 0
 fn problem(nodes: usize, items: &str, exclusive_pairs: &[(usize, usize)]) -> MoveProblem {
-    let items: Vec<Item> = items.split_whitespace().map(|word| item(nodes, word)).collect();
+    let items: Vec<MovableUnit> = items.split_whitespace().map(|word| item(nodes, word)).collect();
     MoveProblem {
         items,
         free: vec![[None; 3]; nodes],
@@ -20,7 +20,7 @@ fn problem(nodes: usize, items: &str, exclusive_pairs: &[(usize, usize)]) -> Mov
     }
 }
 
-fn item(nodes: usize, word: &str) -> Item {
+fn item(nodes: usize, word: &str) -> MovableUnit {
     let parse_number = |text: &str| text.parse::<usize>().ok();
     let (node, distances) = if let Some((node_text, targets)) = word.split_once('>') {
         let mut distances = vec![Some(9); nodes];
@@ -37,7 +37,7 @@ fn item(nodes: usize, word: &str) -> Item {
     } else {
         (parse_number(word), vec![Some(0); nodes])
     };
-    Item { node, distances, tiers: Vec::new(), requests: [None; 3] }
+    MovableUnit { node, distances, tiers: Vec::new(), requests: [None; 3] }
 }
 
 const ALL_PAIRS: &[(usize, usize)] = &[(0, 1), (0, 2), (1, 2)];
@@ -53,12 +53,12 @@ fn run(problem: &MoveProblem) -> Vec<String> {
     let mut move_texts = Vec::new();
     for _ in 0..100 {
         match next_move(&problem) {
-            Next::Done => return move_texts,
-            Next::Blocked { .. } => {
+            NextMove::Done => return move_texts,
+            NextMove::Blocked { .. } => {
                 move_texts.push("blocked".to_owned());
                 return move_texts;
             }
-            Next::Move { item, to, .. } => {
+            NextMove::Move { item, to, .. } => {
                 let state: Vec<_> = problem.items.iter().map(|item| item.node).collect();
                 assert!(problem.may_move(item, to, &state), "{item} may not go to {to}: {problem:?}");
                 problem.items[item].node = Some(to);
@@ -145,7 +145,7 @@ fn any_problem() -> impl Strategy<Value = MoveProblem> {
             .prop_map(|(items, capacities, exclusive_pairs)| MoveProblem {
                 items: items
                     .into_iter()
-                    .map(|(node, distances, memory)| Item {
+                    .map(|(node, distances, memory)| MovableUnit {
                         node,
                         distances,
                         tiers: Vec::new(),

@@ -197,7 +197,8 @@ fn lowest_cost_by_brute_force(view: &View, name: &ResourceName) -> Option<Vec<i3
             trial.services.retain(|name, _| !preempted.contains(name));
             if lower
                 && leaves_with_partners
-                && refusals(&trial, &crate::Unit::alone(name, service), node, facts).is_empty()
+                && refusals(&trial, &crate::PlacementUnit::of_single_service(name, service), node, facts)
+                    .is_empty()
             {
                 let mut cost: Vec<i32> = preempted.iter().map(|name| view.services[*name].priority).collect();
                 cost.sort_unstable_by_key(|priority| Reverse(*priority));
@@ -256,7 +257,7 @@ proptest! {
             after.services.retain(|name, _| !preemption.victims.contains(name));
             let node = &after.nodes[&preemption.node];
             let name = "new".into();
-            let new = crate::Unit::alone(&name, &view.services["new"]);
+            let new = crate::PlacementUnit::of_single_service(&name, &view.services["new"]);
             prop_assert!(refusals(&after, &new, &preemption.node, node).is_empty());
         }
     }

@@ -10,22 +10,22 @@ use std::collections::BTreeSet;
 
 /// Numbers of services on the nodes that count for the balance: online and not in maintenance.
 #[derive(Clone, Debug)]
-pub struct Counts<'a> {
+pub struct ServiceCounts<'a> {
     nodes: Vec<(&'a NodeName, usize)>,
     total: usize,
     /// Limit in percent of the even share.
     percent: usize,
 }
 
-impl<'a> Counts<'a> {
+impl<'a> ServiceCounts<'a> {
     /// Counts the services of all nodes that count for the balance.
-    pub fn of(view: &'a View) -> Counts<'a> {
+    pub fn of(view: &'a View) -> ServiceCounts<'a> {
         let counted_nodes = view.nodes.iter().filter(|(_, node)| counts_for_balance(node));
         let count = |node: &NodeName| view.services.node_use(node).map_or(0, crate::services::NodeUse::count);
         let nodes: Vec<(&NodeName, usize)> = counted_nodes.map(|(name, _)| (name, count(name))).collect();
         let total = nodes.iter().map(|(_, count)| count).sum();
         let percent = usize::try_from(view.reservation.over_utilization).unwrap_or(usize::MAX);
-        Counts { nodes, total, percent }
+        ServiceCounts { nodes, total, percent }
     }
 
     /// Returns each node that counts for the balance; `true` if it has too many services.
@@ -65,20 +65,20 @@ impl<'a> Counts<'a> {
 
 /// Returns a move of one of these services that relieves a node with too many services.
 ///
-/// The source is the node with the most services for which `suits` returns `true`, and the target the node with the fewest.
-/// The smallest service moves first, ties by name.
+/// The source is the node with the most services for which `is_suitable` returns `true`, and the target the node with
+/// the fewest. The smallest service moves first, ties by name.
 ///
 /// Only services that [`super::best_move`] could move are moved. With autoRebalance, the imbalance after the move is at
 /// most its threshold, or the imbalance before the move.
 ///
 /// Guarantees: deterministic; the verdict on the target is Allowed. After the move, the target has fewer services than the
 /// source had before, and not too many.
-pub fn relieve(
+pub fn relieve_crowded_node(
     view: &View,
     services: &BTreeSet<&ResourceName>,
-    suits: impl Fn(&NodeName) -> bool,
+    is_suitable: impl Fn(&NodeName) -> bool,
 ) -> Option<Move> {
-    let counts = Counts::of(view);
+    let counts = ServiceCounts::of(view);
     let loads = Loads::of(view);
     let before = loads.imbalance();
     let settings = &view.settings.auto_rebalance;
@@ -87,7 +87,7 @@ pub fn relieve(
         .nodes
         .iter()
         .copied()
-        .filter(|(name, count)| counts.is_too_many(*count) && suits(name))
+        .filter(|(name, count)| counts.is_too_many(*count) && is_suitable(name))
         .collect();
     sources.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let mut targets = counts.nodes.clone();

@@ -4,7 +4,7 @@ use super::certificate::AMOUNT_KINDS;
 use super::eligibility::{blocking_reason, node_group_reason};
 use super::model::Model;
 use super::placement_trial::PlacementTrial;
-use super::unit::Unit;
+use super::unit::PlacementUnit;
 use super::{BlockedNode, Unplaced};
 use ha_api_types::reason::Reason;
 
@@ -15,7 +15,7 @@ const MAX_BLOCKED_NODES: usize = 8;
 pub(super) fn explain_unit(
     model: &Model,
     trial: &PlacementTrial<'_>,
-    unit: &Unit,
+    unit: &PlacementUnit,
     failed: &[u32],
 ) -> Vec<Unplaced> {
     let remaining_nodes = (0..).take(model.nodes.len()).filter(|node| !failed.contains(node));
@@ -48,7 +48,7 @@ pub(super) fn explain_unit(
 fn explain_node(
     model: &Model,
     trial: &PlacementTrial<'_>,
-    unit: &Unit,
+    unit: &PlacementUnit,
     node: u32,
 ) -> Option<(bool, BlockedNode)> {
     let name = &model.node(node).name;
@@ -97,7 +97,7 @@ fn explain_node(
 }
 
 /// Returns the reason why a node is not a candidate of the unit.
-fn exclusion_reason(model: &Model, unit: &Unit, node: u32) -> (Reason, String) {
+fn exclusion_reason(model: &Model, unit: &PlacementUnit, node: u32) -> (Reason, String) {
     let view = &model.view;
     let name = &model.node(node).name;
     let from = unit.from.and_then(|from| view.nodes.get(&model.node(from).name));

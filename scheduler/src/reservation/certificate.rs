@@ -5,7 +5,7 @@ use super::bits::Bits;
 use super::greedy::nodes_of;
 use super::model::Model;
 use super::placement_trial::PlacementTrial;
-use super::unit::Unit;
+use super::unit::PlacementUnit;
 use crate::rules::can_use_distinct_nodes;
 use ha_api_types::reason::Reason;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,15 +19,15 @@ pub(super) const AMOUNT_KINDS: [(Reason, &str); 3] =
 pub(super) fn units_without_node<'u>(
     model: &Model,
     trial: &PlacementTrial<'_>,
-    units: &'u [Unit],
+    units: &'u [PlacementUnit],
     failed: &[u32],
     preemption: bool,
-) -> Vec<&'u Unit> {
+) -> Vec<&'u PlacementUnit> {
     let highest = units.iter().map(|unit| unit.lowest_priority).max().unwrap_or(i32::MIN);
     let mut trial = trial.clone();
     if preemption {
         for node in units.iter().flat_map(nodes_of).collect::<BTreeSet<_>>() {
-            for other in Unit::preemptible_units(model, &trial, node, highest, failed) {
+            for other in PlacementUnit::preemptible_units(model, &trial, node, highest, failed) {
                 for member in other.members {
                     trial.remove(member);
                 }
@@ -42,7 +42,7 @@ pub(super) fn units_without_node<'u>(
 pub(super) fn capacity_certificate(
     model: &Model,
     trial: &PlacementTrial<'_>,
-    units: &[Unit],
+    units: &[PlacementUnit],
     failed: &[u32],
     preemption: bool,
 ) -> Option<Certificate> {
@@ -92,9 +92,9 @@ const MAX_MATCHED_UNITS: usize = 64;
 pub(super) fn anti_affinity_certificate(
     model: &Model,
     trial: &PlacementTrial<'_>,
-    units: &[Unit],
+    units: &[PlacementUnit],
 ) -> Option<Certificate> {
-    let mut sets: BTreeMap<u32, Vec<&Unit>> = BTreeMap::new();
+    let mut sets: BTreeMap<u32, Vec<&PlacementUnit>> = BTreeMap::new();
     for unit in units {
         let anti_affinity_sets: BTreeSet<u32> = unit
             .members

@@ -3,7 +3,7 @@
 use super::greedy::{Attempt, fitting_nodes, nodes_of, remove_most_important};
 use super::model::Model;
 use super::placement_trial::PlacementTrial;
-use super::unit::Unit;
+use super::unit::PlacementUnit;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -23,7 +23,7 @@ struct OutOfSteps;
 pub(super) fn search<'m>(
     model: &'m Model,
     trial: &PlacementTrial<'m>,
-    units: &[Unit],
+    units: &[PlacementUnit],
     steps: u64,
 ) -> SearchResult<'m> {
     let attempt = Attempt { trial: trial.clone(), units: units.to_vec(), nodes: vec![None; units.len()] };
@@ -104,7 +104,7 @@ impl Search<'_> {
 pub(super) fn search_with_preemption<'m>(
     model: &'m Model,
     trial: &PlacementTrial<'m>,
-    units: &[Unit],
+    units: &[PlacementUnit],
     failed: &[u32],
     steps: u64,
 ) -> SearchResult<'m> {
@@ -120,7 +120,7 @@ pub(super) fn search_with_preemption<'m>(
     match search.place_remaining(units.iter().cloned().map(Rc::new).collect()) {
         Ok(true) => {
             let placed = search.placed.into_iter();
-            let (units, nodes) = placed.map(|(unit, node)| (Unit::clone(&unit), Some(node))).unzip();
+            let (units, nodes) = placed.map(|(unit, node)| (PlacementUnit::clone(&unit), Some(node))).unzip();
             SearchResult::Placement(Attempt { trial: search.trial, units, nodes })
         }
         Ok(false) => SearchResult::Nothing,
@@ -133,16 +133,16 @@ struct PreemptionSearch<'m, 'f> {
     failed: &'f [u32],
     limit: u64,
     trial: PlacementTrial<'m>,
-    placed: Vec<(Rc<Unit>, u32)>,
+    placed: Vec<(Rc<PlacementUnit>, u32)>,
     /// Priority of the unit that was placed first on a node. This priority is the highest on the node, because units
     /// are placed by descending priority.
     highest: BTreeMap<u32, i32>,
     /// The units that may be preempted on each node, regardless of their priority and of earlier preemptions.
-    preemptible: BTreeMap<u32, Vec<Rc<Unit>>>,
+    preemptible: BTreeMap<u32, Vec<Rc<PlacementUnit>>>,
 }
 
 impl PreemptionSearch<'_, '_> {
-    fn place_remaining(&mut self, mut pending: Vec<Rc<Unit>>) -> Result<bool, OutOfSteps> {
+    fn place_remaining(&mut self, mut pending: Vec<Rc<PlacementUnit>>) -> Result<bool, OutOfSteps> {
         let Some(unit) = remove_most_important(&mut pending) else { return Ok(true) };
         for node in nodes_of(&unit) {
             let min_priority = self.highest.get(&node).copied().unwrap_or(unit.lowest_priority);
@@ -154,11 +154,11 @@ impl PreemptionSearch<'_, '_> {
         Ok(false)
     }
 
-    /// Returns the units on a node that may be preempted now, see [`Unit::preemptible_units`].
-    fn preemptible_units(&mut self, node: u32, min_priority: i32) -> Vec<Rc<Unit>> {
+    /// Returns the units on a node that may be preempted now, see [`PlacementUnit::preemptible_units`].
+    fn preemptible_units(&mut self, node: u32, min_priority: i32) -> Vec<Rc<PlacementUnit>> {
         let trial = &self.trial;
         let node_units = self.preemptible.entry(node).or_insert_with(|| {
-            let units = Unit::preemptible_units(
+            let units = PlacementUnit::preemptible_units(
                 self.model,
                 &PlacementTrial::new(self.model),
                 node,
@@ -167,7 +167,7 @@ impl PreemptionSearch<'_, '_> {
             );
             units.into_iter().map(Rc::new).collect()
         });
-        let may_leave = |unit: &&Rc<Unit>| {
+        let may_leave = |unit: &&Rc<PlacementUnit>| {
             unit.highest_priority < min_priority
                 && !unit.members.iter().any(|member| trial.is_removed(*member))
         };
@@ -177,10 +177,10 @@ impl PreemptionSearch<'_, '_> {
     /// Tries every set of the units that may leave, the empty set first.
     fn try_preemptions(
         &mut self,
-        unit: &Rc<Unit>,
+        unit: &Rc<PlacementUnit>,
         node: u32,
-        may_leave: &[Rc<Unit>],
-        pending: &mut Vec<Rc<Unit>>,
+        may_leave: &[Rc<PlacementUnit>],
+        pending: &mut Vec<Rc<PlacementUnit>>,
     ) -> Result<bool, OutOfSteps> {
         let fits = self.trial.fits(unit, node);
         if fits && self.place_and_continue(unit, node, pending)? {
@@ -206,7 +206,12 @@ impl PreemptionSearch<'_, '_> {
 
     /// Checks whether a unit fits on a node after all these units have left it, and restores them. If the unit does not
     /// fit, no part of them suffices.
-    fn try_fit_without(&mut self, unit: &Unit, node: u32, leaving_units: &[Rc<Unit>]) -> bool {
+    fn try_fit_without(
+        &mut self,
+        unit: &PlacementUnit,
+        node: u32,
+        leaving_units: &[Rc<PlacementUnit>],
+    ) -> bool {
         for other in leaving_units {
             self.remove(other);
         }
@@ -217,13 +222,13 @@ impl PreemptionSearch<'_, '_> {
         fits
     }
 
-    fn remove(&mut self, unit: &Unit) {
+    fn remove(&mut self, unit: &PlacementUnit) {
         for member in &unit.members {
             self.trial.remove(*member);
         }
     }
 
-    fn undo_remove(&mut self, unit: &Unit) {
+    fn undo_remove(&mut self, unit: &PlacementUnit) {
         for member in &unit.members {
             self.trial.undo_remove(*member);
         }
@@ -231,9 +236,9 @@ impl PreemptionSearch<'_, '_> {
 
     fn place_and_continue(
         &mut self,
-        unit: &Rc<Unit>,
+        unit: &Rc<PlacementUnit>,
         node: u32,
-        pending: &[Rc<Unit>],
+        pending: &[Rc<PlacementUnit>],
     ) -> Result<bool, OutOfSteps> {
         let is_first = !self.highest.contains_key(&node);
         self.highest.entry(node).or_insert(unit.lowest_priority);

@@ -2,7 +2,7 @@
 
 use super::model::{Model, Sums};
 use super::placement_trial::PlacementTrial;
-use super::unit::Unit;
+use super::unit::PlacementUnit;
 use std::borrow::Borrow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ pub(super) struct Attempt<'m> {
     /// The cluster with this placement.
     pub(super) trial: PlacementTrial<'m>,
     /// The units to be placed: those of failed nodes, and those that are preempted.
-    pub(super) units: Vec<Unit>,
+    pub(super) units: Vec<PlacementUnit>,
     /// Node of each unit; `None` if it is not placed.
     pub(super) nodes: Vec<Option<u32>>,
 }
@@ -23,7 +23,7 @@ impl Attempt<'_> {
         self.nodes.iter().all(Option::is_some)
     }
 
-    pub(super) fn unplaced_units(&self) -> impl Iterator<Item = &Unit> {
+    pub(super) fn unplaced_units(&self) -> impl Iterator<Item = &PlacementUnit> {
         self.units.iter().zip(&self.nodes).filter(|(_, node)| node.is_none()).map(|(unit, _)| unit)
     }
 }
@@ -34,13 +34,17 @@ enum NodeChoice {
     /// The next node in a fixed order, so that few nodes are examined.
     Next,
     /// The node with the least free capacity.
-    Tightest,
+    LeastFree,
     /// The node with the most free capacity.
-    Roomiest,
+    MostFree,
 }
 
 /// Places the largest units first, each on the next node that fits.
-pub(super) fn place_quickly<'m>(model: &'m Model, trial: &PlacementTrial<'m>, units: &[Unit]) -> Attempt<'m> {
+pub(super) fn place_quickly<'m>(
+    model: &'m Model,
+    trial: &PlacementTrial<'m>,
+    units: &[PlacementUnit],
+) -> Attempt<'m> {
     attempt(model, trial, units, &by_size(model, units), NodeChoice::Next)
 }
 
@@ -49,7 +53,7 @@ pub(super) fn place_quickly<'m>(model: &'m Model, trial: &PlacementTrial<'m>, un
 pub(super) fn best_attempt<'m>(
     model: &'m Model,
     trial: &PlacementTrial<'m>,
-    units: &[Unit],
+    units: &[PlacementUnit],
     first: Attempt<'m>,
 ) -> Attempt<'m> {
     let by_size = by_size(model, units);
@@ -59,9 +63,9 @@ pub(super) fn best_attempt<'m>(
     let mut best_attempt = first;
     let mut steps = 0;
     for (order, rule) in [
-        (&by_choice, NodeChoice::Tightest),
-        (&by_size, NodeChoice::Tightest),
-        (&by_choice, NodeChoice::Roomiest),
+        (&by_choice, NodeChoice::LeastFree),
+        (&by_size, NodeChoice::LeastFree),
+        (&by_choice, NodeChoice::MostFree),
     ] {
         let attempt_result = attempt(model, trial, units, order, rule);
         steps += attempt_result.trial.steps();
@@ -76,7 +80,7 @@ pub(super) fn best_attempt<'m>(
     best_attempt
 }
 
-fn by_size(model: &Model, units: &[Unit]) -> Vec<usize> {
+fn by_size(model: &Model, units: &[PlacementUnit]) -> Vec<usize> {
     let mut total: Sums = [0; 3];
     for node in &model.nodes {
         for (total, limit) in total.iter_mut().zip(node.limits) {
@@ -92,14 +96,14 @@ fn by_size(model: &Model, units: &[Unit]) -> Vec<usize> {
 fn attempt<'m>(
     model: &'m Model,
     trial: &PlacementTrial<'m>,
-    units: &[Unit],
+    units: &[PlacementUnit],
     order: &[usize],
     rule: NodeChoice,
 ) -> Attempt<'m> {
     let mut attempt = Attempt { trial: trial.clone(), units: units.to_vec(), nodes: vec![None; units.len()] };
     place_in_order(model, &mut attempt, order, rule);
     if !attempt.is_complete() {
-        repair(&mut attempt);
+        place_remaining_by_swaps(&mut attempt);
     }
     attempt
 }
@@ -121,10 +125,10 @@ fn place_in_order(model: &Model, attempt: &mut Attempt<'_>, order: &[usize], rul
                     model.nodes_by_free_capacity[position]
                 })
             }
-            NodeChoice::Tightest => fitting_nodes(trial, unit)
+            NodeChoice::LeastFree => fitting_nodes(trial, unit)
                 .into_iter()
                 .min_by_key(|node| (remaining_share(trial, unit, *node), *node)),
-            NodeChoice::Roomiest => fitting_nodes(trial, unit)
+            NodeChoice::MostFree => fitting_nodes(trial, unit)
                 .into_iter()
                 .max_by_key(|node| (remaining_share(trial, unit, *node), Reverse(*node))),
         };
@@ -136,18 +140,18 @@ fn place_in_order(model: &Model, attempt: &mut Attempt<'_>, order: &[usize], rul
 }
 
 /// Returns the nodes that fit in the current state of the trial.
-pub(super) fn fitting_nodes(trial: &PlacementTrial<'_>, unit: &Unit) -> Vec<u32> {
+pub(super) fn fitting_nodes(trial: &PlacementTrial<'_>, unit: &PlacementUnit) -> Vec<u32> {
     nodes_of(unit).filter(|node| trial.fits(unit, *node)).collect()
 }
 
 /// Returns the candidate nodes of a unit by number.
-pub(super) fn nodes_of(unit: &Unit) -> impl Iterator<Item = u32> + '_ {
+pub(super) fn nodes_of(unit: &PlacementUnit) -> impl Iterator<Item = u32> + '_ {
     unit.candidates.iter().filter_map(|index| u32::try_from(index).ok())
 }
 
 /// Returns the share of a node's capacity that remains after placing the unit, in millionths, for the scarcest of the
 /// requested amounts.
-fn remaining_share(trial: &PlacementTrial<'_>, unit: &Unit, node: u32) -> i128 {
+fn remaining_share(trial: &PlacementTrial<'_>, unit: &PlacementUnit, node: u32) -> i128 {
     let shares = (0..3).filter_map(|kind| {
         let requests = unit.requests[kind]?;
         let free = trial.free(node, kind)?;
@@ -158,7 +162,7 @@ fn remaining_share(trial: &PlacementTrial<'_>, unit: &Unit, node: u32) -> i128 {
 }
 
 /// Places remaining units where a placed unit can move to another node.
-fn repair(attempt: &mut Attempt<'_>) {
+fn place_remaining_by_swaps(attempt: &mut Attempt<'_>) {
     for index in 0..attempt.units.len() {
         if attempt.nodes[index].is_none() {
             let _ = swap_in(attempt, index);
@@ -196,7 +200,7 @@ fn swap_in(attempt: &mut Attempt<'_>, index: usize) -> Option<()> {
 pub(super) fn place_with_preemption<'m>(
     model: &'m Model,
     trial: &PlacementTrial<'m>,
-    units: &[Unit],
+    units: &[PlacementUnit],
     failed: &[u32],
 ) -> Attempt<'m> {
     let mut attempt = Attempt { trial: trial.clone(), units: Vec::new(), nodes: Vec::new() };
@@ -238,8 +242,8 @@ pub(super) fn place_with_preemption<'m>(
 
 /// Removes and returns the unit of the highest priority; among units of equal priority, the unit with the fewest
 /// candidates.
-pub(super) fn remove_most_important<U: Borrow<Unit>>(pending: &mut Vec<U>) -> Option<U> {
-    fn order(unit: &Unit) -> (Reverse<i32>, usize, &[u32]) {
+pub(super) fn remove_most_important<U: Borrow<PlacementUnit>>(pending: &mut Vec<U>) -> Option<U> {
+    fn order(unit: &PlacementUnit) -> (Reverse<i32>, usize, &[u32]) {
         (Reverse(unit.lowest_priority), unit.candidates.count(), &unit.members)
     }
     let by_order =
@@ -253,12 +257,12 @@ pub(super) fn remove_most_important<U: Borrow<Unit>>(pending: &mut Vec<U>) -> Op
 fn cheapest_preemption(
     model: &Model,
     trial: &mut PlacementTrial<'_>,
-    unit: &Unit,
+    unit: &PlacementUnit,
     node: u32,
     min_priority: i32,
     failed: &[u32],
-) -> Option<Vec<Unit>> {
-    let mut leaving_units = Unit::preemptible_units(model, trial, node, min_priority, failed);
+) -> Option<Vec<PlacementUnit>> {
+    let mut leaving_units = PlacementUnit::preemptible_units(model, trial, node, min_priority, failed);
     leaving_units.sort_by_key(|other| (Reverse(other.highest_priority), other.members.clone()));
     for member in leaving_units.iter().flat_map(|other| &other.members) {
         trial.remove(*member);

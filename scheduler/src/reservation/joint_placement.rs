@@ -4,7 +4,7 @@ use super::exact::{SearchResult, search};
 use super::greedy::{best_attempt, fitting_nodes, place_quickly};
 use super::model::Model;
 use super::placement_trial::PlacementTrial;
-use super::unit::{Unit, waiting_units};
+use super::unit::{PlacementUnit, waiting_units};
 use crate::view::View;
 use ha_api_types::cluster::ReservationBasis;
 use ha_api_types::id::{NodeName, ResourceName};
@@ -48,7 +48,7 @@ pub fn place_jointly(view: &View, unplaced: &BTreeSet<ResourceName>) -> BTreeMap
         if units.len() * units.len() * model.nodes.len() > MAX_PAIRINGS {
             return None;
         }
-        let mut units_to_place: Vec<Unit> = Vec::new();
+        let mut units_to_place: Vec<PlacementUnit> = Vec::new();
         let mut placed = None;
         for unit in &units {
             units_to_place.push(unit.clone());
@@ -65,7 +65,7 @@ pub fn place_jointly(view: &View, unplaced: &BTreeSet<ResourceName>) -> BTreeMap
 }
 
 /// Returns a placement of all these units, as pairs of service and node numbers; `None` if none is found.
-fn place_all(model: &Model, trial: &PlacementTrial<'_>, units: &[Unit]) -> Option<Vec<(u32, u32)>> {
+fn place_all(model: &Model, trial: &PlacementTrial<'_>, units: &[PlacementUnit]) -> Option<Vec<(u32, u32)>> {
     let mut attempt = place_quickly(model, trial, units);
     if !attempt.is_complete() {
         attempt = best_attempt(model, trial, units, attempt);

@@ -1,7 +1,7 @@
 //! The cluster as it would be if some services were removed and others were placed.
 
 use super::model::{Model, Sums};
-use super::unit::Unit;
+use super::unit::PlacementUnit;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,15 +81,15 @@ impl<'m> PlacementTrial<'m> {
         }
     }
 
-    pub(super) fn place(&mut self, unit: &Unit, node: u32) {
+    pub(super) fn place(&mut self, unit: &PlacementUnit, node: u32) {
         self.add_unit(unit, node, 1);
     }
 
-    pub(super) fn unplace(&mut self, unit: &Unit, node: u32) {
+    pub(super) fn unplace(&mut self, unit: &PlacementUnit, node: u32) {
         self.add_unit(unit, node, -1);
     }
 
-    fn add_unit(&mut self, unit: &Unit, node: u32, sign: i64) {
+    fn add_unit(&mut self, unit: &PlacementUnit, node: u32, sign: i64) {
         for member in &unit.members {
             self.add_to_sums(*member, node, sign);
             let service = self.model.service(*member);
@@ -113,7 +113,7 @@ impl<'m> PlacementTrial<'m> {
     }
 
     /// Returns the anti-affinity set that keeps a unit away from a node, if any.
-    pub(super) fn conflicting_set(&self, unit: &Unit, node: u32) -> Option<u32> {
+    pub(super) fn conflicting_set(&self, unit: &PlacementUnit, node: u32) -> Option<u32> {
         unit.members.iter().find_map(|member| {
             let service = self.model.service(*member);
             // An exclusion tag prevents new placements, but does not make a service leave. A service that stays
@@ -131,7 +131,7 @@ impl<'m> PlacementTrial<'m> {
     }
 
     /// Returns `true` if a node has capacity for a unit.
-    pub(super) fn has_capacity(&self, unit: &Unit, node: u32) -> bool {
+    pub(super) fn has_capacity(&self, unit: &PlacementUnit, node: u32) -> bool {
         let limits = &self.model.node(node).limits;
         let used = &self.used[node as usize];
         (0..3).all(|kind| match (unit.requests[kind], limits[kind]) {
@@ -141,7 +141,7 @@ impl<'m> PlacementTrial<'m> {
     }
 
     /// Returns `true` if a unit may be placed on a node in the current state.
-    pub(super) fn fits(&self, unit: &Unit, node: u32) -> bool {
+    pub(super) fn fits(&self, unit: &PlacementUnit, node: u32) -> bool {
         self.add_steps(1);
         unit.candidates.contains(node as usize)
             && self.has_capacity(unit, node)

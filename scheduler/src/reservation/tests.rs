@@ -1,6 +1,6 @@
 //! Verdicts on small clusters: tables, and a comparison with a brute-force search.
 
-mod brute;
+mod brute_force;
 pub(crate) mod generate;
 mod properties;
 
@@ -37,7 +37,7 @@ pub(crate) fn cluster(nodes: &[(&str, &str)], services: &[&str]) -> View {
     view
 }
 
-pub(crate) fn rules(view: &mut View, sets: &[(Affinity, &[&str])]) {
+pub(crate) fn set_resource_rules(view: &mut View, sets: &[(Affinity, &[&str])]) {
     let mut declared = RuleInput {
         nodes: view.nodes.keys().cloned().collect(),
         groups: view.groups.clone(),
@@ -120,7 +120,7 @@ fn a_remaining_service_is_placed_by_a_swap() {
 fn services_with_affinity_need_one_node() {
     let nodes = [("node1", "8Gi"), ("node2", "4Gi"), ("node3", "4Gi")];
     let mut view = cluster(&nodes, &["a node1 3Gi", "b node1 3Gi"]);
-    rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
+    set_resource_rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
     check_verdict(&view, &["node1"], "fails (no node): a, b");
     view.nodes.get_mut("node3").expect("a node").capacity.memory = "6Gi".parse().ok();
     check_verdict(&view, &["node1"], "survives: a node3, b node3");
@@ -132,7 +132,7 @@ fn services_with_affinity_need_one_node() {
 fn immovable_affinity_partner_determines_the_node() {
     let nodes = [("node1", "4Gi"), ("node2", "4Gi"), ("node3", "4Gi")];
     let mut view = cluster(&nodes, &["a node1 1Gi", "b node2 1Gi"]);
-    rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
+    set_resource_rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
     let members = NodePriorities(BTreeMap::from([("node1".into(), 0)]));
     view.groups
         .insert("g".to_owned(), GroupSpec { nodes: members, restricted: true, ..GroupSpec::default() });
@@ -148,7 +148,7 @@ fn immovable_affinity_partner_determines_the_node() {
 fn remaining_service_blocks_its_exclusion_tag() {
     let nodes = [("node1", "4Gi"), ("node2", "4Gi")];
     let mut view = cluster(&nodes, &["a node2 1Gi", "b node1 2Gi", "c node1 1Gi"]);
-    rules(&mut view, &[(Affinity::Positive, &["a", "c"])]);
+    set_resource_rules(&mut view, &[(Affinity::Positive, &["a", "c"])]);
     check_verdict(&view, &["node1"], "survives: a node2, b node2, c node2");
     view.settings.exclusion_tags = vec!["x:".to_owned()];
     for name in ["a", "b"] {
@@ -161,7 +161,7 @@ fn remaining_service_blocks_its_exclusion_tag() {
 fn services_with_anti_affinity_need_one_node_each() {
     let nodes = [("node1", "8Gi"), ("node2", "8Gi"), ("node3", "8Gi")];
     let mut view = cluster(&nodes, &["a node1 1Gi", "b node2 1Gi", "c node3 1Gi"]);
-    rules(&mut view, &[(Affinity::Negative, &["a", "b", "c"])]);
+    set_resource_rules(&mut view, &[(Affinity::Negative, &["a", "b", "c"])]);
     check_verdict(&view, &["node1"], "fails (no node): a");
     check_verdict(&view, &["node1", "node2"], "fails (no node): a, b");
     view.services.remove(&"c".into());
@@ -216,7 +216,7 @@ fn a_policy_forbids_only_some_services_with_the_same_driver() {
 fn only_relevant_facts_invalidate_a_verdict() {
     let mut view = cluster(&[("node1", "4Gi"), ("node2", "4Gi")], &["a node1 3Gi", "b node2 2Gi"]);
     let mut cache = VerdictCache::new(view.clone());
-    while !cache.compute_missing(EFFORT) {}
+    while !cache.compute_missing(MAX_SEARCH_STEPS) {}
     assert_eq!(cache.not_survived().count(), 2);
     let change = |view: &mut View, memory: &str, is_measured: bool| {
         let mut a = view.services.get_mut(&"a".into()).expect("a service");

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Services that are placed together on one node.
 #[derive(Clone, Debug)]
-pub(super) struct Unit {
+pub(super) struct PlacementUnit {
     /// Numbers of the members. The first one is on a failed node or is preempted.
     pub(super) members: Vec<u32>,
     /// Current node of the first member; `None` if it uses no node.
@@ -23,8 +23,8 @@ pub(super) struct Unit {
     pub(super) is_preempted: bool,
 }
 
-impl Unit {
-    fn new(model: &Model, members: Vec<u32>, from: u32, failed: &[u32]) -> Unit {
+impl PlacementUnit {
+    fn new(model: &Model, members: Vec<u32>, from: u32, failed: &[u32]) -> PlacementUnit {
         let candidates_of = |service: &Service| {
             let mut own_candidates =
                 model.candidates(service, model.view.nodes.get(&model.node(from).name), failed);
@@ -38,12 +38,12 @@ impl Unit {
             }
             own_candidates
         };
-        Unit { from: Some(from), ..Unit::of_members(model, members, candidates_of) }
+        PlacementUnit { from: Some(from), ..PlacementUnit::of_members(model, members, candidates_of) }
     }
 
     /// Returns the unit of services that use no node and need one. A node on which a member failed to start is not a
     /// candidate.
-    pub(super) fn waiting_unit(model: &Model, members: Vec<u32>) -> Unit {
+    pub(super) fn waiting_unit(model: &Model, members: Vec<u32>) -> PlacementUnit {
         let candidates_of = |service: &Service| {
             let facts = model.view.services.get(&service.name);
             let last_node = facts.and_then(|facts| model.view.nodes.get(facts.node.as_ref()?));
@@ -54,11 +54,15 @@ impl Unit {
                 .collect();
             model.candidates(service, last_node, &failed)
         };
-        Unit::of_members(model, members, candidates_of)
+        PlacementUnit::of_members(model, members, candidates_of)
     }
 
     /// Sums up the requests of members without a node, and computes their common candidates.
-    fn of_members(model: &Model, members: Vec<u32>, candidates_of: impl Fn(&Service) -> Bits) -> Unit {
+    fn of_members(
+        model: &Model,
+        members: Vec<u32>,
+        candidates_of: impl Fn(&Service) -> Bits,
+    ) -> PlacementUnit {
         let mut requests = [None; 3];
         let mut candidates: Option<Bits> = None;
         let (mut lowest_priority, mut highest_priority) = (i32::MAX, i32::MIN);
@@ -79,7 +83,7 @@ impl Unit {
             highest_priority = highest_priority.max(service.priority);
         }
         let candidates = candidates.unwrap_or_default();
-        Unit {
+        PlacementUnit {
             members,
             from: None,
             requests,
@@ -106,7 +110,7 @@ impl Unit {
         node: u32,
         min_priority: i32,
         failed: &[u32],
-    ) -> Vec<Unit> {
+    ) -> Vec<PlacementUnit> {
         let may_be_preempted = |number: &u32| {
             let service = model.service(*number);
             service.needs_failover
@@ -127,7 +131,7 @@ impl Unit {
             }
             examined.extend(members.iter().copied());
             if members.iter().all(|member| may_be_preempted(member) && !trial.is_removed(*member)) {
-                let mut unit = Unit::new(model, members, node, failed);
+                let mut unit = PlacementUnit::new(model, members, node, failed);
                 unit.candidates.remove(node as usize);
                 unit.is_preempted = true;
                 units.push(unit);
@@ -138,7 +142,10 @@ impl Unit {
 }
 
 /// Returns the cluster after nodes have failed and before any recovery, and the units that need a node.
-pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (PlacementTrial<'m>, Vec<Unit>) {
+pub(super) fn after_failure<'m>(
+    model: &'m Model,
+    failed: &[u32],
+) -> (PlacementTrial<'m>, Vec<PlacementUnit>) {
     let mut trial = PlacementTrial::new(model);
     let mut units = Vec::new();
     let mut sets: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -151,7 +158,7 @@ pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (PlacementT
             trial.remove(*number);
             match service.affinity_set {
                 Some(set) => sets.entry(set).or_default().push(*number),
-                None => units.push(Unit::new(model, vec![*number], *node, failed)),
+                None => units.push(PlacementUnit::new(model, vec![*number], *node, failed)),
             }
         }
     }
@@ -172,9 +179,9 @@ pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (PlacementT
                 continue;
             }
             // If a partner cannot be moved now, the others must use the node to which it is moving.
-            restrict(&mut required_nodes, model, service, failed);
+            restrict_nodes(&mut required_nodes, model, service, failed);
         }
-        let mut unit = Unit::new(model, members, from, failed);
+        let mut unit = PlacementUnit::new(model, members, from, failed);
         if let Some(nodes) = required_nodes {
             unit.candidates.intersect(&nodes);
         }
@@ -186,7 +193,7 @@ pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (PlacementT
 /// Restricts the candidates to the node of a partner, or the target of its move. If a movable partner may not stay on
 /// its node, no candidate remains. If a partner cannot be moved now, its node is the only candidate in any case, as in
 /// the placement by the leader.
-fn restrict(required_nodes: &mut Option<Bits>, model: &Model, service: &Service, failed: &[u32]) {
+fn restrict_nodes(required_nodes: &mut Option<Bits>, model: &Model, service: &Service, failed: &[u32]) {
     let remaining_nodes: Vec<u32> =
         service.used_nodes.iter().copied().filter(|node| !failed.contains(node)).collect();
     let target = remaining_nodes
@@ -206,21 +213,21 @@ fn restrict(required_nodes: &mut Option<Bits>, model: &Model, service: &Service,
 
 /// Returns the units of services that use no node and need one. Services with strict affinity form one unit, restricted to
 /// the node of members that already use one.
-pub(super) fn waiting_units(model: &Model, names: &BTreeSet<ResourceName>) -> Vec<Unit> {
+pub(super) fn waiting_units(model: &Model, names: &BTreeSet<ResourceName>) -> Vec<PlacementUnit> {
     let mut units = Vec::new();
     let mut sets: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for number in names.iter().filter_map(|name| model.service_number(name)) {
         match model.service(number).affinity_set {
             Some(set) => sets.entry(set).or_default().push(number),
-            None => units.push(Unit::waiting_unit(model, vec![number])),
+            None => units.push(PlacementUnit::waiting_unit(model, vec![number])),
         }
     }
     for (set, members) in sets {
         let mut required_nodes = None;
         for other in &model.affinity_sets[set as usize] {
-            restrict(&mut required_nodes, model, model.service(*other), &[]);
+            restrict_nodes(&mut required_nodes, model, model.service(*other), &[]);
         }
-        let mut unit = Unit::waiting_unit(model, members);
+        let mut unit = PlacementUnit::waiting_unit(model, members);
         if let Some(nodes) = required_nodes {
             unit.candidates.intersect(&nodes);
         }

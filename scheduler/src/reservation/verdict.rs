@@ -3,8 +3,8 @@
 use super::exact::{SearchResult, search, search_with_preemption};
 use super::greedy::{Attempt, best_attempt, place_quickly, place_with_preemption};
 use super::model::Model;
-use super::unit::{Unit, after_failure};
-use super::{Certificate, Failing, Move, Proof, Unplaced, Verdict, blocked_nodes, certificate};
+use super::unit::{PlacementUnit, after_failure};
+use super::{Certificate, FailedCheck, Move, Proof, Unplaced, Verdict, blocked_nodes, certificate};
 use ha_api_types::id::NodeName;
 use std::collections::BTreeSet;
 
@@ -78,7 +78,7 @@ impl Model {
         let first = place_quickly(self, &trial, &units);
         let mut steps = first.trial.steps();
         if first.is_complete() {
-            return (survives(&first), steps);
+            return (surviving_case(&first), steps);
         }
         // If a fast proof exists, further attempts are unnecessary.
         let without_node = certificate::units_without_node(self, &trial, &units, failed, preemption);
@@ -86,7 +86,7 @@ impl Model {
             let unplaced = without_node
                 .into_iter()
                 .flat_map(|unit| blocked_nodes::explain_unit(self, &trial, unit, failed));
-            return (fails(Certificate::NoNode, unplaced.take(MAX_NAMED).collect()), steps);
+            return (failed_case(Certificate::NoNode, unplaced.take(MAX_NAMED).collect()), steps);
         }
         let certificate = certificate::capacity_certificate(self, &trial, &units, failed, preemption)
             .or_else(|| {
@@ -95,25 +95,25 @@ impl Model {
         let mut attempt = best_attempt(self, &trial, &units, first);
         steps += attempt.trial.steps();
         if attempt.is_complete() {
-            return (survives(&attempt), steps);
+            return (surviving_case(&attempt), steps);
         }
         if preemption {
             let other = place_with_preemption(self, &trial, &units, failed);
             steps += other.trial.steps();
             if other.is_complete() {
-                return (survives(&other), steps);
+                return (surviving_case(&other), steps);
             }
             attempt = other;
         }
         let unplaced_units = |attempt: &Attempt<'_>| -> Vec<Unplaced> {
-            let units: Vec<&Unit> = attempt.unplaced_units().collect();
+            let units: Vec<&PlacementUnit> = attempt.unplaced_units().collect();
             let unplaced = units
                 .into_iter()
                 .flat_map(|unit| blocked_nodes::explain_unit(self, &attempt.trial, unit, failed));
             unplaced.take(MAX_NAMED).collect()
         };
         if let Some(certificate) = certificate {
-            return (fails(certificate, unplaced_units(&attempt)), steps);
+            return (failed_case(certificate, unplaced_units(&attempt)), steps);
         }
         let search_result = if preemption {
             search_with_preemption(self, &trial, &units, failed, effort)
@@ -122,8 +122,8 @@ impl Model {
         };
         steps += effort;
         let verdict = match search_result {
-            SearchResult::Placement(placement) => survives(&placement),
-            SearchResult::Nothing => fails(Certificate::Exhausted, unplaced_units(&attempt)),
+            SearchResult::Placement(placement) => surviving_case(&placement),
+            SearchResult::Nothing => failed_case(Certificate::Exhausted, unplaced_units(&attempt)),
             SearchResult::Undecided => CaseVerdict::Other(Verdict::Unknown(unplaced_units(&attempt))),
         };
         (verdict, steps)
@@ -145,7 +145,7 @@ impl Model {
             else {
                 return false;
             };
-            let unit = Unit::preemptible_units(self, &trial, current_node, i32::MAX, failed)
+            let unit = PlacementUnit::preemptible_units(self, &trial, current_node, i32::MAX, failed)
                 .into_iter()
                 .find(|unit| unit.members.contains(&number));
             let Some(unit) = unit else { return false };
@@ -168,7 +168,7 @@ impl Model {
             let highest_priority = highest_priorities.entry(node).or_insert(unit.lowest_priority);
             *highest_priority = (*highest_priority).max(unit.lowest_priority);
         }
-        let is_justified = |unit: &Unit| {
+        let is_justified = |unit: &PlacementUnit| {
             let highest_priority = unit.from.and_then(|from| highest_priorities.get(&from));
             highest_priority.is_some_and(|highest_priority| unit.highest_priority < *highest_priority)
         };
@@ -177,11 +177,11 @@ impl Model {
     }
 }
 
-fn fails(certificate: Certificate, services: Vec<Unplaced>) -> CaseVerdict {
-    CaseVerdict::Other(Verdict::Fails(Failing { certificate, services }))
+fn failed_case(certificate: Certificate, services: Vec<Unplaced>) -> CaseVerdict {
+    CaseVerdict::Other(Verdict::Fails(FailedCheck { certificate, services }))
 }
 
-fn survives(attempt: &Attempt<'_>) -> CaseVerdict {
+fn surviving_case(attempt: &Attempt<'_>) -> CaseVerdict {
     let placed = attempt.units.iter().zip(&attempt.nodes).filter_map(|(unit, node)| Some((unit, (*node)?)));
     let placed = placed.flat_map(|(unit, to)| {
         unit.members.iter().map(move |service| Placed {

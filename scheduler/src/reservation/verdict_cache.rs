@@ -3,7 +3,7 @@
 
 use super::model::{Model, Service};
 use super::verdict::{CaseVerdict, Placed};
-use super::{EFFORT, Verdict};
+use super::{MAX_SEARCH_STEPS, Verdict};
 use crate::view::{ServiceFacts, View};
 use ha_api_types::id::{NodeName, ResourceName};
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,7 +56,7 @@ impl VerdictCache {
             self.rebuild(view);
             return;
         }
-        let changed = differing(&current.services, &view.services);
+        let changed = changed_services(&current.services, &view.services);
         self.model.view.services = view.services;
         self.recheck(&changed);
     }
@@ -76,7 +76,7 @@ impl VerdictCache {
         while remaining_effort > 0
             && let Some(node) = self.missing.pop_first()
         {
-            let (verdict, steps) = self.model.compute_verdict(&[node], EFFORT);
+            let (verdict, steps) = self.model.compute_verdict(&[node], MAX_SEARCH_STEPS);
             remaining_effort = remaining_effort.saturating_sub(steps + 1);
             self.set_verdict(node, Some(verdict));
         }
@@ -201,21 +201,21 @@ fn nodes_of(service: &Service) -> impl Iterator<Item = u32> + '_ {
 }
 
 /// Returns the names of services that differ, by a merge of both ordered maps.
-fn differing(
+fn changed_services(
     before: &BTreeMap<ResourceName, ServiceFacts>,
     after: &BTreeMap<ResourceName, ServiceFacts>,
 ) -> BTreeSet<ResourceName> {
-    let mut differing = BTreeSet::new();
+    let mut changed_services = BTreeSet::new();
     let mut old = before.iter().peekable();
     for (name, facts) in after {
         while let Some((removed_name, _)) = old.next_if(|(old_name, _)| *old_name < name) {
-            differing.insert(removed_name.clone());
+            changed_services.insert(removed_name.clone());
         }
         let old_entry = old.next_if(|(old_name, _)| *old_name == name);
         if old_entry.is_none_or(|(_, old_facts)| old_facts != facts) {
-            differing.insert(name.clone());
+            changed_services.insert(name.clone());
         }
     }
-    differing.extend(old.map(|(name, _)| name.clone()));
-    differing
+    changed_services.extend(old.map(|(name, _)| name.clone()));
+    changed_services
 }

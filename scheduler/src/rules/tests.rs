@@ -19,26 +19,26 @@ fn priorities(nodes: &[&str]) -> NodePriorities {
     NodePriorities(nodes.iter().map(entry).collect())
 }
 
-fn on(resources: &[&str], nodes: &[&str], strict: bool) -> AffinityRuleSpec {
+fn node_rule(resources: &[&str], nodes: &[&str], strict: bool) -> AffinityRuleSpec {
     let rule = NodeAffinity { resources: names(resources), nodes: priorities(nodes), strict };
     AffinityRuleSpec { node_affinity: Some(rule), ..AffinityRuleSpec::default() }
 }
 
-fn with(affinity: Affinity, resources: &[&str], strict: bool) -> AffinityRuleSpec {
+fn resource_rule(affinity: Affinity, resources: &[&str], strict: bool) -> AffinityRuleSpec {
     let rule = ResourceAffinity { resources: names(resources), affinity, strict };
     AffinityRuleSpec { resource_affinity: Some(rule), ..AffinityRuleSpec::default() }
 }
 
-fn only(resources: &[&str], nodes: &[&str]) -> AffinityRuleSpec {
-    on(resources, nodes, true)
+fn strict_node_rule(resources: &[&str], nodes: &[&str]) -> AffinityRuleSpec {
+    node_rule(resources, nodes, true)
 }
 
 fn affinity(resources: &[&str]) -> AffinityRuleSpec {
-    with(Affinity::Positive, resources, true)
+    resource_rule(Affinity::Positive, resources, true)
 }
 
 fn anti_affinity(resources: &[&str]) -> AffinityRuleSpec {
-    with(Affinity::Negative, resources, true)
+    resource_rule(Affinity::Negative, resources, true)
 }
 
 fn declared(rules: &[(&str, AffinityRuleSpec)]) -> RuleInput {
@@ -81,7 +81,10 @@ fn affinity_rule_needs_two_resources() {
 
 #[test]
 fn two_node_affinity_rules_conflict_on_resource() {
-    let two = declared(&[("a", only(&["1", "2"], &["node1"])), ("b", on(&["vm:1"], &["node2"], false))]);
+    let two = declared(&[
+        ("a", strict_node_rule(&["1", "2"], &["node1"])),
+        ("b", node_rule(&["vm:1"], &["node2"], false)),
+    ]);
     check(&two, &[("a", "Resource 1 is in several node-affinity rules (a and b)"), ("b", "b and a")]);
     let (rules, _) = Rules::compile(&two);
     assert_eq!((rules.node_rule(&"1".into()), rules.node_rule(&"2".into())), (None, None));
@@ -97,17 +100,17 @@ fn anti_affinity_set_cannot_exceed_node_count() {
         &declared(&[("a", anti_affinity(&["1", "2", "3", "4"]))]),
         &[("a", "The 4 services of the rule cannot all run")],
     );
-    check(&declared(&[("a", with(Affinity::Negative, &["1", "2", "3", "4"], false))]), &[]);
+    check(&declared(&[("a", resource_rule(Affinity::Negative, &["1", "2", "3", "4"], false))]), &[]);
 }
 
 #[test]
 fn anti_affinity_detects_shared_only_node() {
     // Three services and three nodes, but two services share the only node that either may use.
-    let narrow = [("a", only(&["1", "2"], &["node1"])), ("b", anti_affinity(&["1", "2", "3"]))];
+    let narrow = [("a", strict_node_rule(&["1", "2"], &["node1"])), ("b", anti_affinity(&["1", "2", "3"]))];
     check(&declared(&narrow), &[("b", "node1")]);
     let wide = [
-        ("a", only(&["1"], &["node1"])),
-        ("b", only(&["2"], &["node1", "node2"])),
+        ("a", strict_node_rule(&["1"], &["node1"])),
+        ("b", strict_node_rule(&["2"], &["node1", "node2"])),
         ("c", anti_affinity(&["1", "2", "3"])),
     ];
     check(&declared(&wide), &[]);
@@ -120,7 +123,7 @@ fn only_restricted_groups_limit_a_set() {
     check(&grouped(declared(&rule), "g", &["node1"], false, &["1", "2"]), &[]);
     check(&grouped(declared(&rule), "g", &["node1"], true, &["1"]), &[]);
     // A node-affinity rule replaces the group.
-    let rules = [("a", anti_affinity(&["1", "2"])), ("b", only(&["2"], &["node2"]))];
+    let rules = [("a", anti_affinity(&["1", "2"])), ("b", strict_node_rule(&["2"], &["node2"]))];
     check(&grouped(declared(&rules), "g", &["node1"], true, &["1", "2"]), &[]);
 }
 
@@ -156,7 +159,8 @@ fn contradictions_are_found_after_merging_rules() {
         ),
         (1, 1)
     );
-    let soft = [("a", with(Affinity::Positive, &["1", "2"], false)), ("c", anti_affinity(&["1", "2"]))];
+    let soft =
+        [("a", resource_rule(Affinity::Positive, &["1", "2"], false)), ("c", anti_affinity(&["1", "2"]))];
     check(&declared(&soft), &[]);
 }
 
@@ -165,8 +169,8 @@ fn an_affinity_set_uses_the_common_nodes() {
     // Together, 1 and 2 may use only node1, which is also the only node of 3.
     let rules = [
         ("a", affinity(&["1", "2"])),
-        ("b", only(&["1"], &["node1"])),
-        ("c", only(&["3"], &["node1"])),
+        ("b", strict_node_rule(&["1"], &["node1"])),
+        ("c", strict_node_rule(&["3"], &["node1"])),
         ("d", anti_affinity(&["2", "3"])),
     ];
     check(&declared(&rules), &[("d", "cannot all run on different nodes")]);
@@ -174,17 +178,21 @@ fn an_affinity_set_uses_the_common_nodes() {
 
 #[test]
 fn affinity_set_conflicts_with_node_rules() {
-    let several =
-        [("a", only(&["1"], &["node1"])), ("b", only(&["2"], &["node1"])), ("c", affinity(&["1", "2"]))];
+    let several = [
+        ("a", strict_node_rule(&["1"], &["node1"])),
+        ("b", strict_node_rule(&["2"], &["node1"])),
+        ("c", affinity(&["1", "2"])),
+    ];
     check(&declared(&several), &[("c", "several node-affinity rules: a, b")]);
-    let levels = [("a", on(&["1"], &["node1:2", "node2:1"], false)), ("c", affinity(&["1", "2"]))];
+    let levels = [("a", node_rule(&["1"], &["node1:2", "node2:1"], false)), ("c", affinity(&["1", "2"]))];
     check(&declared(&levels), &[("c", "node-affinity rule a has several priorities")]);
-    let equal_levels = [("a", on(&["1"], &["node1:2", "node2:2"], false)), ("c", affinity(&["1", "2"]))];
+    let equal_levels =
+        [("a", node_rule(&["1"], &["node1:2", "node2:2"], false)), ("c", affinity(&["1", "2"]))];
     check(&declared(&equal_levels), &[]);
     // Of two rules whose sets merge, the later one is not applied.
     let joined = [
-        ("a", only(&["1"], &["node1"])),
-        ("b", only(&["3"], &["node1"])),
+        ("a", strict_node_rule(&["1"], &["node1"])),
+        ("b", strict_node_rule(&["3"], &["node1"])),
         ("c", affinity(&["1", "2"])),
         ("d", affinity(&["2", "3"])),
     ];
@@ -272,7 +280,7 @@ const SERVICES: &[&str] = &["1", "2", "3", "4", "5"];
 fn any_rule() -> impl Strategy<Value = AffinityRuleSpec> {
     prop_oneof![
         (subset(SERVICES, 1), subset(&NODES, 1), any::<bool>())
-            .prop_map(|(services, nodes, strict)| on(&services, &nodes, strict)),
+            .prop_map(|(services, nodes, strict)| node_rule(&services, &nodes, strict)),
         subset(SERVICES, 2).prop_map(|services| affinity(&services)),
         subset(SERVICES, 2).prop_map(|services| anti_affinity(&services)),
         subset(SERVICES, 2).prop_map(|services| anti_affinity(&services)),

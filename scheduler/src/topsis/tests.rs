@@ -49,7 +49,7 @@ fn cluster(mode: SchedulerMode) -> View {
 fn check(view: &View, service: &ServiceFacts, node: &str) {
     let placement = place(view, &"new".into(), service);
     let name = "new".into();
-    let unit = Unit::alone(&name, service);
+    let unit = PlacementUnit::of_single_service(&name, service);
     let descriptions: Vec<_> = view.nodes.keys().map(|node| describe_load(view, &unit, node)).collect();
     assert_eq!(placement.node.as_deref(), Some(node), "{:?} {descriptions:?}", placement.verdicts);
 }
@@ -87,7 +87,7 @@ fn external_node_usage_counts() {
 }
 
 /// Returns the loads of the two nodes.
-fn loads_of(view: &View, unit: &Unit<'_>) -> Vec<u64> {
+fn loads_of(view: &View, unit: &PlacementUnit<'_>) -> Vec<u64> {
     let query = PlacementQuery::of(view, unit);
     let candidates: Vec<_> = query.candidates().take(2).collect();
     loads(&query, &candidates)
@@ -101,7 +101,7 @@ fn a_node_that_is_not_online_does_not_count() {
     view.services.insert("lost".into(), service(Some("node3"), amounts(1, 1), amounts(16, 64)));
     let new = service(None, amounts(1, 4), Amounts::default());
     let name = "new".into();
-    let unit = Unit::alone(&name, &new);
+    let unit = PlacementUnit::of_single_service(&name, &new);
     let with = loads_of(&view, &unit);
     view.services.remove(&"lost".into());
     assert_eq!(loads_of(&view, &unit), with);
@@ -123,7 +123,7 @@ fn a_moving_partner_counts_once() {
     view.services.insert(partner_name.clone(), web.clone());
     let partner = view.services.get(&partner_name).cloned().expect("there");
     let new = "new".into();
-    let unit = Unit::new(vec![(&new, &web), (&partner_name, &partner)]);
+    let unit = PlacementUnit::new(vec![(&new, &web), (&partner_name, &partner)]);
     let loads_with_partner = loads_of(&view, &unit);
     view.services.remove(&partner_name);
     assert_eq!(loads_of(&view, &unit), loads_with_partner);
@@ -135,7 +135,8 @@ fn the_description_contains_measurements() {
     let new = service(None, amounts(1, 4), Amounts::default());
     let check = |view: &View, node: &str, expected: Option<&str>| {
         assert_eq!(
-            describe_load(view, &Unit::alone(&"new".into(), &new), &node.into()).as_deref(),
+            describe_load(view, &PlacementUnit::of_single_service(&"new".into(), &new), &node.into())
+                .as_deref(),
             expected,
             "{node}"
         );
@@ -184,7 +185,7 @@ proptest! {
         let load = cpu_and_memory(&sums(&amounts(cpu, memory)));
         let changes = [(from, load.map(|load| -load)), (to, load)];
         let changes = if from == to { &[][..] } else { &changes[..] };
-        let empty_unit = Unit::new(Vec::new());
+        let empty_unit = PlacementUnit::new(Vec::new());
         let query = PlacementQuery::of(&view, &empty_unit);
         let online_nodes = OnlineNodes::new(&query);
         let columns = online_nodes.columns(changes);

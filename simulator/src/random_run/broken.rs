@@ -76,7 +76,7 @@ impl World {
         candidates.iter().any(|entry| {
             let is_working =
                 matches!(self.keys.parse(&entry.key), Some(Key::Candidate(id)) if self.controller_works(&id.as_str().into()));
-            is_working && terms.include(entry.create_revision)
+            is_working && terms.includes_candidate(entry.create_revision)
         })
     }
 

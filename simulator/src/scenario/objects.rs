@@ -107,7 +107,7 @@ fn normalize_object(value: &Value) -> (Value, Vec<Problem>) {
     }
     let schema = schema::of(kind);
     // Scenarios of earlier versions remain readable, because traces and bug reports contain them.
-    let mut problems = renamed::accept(kind, &mut object).err().unwrap_or_default();
+    let mut problems = renamed::convert_to_current_names(kind, &mut object).err().unwrap_or_default();
     // A status in the file has no effect, because a scenario is not a client of the API. So remove the status.
     if let Some(map) = object.as_object_mut() {
         map.shift_remove("status");

@@ -126,7 +126,7 @@ impl World {
         granted.insert(candidate.clone());
         let candidates = self.store.list(&self.keys.candidates()).entries;
         let all_granted = terms.is_some_and(|terms| {
-            candidates.iter().filter(|entry| terms.include(entry.create_revision)).all(|entry| {
+            candidates.iter().filter(|entry| terms.includes_candidate(entry.create_revision)).all(|entry| {
                 matches!(self.keys.parse(&entry.key), Some(Key::Candidate(id)) if granted.contains(id.as_str()))
             })
         });

@@ -149,7 +149,7 @@ impl Attributes {
     }
 
     /// Returns `true` if the response waits for an agent or for the core. Such requests have limits of their own.
-    pub(crate) fn waits_for_others(&self) -> bool {
+    pub(crate) fn has_separate_limit(&self) -> bool {
         let is_log = self.resource == Kind::Resource.plural() && self.subresource == "log";
         is_log || self.is_hold_request()
     }
@@ -185,7 +185,7 @@ impl Attributes {
     }
 
     /// Refuses what no user can do, because the API has no such resource or verb.
-    pub(crate) fn check_known(&self) -> Result<(), String> {
+    pub(crate) fn check_resource_and_verb(&self) -> Result<(), String> {
         if self.path.is_some() || self.resource == "*" {
             return Ok(());
         }
@@ -205,7 +205,9 @@ impl Attributes {
             }
             (GROUP | "*", "nodes", "join") => vec!["create", "get"],
             (GROUP | "*", "nodes", "maintenance") => vec!["patch", "update"],
-            (GROUP | "*", "operations", action) if is_action(action) => vec!["create", "patch", "update"],
+            (GROUP | "*", "operations", action) if is_operation_action(action) => {
+                vec!["create", "patch", "update"]
+            }
             (GROUP | "*", resource, "") if self.kind().is_some() && !resource.is_empty() => {
                 discovery::VERBS.into_iter().chain(["*"]).collect()
             }
@@ -255,6 +257,6 @@ impl Attributes {
     }
 }
 
-fn is_action(name: &str) -> bool {
+fn is_operation_action(name: &str) -> bool {
     OperationAction::ALL.iter().any(|action| format!("{action:?}") == name)
 }

@@ -86,7 +86,7 @@ impl<'a, S: Store> Writer<'a, S> {
 
     /// Converts an object or a merge patch of the request to the current names of its fields.
     fn accept(&mut self, value: &mut Value) -> Result<(), ApiError> {
-        let renamed_fields = renamed::accept(self.kind, value).map_err(|problems| {
+        let renamed_fields = renamed::convert_to_current_names(self.kind, value).map_err(|problems| {
             let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
             ApiError::invalid(self.kind, name, &problems)
         })?;
@@ -471,12 +471,12 @@ pub(super) async fn patch<S: Store>(
         }
         "application/json-patch+json" => {
             let mut read = json()?;
-            let renamed_fields = renamed::accept_json_patch(kind, &mut read.value);
+            let renamed_fields = renamed::convert_json_patch_to_current_names(kind, &mut read.value);
             writer.renamed = renamed_fields.iter().map(|renamed| renamed.warning()).collect();
             let build_object = |live: Option<&Value>| {
                 // A whole map in the patch may have earlier names, too.
                 let mut patched = patch::json(live.unwrap_or(&Value::Null), &read.value)?;
-                renamed::accept(kind, &mut patched)
+                renamed::convert_to_current_names(kind, &mut patched)
                     .map_err(|problems| ApiError::invalid(kind, name, &problems))?;
                 Ok(patched)
             };

@@ -15,7 +15,7 @@ use ha_api_types::operation::{OperationAction, OperationSpec};
 use ha_api_types::reason::Reason;
 use ha_api_types::time::MonotonicTime;
 use ha_scheduler::View;
-use ha_scheduler::reservation::{EFFORT, Failing, Model, Verdict};
+use ha_scheduler::reservation::{FailedCheck, MAX_SEARCH_STEPS, Model, Verdict};
 use ha_store::{Change, Entry, LeaseId, Store};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -83,15 +83,20 @@ pub(in crate::api) async fn warning<S: Store>(
 }
 
 /// Returns the nodes whose failure would certainly no longer be survived, once the leader has reacted to a change.
-fn newly_failing(before: &ClusterView, after: &ClusterView, view_after: View) -> Vec<(NodeName, Failing)> {
-    let fails = |model: &Model, node: &NodeName| match model.check(&BTreeSet::from([node.to_owned()]), EFFORT)
+fn newly_failing(
+    before: &ClusterView,
+    after: &ClusterView,
+    view_after: View,
+) -> Vec<(NodeName, FailedCheck)> {
+    let fails = |model: &Model, node: &NodeName| match model
+        .check(&BTreeSet::from([node.to_owned()]), MAX_SEARCH_STEPS)
     {
         Verdict::Fails(failing) => Some(failing),
         Verdict::Survives(_) | Verdict::Unknown(_) => None,
     };
     let model = Model::of(view_after);
     let names: Vec<NodeName> = model.nodes_with_services().cloned().collect();
-    let failing: Vec<(NodeName, Failing)> =
+    let failing: Vec<(NodeName, FailedCheck)> =
         names.into_iter().filter_map(|node| fails(&model, &node).map(|failing| (node, failing))).collect();
     if failing.is_empty() {
         return failing;
@@ -114,7 +119,7 @@ fn can_affect_check(kind: Kind, current: Option<&Value>, value: &Value) -> bool 
     }
 }
 
-fn message(cluster: &str, failing: &[(NodeName, Failing)]) -> String {
+fn message(cluster: &str, failing: &[(NodeName, FailedCheck)]) -> String {
     let nodes = nodes_named(failing.iter().map(|(node, _)| node.as_str()));
     let mut details: Vec<String> =
         failing.iter().flat_map(|(node, failing)| failure_lines(node, failing)).collect();
@@ -185,7 +190,7 @@ impl Proposal {
 
     /// Returns the nodes whose failure would certainly leave services without an eligible node, but only after the
     /// change.
-    fn newly_failing(&self, before: &ClusterView) -> Vec<(NodeName, Failing)> {
+    fn newly_failing(&self, before: &ClusterView) -> Vec<(NodeName, FailedCheck)> {
         newly_failing(before, &self.after, self.view_after_moves(before))
     }
 

@@ -6,7 +6,7 @@ use ha_api_types::view::{
     FailureReport, ReservationLack, ReservationMove, ReservationReport, ReservationVerdict, UnplacedService,
 };
 use ha_scheduler::View;
-use ha_scheduler::reservation::{Certificate, EFFORT, Model, Move, Unplaced, Verdict};
+use ha_scheduler::reservation::{Certificate, MAX_SEARCH_STEPS, Model, Move, Unplaced, Verdict};
 use std::collections::BTreeSet;
 
 /// Limit of candidates that one report examines, which takes some seconds; further failures stay undecided.
@@ -114,7 +114,7 @@ impl ReportBuilder<'_> {
         if self.effort >= MAX_EFFORT {
             "not checked within the time limit: request fewer failures".clone_into(&mut item.explanation);
         } else {
-            let (verdict, steps) = self.model.check_and_count(&failure.nodes, EFFORT);
+            let (verdict, steps) = self.model.check_and_count(&failure.nodes, MAX_SEARCH_STEPS);
             self.effort += steps;
             set_verdict(&mut item, verdict, self.proof);
         }

@@ -6,7 +6,7 @@ mod work;
 
 pub use work::{DeviceWork, duration_ms};
 
-use super::{FencedNode, is_unchanged_since_request, rewrite};
+use super::{FencedNode, is_unchanged_since_request, rewrite_fence};
 use crate::core::interface::{FencerAction, FencerOutcome, FencerRun, RunId};
 use crate::core::plan::{OnApplied, Plan, Subject, node_event, serialized};
 use crate::core::plan_input::PlanInput;
@@ -30,7 +30,7 @@ pub(super) fn is_fencing_requested(input: &PlanInput<'_>, node: &NodeName) -> bo
 
 /// Returns the errors of a node's devices, if each has failed to switch the node off since the given time. `None` while
 /// a device may still confirm.
-pub(in crate::core) fn failed_since(
+pub(in crate::core) fn device_errors_since(
     input: &PlanInput<'_>,
     node: &NodeName,
     since: MonotonicTime,
@@ -74,7 +74,7 @@ pub(in crate::core) fn disconnecting_devices<'a>(
 }
 
 /// Returns `true` if the device of this name switches the node's power, rather than only disconnecting the node.
-pub(super) fn is_power(input: &PlanInput<'_>, node: &NodeName, name: &str) -> bool {
+pub(super) fn is_power_device(input: &PlanInput<'_>, node: &NodeName, name: &str) -> bool {
     proving_devices(input, node).iter().any(|device| device.name == name && device.kind == FenceKind::Power)
 }
 
@@ -106,7 +106,7 @@ pub(in crate::core) fn is_refuted(input: &PlanInput<'_>, node: &NodeName, device
 /// Returns the device whose confirmation a registration refutes: the device confirmed the machine off, and the same
 /// boot registers. The registration guards the fence that contains the confirmation. The boot therefore still ran after
 /// the confirmation.
-pub(super) fn refuted_by<'a>(
+pub(super) fn device_refuted_by_registration<'a>(
     input: &PlanInput<'a>,
     node: &NodeName,
     fence: &Fence,
@@ -164,7 +164,7 @@ fn switched_off(fence: &Fence) -> Vec<String> {
 }
 
 /// The node's devices and the state of their work in this process, while the fence of the node is planned.
-struct DeviceQueue<'p, 'a> {
+struct DevicePlanner<'p, 'a> {
     input: &'p PlanInput<'a>,
     subject: &'p FencedNode<'p>,
     fence: &'p Versioned<Fence>,
@@ -179,35 +179,37 @@ pub(super) fn plan_fencing(
     fence: &Versioned<Fence>,
     plan: &mut Plan,
 ) {
-    let queue = DeviceQueue::of(input, subject, fence);
+    let planner = DevicePlanner::of(input, subject, fence);
     let Some(intent) = &fence.value.device else {
-        queue.switch_off(plan);
+        planner.switch_off(plan);
         return;
     };
-    match queue.stage(intent) {
-        IntentStage::ToStart { device, ends_at } => queue.run(device, intent.switch, ends_at, plan),
+    match planner.stage(intent) {
+        IntentStage::ToStart { device, ends_at } => {
+            planner.start_device(device, intent.switch, ends_at, plan);
+        }
         IntentStage::Running => {}
         IntentStage::Ended(FencerOutcome::Confirmed) if intent.switch == Switch::Off => {
             let proof = Proof::Device { name: intent.name.clone() };
             let message = format!("Fenced: {}", proof.sentence());
-            let events = vec![queue.event(EventType::Warning, Reason::FenceDeviceConfirmed, message)];
+            let events = vec![planner.event(EventType::Warning, Reason::FenceDeviceConfirmed, message)];
             let value = Fence {
                 state: FenceState::Fenced,
                 proof: Some(proof),
-                off_revision: Some(queue.work.recorded),
+                off_revision: Some(planner.work.recorded),
                 at: input.now.timestamp(),
-                ..queue.without_intent(intent)
+                ..planner.without_intent(intent)
             };
-            queue.continue_with_next_device(value, events, plan);
+            planner.continue_with_next_device(value, events, plan);
         }
         IntentStage::Ended(FencerOutcome::Failed(error)) => {
-            let events = vec![queue.failure_event(intent, &error)];
-            queue.clear_intent(&queue.without_intent(intent), events, plan);
+            let events = vec![planner.failure_event(intent, &error)];
+            planner.clear_intent(&planner.without_intent(intent), events, plan);
         }
-        IntentStage::Ended(FencerOutcome::Confirmed) | IntentStage::Over => {
-            queue.clear_intent(&queue.without_intent(intent), Vec::new(), plan);
+        IntentStage::Ended(FencerOutcome::Confirmed) | IntentStage::Expired => {
+            planner.clear_intent(&planner.without_intent(intent), Vec::new(), plan);
         }
-        IntentStage::OtherProcess { over_at } => queue.wait_for_other_process(intent, over_at, plan),
+        IntentStage::OtherProcess { expires_at } => planner.wait_for_other_process(intent, expires_at, plan),
     }
 }
 
@@ -224,70 +226,72 @@ pub(super) fn plan_closed(
     needs_later_proof: bool,
     plan: &mut Plan,
 ) -> bool {
-    let queue = DeviceQueue::of(input, subject, fence);
+    let planner = DevicePlanner::of(input, subject, fence);
     let switches_off = needs_later_proof
-        && !queue.devices.is_empty()
-        && !queue.requests_epoch(&fence.value)
+        && !planner.devices.is_empty()
+        && !planner.requests_epoch(&fence.value)
         && (input.cluster_view.settings().disarmed.is_none() || is_fencing_requested(input, subject.name));
     let Some(intent) = &fence.value.device else {
         if switches_off {
-            queue.switch_off(plan);
+            planner.switch_off(plan);
             return true;
         }
-        return queue.switch_on_again(plan);
+        return planner.switch_on_again(plan);
     };
-    match (queue.stage(intent), intent.switch) {
+    match (planner.stage(intent), intent.switch) {
         (IntentStage::ToStart { device, ends_at }, Switch::On) => {
-            queue.run(device, Switch::On, ends_at, plan);
+            planner.start_device(device, Switch::On, ends_at, plan);
         }
         (IntentStage::ToStart { device, ends_at }, Switch::Off) if switches_off => {
-            queue.run(device, Switch::Off, ends_at, plan);
+            planner.start_device(device, Switch::Off, ends_at, plan);
         }
         (IntentStage::Ended(FencerOutcome::Confirmed), Switch::Off) if needs_later_proof => {
             let proof = Proof::Device { name: intent.name.clone() };
             let message = format!("Fenced: {}", proof.sentence());
-            let events = vec![queue.event(EventType::Warning, Reason::FenceDeviceConfirmed, message)];
+            let events = vec![planner.event(EventType::Warning, Reason::FenceDeviceConfirmed, message)];
             let is_kept = is_left_off(&fence.value);
             let value = Fence {
                 state: FenceState::Fenced,
                 proof: if is_kept { fence.value.proof.clone() } else { Some(proof) },
-                off_revision: Some(queue.work.recorded),
+                off_revision: Some(planner.work.recorded),
                 at: input.now.timestamp(),
-                ..queue.without_intent(intent)
+                ..planner.without_intent(intent)
             };
-            queue.clear_intent(&value, events, plan);
+            planner.clear_intent(&value, events, plan);
         }
         // A switch-on in between would reset the pause before the next attempt.
         (IntentStage::Ended(FencerOutcome::Failed(error)), Switch::Off) if switches_off => {
-            let events = vec![queue.failure_event(intent, &error)];
-            queue.clear_intent(&queue.without_intent(intent), events, plan);
+            let events = vec![planner.failure_event(intent, &error)];
+            planner.clear_intent(&planner.without_intent(intent), events, plan);
         }
-        (IntentStage::Over, Switch::Off) if switches_off => {
-            queue.clear_intent(&queue.without_intent(intent), Vec::new(), plan);
+        (IntentStage::Expired, Switch::Off) if switches_off => {
+            planner.clear_intent(&planner.without_intent(intent), Vec::new(), plan);
         }
         (IntentStage::Running, Switch::Off | Switch::On) => {}
-        (IntentStage::OtherProcess { over_at }, _) => queue.wait_for_other_process(intent, over_at, plan),
+        (IntentStage::OtherProcess { expires_at }, _) => {
+            planner.wait_for_other_process(intent, expires_at, plan);
+        }
         // Even after a failure the device may have switched the machine off.
         (IntentStage::Ended(FencerOutcome::Failed(error)), Switch::Off) => {
-            let events = vec![queue.failure_event(intent, &error)];
-            queue.continue_with_next_device(queue.without_intent(intent), events, plan);
+            let events = vec![planner.failure_event(intent, &error)];
+            planner.continue_with_next_device(planner.without_intent(intent), events, plan);
         }
-        (IntentStage::ToStart { .. } | IntentStage::Ended(_) | IntentStage::Over, Switch::Off)
-        | (IntentStage::Over, Switch::On) => {
-            queue.continue_with_next_device(queue.without_intent(intent), Vec::new(), plan);
+        (IntentStage::ToStart { .. } | IntentStage::Ended(_) | IntentStage::Expired, Switch::Off)
+        | (IntentStage::Expired, Switch::On) => {
+            planner.continue_with_next_device(planner.without_intent(intent), Vec::new(), plan);
         }
         (IntentStage::Ended(FencerOutcome::Confirmed), Switch::On) => {
-            let mut value = queue.without_intent(intent);
+            let mut value = planner.without_intent(intent);
             value.switched_off.retain(|name| *name != intent.name);
-            queue.continue_with_next_device(value, Vec::new(), plan);
+            planner.continue_with_next_device(value, Vec::new(), plan);
         }
         (IntentStage::Ended(FencerOutcome::Failed(error)), Switch::On) => {
             let message = format!("Fence device {} did not power the node on again: {error}", intent.name);
             // Only the first of consecutive failures gets an event; the waiting message shows the retries.
-            let first = queue.work.failures == 1;
-            let event = queue.event(EventType::Warning, Reason::FenceDeviceFailed, message);
-            queue.clear_intent(
-                &queue.without_intent(intent),
+            let first = planner.work.failures == 1;
+            let event = planner.event(EventType::Warning, Reason::FenceDeviceFailed, message);
+            planner.clear_intent(
+                &planner.without_intent(intent),
                 first.then_some(event).into_iter().collect(),
                 plan,
             );
@@ -304,14 +308,14 @@ fn is_left_off(fence: &Fence) -> bool {
     )
 }
 
-impl<'p, 'a> DeviceQueue<'p, 'a> {
+impl<'p, 'a> DevicePlanner<'p, 'a> {
     fn of(
         input: &'p PlanInput<'a>,
         subject: &'p FencedNode<'p>,
         fence: &'p Versioned<Fence>,
-    ) -> DeviceQueue<'p, 'a> {
+    ) -> DevicePlanner<'p, 'a> {
         let work = input.devices.get(subject.name).cloned().unwrap_or_default();
-        DeviceQueue { input, subject, fence, devices: proving_devices(input, subject.name), work }
+        DevicePlanner { input, subject, fence, devices: proving_devices(input, subject.name), work }
     }
 
     fn stage(&self, intent: &DeviceIntent) -> IntentStage<'a> {
@@ -476,12 +480,12 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
     }
 
     fn write(&self, value: &Fence, events: Vec<Event>, on_applied: OnApplied, plan: &mut Plan) {
-        let transaction = rewrite(self.input, self.subject, self.fence, value);
+        let transaction = rewrite_fence(self.input, self.subject, self.fence, value);
         plan.add_action(Subject::Fence(self.subject.name.to_owned()), transaction, events, on_applied);
     }
 
     /// Starts the intended device with the remaining time of the intent.
-    fn run(&self, device: &FenceDevice, switch: Switch, ends_at: MonotonicTime, plan: &mut Plan) {
+    fn start_device(&self, device: &FenceDevice, switch: Switch, ends_at: MonotonicTime, plan: &mut Plan) {
         plan.wake_at(self.input, ends_at, "the time limit of a fence device has passed");
         let action = match switch {
             Switch::Off => FencerAction::Off,
@@ -498,8 +502,8 @@ impl<'p, 'a> DeviceQueue<'p, 'a> {
 
     /// Waits until the recorded duration has passed since this process saw the record. After that, no process starts
     /// the device.
-    fn wait_for_other_process(&self, intent: &DeviceIntent, over_at: MonotonicTime, plan: &mut Plan) {
-        plan.wake_at(self.input, over_at, "the time limit of a recorded fence device has passed");
+    fn wait_for_other_process(&self, intent: &DeviceIntent, expires_at: MonotonicTime, plan: &mut Plan) {
+        plan.wake_at(self.input, expires_at, "the time limit of a recorded fence device has passed");
         let message = format!("Fence device {} may still be running", intent.name);
         plan.add_wait(Kind::Node, self.subject.name, Reason::FenceDeviceStarted, message);
     }
@@ -520,6 +524,6 @@ pub(in crate::core) fn keep_device_work_on_applied(
     node: &NodeName,
     fence: &Versioned<Fence>,
 ) -> OnApplied {
-    let ours = input.devices.get(node).and_then(|work| work::sent_by_us(input, fence, work));
+    let ours = input.devices.get(node).and_then(|work| work::own_intent_sent_at(input, fence, work));
     ours.map_or(OnApplied::None, |_| OnApplied::DeviceIntentKept(node.to_owned()))
 }

@@ -1,6 +1,6 @@
 //! Proofs that no service of a closed epoch still runs (FENCING, section 5, (a) to (g)).
 
-use super::{FencedNode, devices, registration, rewrite};
+use super::{FencedNode, devices, registration, rewrite_fence};
 use crate::core::candidates;
 use crate::core::plan::{Plan, Subject, node_event};
 use crate::core::plan_input::PlanInput;
@@ -108,7 +108,7 @@ fn confirm_fencing(
     let state = if *proof == Proof::NothingActive { FenceState::Closed } else { FenceState::Fenced };
     let confirmed =
         Fence { state, proof: Some(proof.clone()), at: input.now.timestamp(), ..fence.value.clone() };
-    let mut transaction = rewrite(input, subject, fence, &confirmed);
+    let mut transaction = rewrite_fence(input, subject, fence, &confirmed);
     if matches!(proof, Proof::Silence { .. }) {
         // This proof also requires that no heartbeat was committed since, and that the candidate key of this
         // controller, which nodes with hold have read, is unchanged.

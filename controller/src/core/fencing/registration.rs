@@ -95,7 +95,7 @@ pub(super) fn plan_admission(
         || report.value.machine().compare(fence.value.machine()) != MachineComparison::Different;
     let confirmed_gone = match &fence.value.proof {
         Some(Proof::Operator { .. }) => true,
-        Some(Proof::Device { name }) => devices::is_power(input, subject.name, name),
+        Some(Proof::Device { name }) => devices::is_power_device(input, subject.name, name),
         Some(
             Proof::Silence { .. }
             | Proof::NewBoot { .. }
@@ -274,7 +274,7 @@ fn admit(
     let cluster_view = input.cluster_view;
     let name = subject.name;
     let epoch = fence.epoch;
-    let refuted_device = devices::refuted_by(input, name, fence, &report.value);
+    let refuted_device = devices::device_refuted_by_registration(input, name, fence, &report.value);
     let open = Fence {
         epoch,
         machine_id: report.value.machine_id.clone(),

@@ -26,7 +26,7 @@ fn check(verdicts: &[(&str, Verdict)], reason: Reason, expected: &str) {
 
 #[test]
 fn failed_reservation_check_names_nodes_and_services() {
-    let failing = |services| Verdict::Fails(Failing { certificate: Certificate::NoNode, services });
+    let failing = |services| Verdict::Fails(FailedCheck { certificate: Certificate::NoNode, services });
     let web = unplaced_service(
         "web",
         "node1",

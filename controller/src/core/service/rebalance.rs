@@ -19,7 +19,7 @@ use ha_api_types::id::{NodeName, ResourceName};
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::ServiceState;
 use ha_api_types::time::Millis;
-use ha_scheduler::rebalance::overload::{Counts, relieve};
+use ha_scheduler::rebalance::overload::{ServiceCounts, relieve_crowded_node};
 use ha_scheduler::rebalance::{Loads, Move, best_move};
 use ha_scheduler::{Placement, ServiceFacts, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
@@ -121,7 +121,7 @@ fn plan_load_moves(planner: &mut Planner<'_>, mut services: BTreeSet<&ResourceNa
     let mut view = planner.view.clone();
     for _ in 0..settings.max_moves {
         // A move for the load gives no node more services than its limit.
-        let counts = view.reservation.enabled.then(|| Counts::of(&view));
+        let counts = view.reservation.enabled.then(|| ServiceCounts::of(&view));
         let is_suitable = |from: &NodeName, to: &NodeName| {
             imbalanced.get(from) == Some(&true)
                 && imbalanced.get(to) == Some(&false)
@@ -148,7 +148,7 @@ fn plan_load_moves(planner: &mut Planner<'_>, mut services: BTreeSet<&ResourceNa
 /// Plans one move off a node that has had too many services for long enough, unless a move for the load is planned.
 /// Returns the resulting state.
 fn plan_service_count_move(planner: &mut Planner<'_>, services: &BTreeSet<&ResourceName>) -> RebalanceState {
-    let counts = Counts::of(&planner.view);
+    let counts = ServiceCounts::of(&planner.view);
     let sides: BTreeMap<NodeName, bool> = counts
         .nodes_by_side()
         .filter(|(_, is_above)| *is_above)
@@ -170,10 +170,11 @@ fn plan_service_count_move(planner: &mut Planner<'_>, services: &BTreeSet<&Resou
     if !planner.rebalances.is_empty() {
         return RebalanceState::Waiting;
     }
-    let Some(planned) = relieve(&planner.view, services, |node| imbalanced.contains_key(node)) else {
+    let Some(planned) = relieve_crowded_node(&planner.view, services, |node| imbalanced.contains_key(node))
+    else {
         return state_without_move(imbalanced.len(), node_count);
     };
-    let limit_text = Counts::of(&planner.view).describe(&planned.from).unwrap_or_default();
+    let limit_text = ServiceCounts::of(&planner.view).describe(&planned.from).unwrap_or_default();
     let rebalance = PlannedRebalance { cause: Cause::Services(limit_text), planned };
     planner.rebalances.insert(rebalance.planned.service.clone(), rebalance);
     RebalanceState::Moving

@@ -512,7 +512,7 @@ impl Agent {
     }
 
     /// Sets the mode that the agent reports.
-    pub(super) fn leave(&mut self, mode: Mode) {
+    pub(super) fn set_mode(&mut self, mode: Mode) {
         self.mode = Some(mode);
     }
 

@@ -1,6 +1,6 @@
 //! Tests of the recorded availability: the time in which a service ran while it was requested to run.
 
-use super::fencing::running_on;
+use super::fencing::cluster_with_running_service;
 use super::test_cluster::TestCluster;
 use ha_api_types::availability::AvailabilityState;
 use ha_api_types::resource::{RequestedState, ResourceSpec, ServiceState};
@@ -22,7 +22,7 @@ fn availability_state(cluster: &TestCluster) -> AvailabilityState {
 
 #[test]
 fn a_failover_counts_from_the_last_heartbeat_to_the_start_elsewhere() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.run(60_000);
     assert_eq!(availability_state(&cluster), AvailabilityState::Up);
     let before = unavailable_seconds(&cluster).0;
@@ -69,7 +69,7 @@ fn the_next_leader_continues_the_record() {
 
 #[test]
 fn a_service_without_changes_causes_no_writes() {
-    let (mut cluster, _) = running_on(&["node1", "node2"]);
+    let (mut cluster, _) = cluster_with_running_service(&["node1", "node2"]);
     cluster.run(10_000);
     let key = cluster.keys.status(ha_api_types::kind::Kind::Resource, "web");
     let written = |cluster: &TestCluster| {

@@ -1,6 +1,6 @@
 //! Tests of candidates (FENCING, section 9, from R9.10 on).
 
-use super::fencing::{TH, running_on};
+use super::fencing::{TH, cluster_with_running_service};
 use super::hold;
 use super::test_cluster::TestCluster;
 use crate::core::Input;
@@ -15,7 +15,7 @@ fn create_revision(cluster: &TestCluster, id: &str) -> Option<Revision> {
 }
 
 /// Overwrites or deletes a candidate key.
-fn overwrite(cluster: &mut TestCluster, id: &str, value: Option<&str>) {
+fn overwrite_or_delete(cluster: &mut TestCluster, id: &str, value: Option<&str>) {
     let key = cluster.keys.candidate(&id.into());
     let guard = Guard::Unchanged(cluster.state.get(&key).entries[0].mod_revision);
     let transaction = Transaction::new();
@@ -43,7 +43,7 @@ fn ready_condition(cluster: &TestCluster, node: &str) -> (Reason, String) {
 
 #[test]
 fn restarted_controller_fences_nodes_known_to_predecessor() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.agent(&node).hold = create_revision(&cluster, "c0");
     cluster.run(2_000);
     cluster.agent(&node).power_off();
@@ -60,9 +60,9 @@ fn restarted_controller_fences_nodes_known_to_predecessor() {
 
 #[test]
 fn leader_rewrites_its_deleted_candidate_key() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     let before = create_revision(&cluster, "c0");
-    overwrite(&mut cluster, "c0", None);
+    overwrite_or_delete(&mut cluster, "c0", None);
     cluster.run(1_000);
     assert!(create_revision(&cluster, "c0") > before, "another candidate");
     cluster.agent(&node).power_off();
@@ -71,12 +71,12 @@ fn leader_rewrites_its_deleted_candidate_key() {
 
 #[test]
 fn a_declaration_conflicts_if_another_process_wrote_the_key() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.agent(&node).power_off();
     cluster.run(TH - 1_000);
     // The view of the leader lags, so the plan does not contain the change.
     let view_revision = cluster.controllers[0].core.cluster_view().revision;
-    overwrite(&mut cluster, "c0", Some(r#"{"id":"c0","instance":"other"}"#));
+    overwrite_or_delete(&mut cluster, "c0", Some(r#"{"id":"c0","instance":"other"}"#));
     assert!(cluster.controllers[0].core.cluster_view().revision == view_revision);
     cluster.run(TH);
     assert_eq!(cluster.fence(&node).state, FenceState::Open, "{}", cluster.show());
@@ -85,9 +85,9 @@ fn a_declaration_conflicts_if_another_process_wrote_the_key() {
 
 #[test]
 fn controller_without_candidate_key_grants_no_hold() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     let hold_request = hold::request(&cluster, &node);
-    overwrite(&mut cluster, "c0", Some(r#"{"id":"c0","instance":"other"}"#));
+    overwrite_or_delete(&mut cluster, "c0", Some(r#"{"id":"c0","instance":"other"}"#));
     cluster.run(200);
     cluster.store_unreachable = true;
     cluster.run(3_000);
@@ -96,7 +96,7 @@ fn controller_without_candidate_key_grants_no_hold() {
 
 #[test]
 fn controller_on_another_machine_is_another_candidate() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     let before = create_revision(&cluster, "c0");
     cluster.agent(&node).hold = before;
     cluster.run(2_000);
@@ -138,7 +138,7 @@ fn a_second_process_of_one_id_is_reported_and_does_not_lead() {
 
 #[test]
 fn later_leader_suggests_actions_while_node_fencing() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.agent(&node).hold = create_revision(&cluster, "c0");
     cluster.run(2_000);
     cluster.agent(&node).power_off();

@@ -1,7 +1,7 @@
 //! Tests of fence devices (FENCING, sections 2 and 5, (b)): the intent is recorded first, only a confirmed power-off is
 //! a proof, and the node is switched on afterward.
 
-use super::fencing::{TH, running_on};
+use super::fencing::{TH, cluster_with_running_service};
 use super::test_cluster::TestCluster;
 use crate::core::{FencerAction, FencerOutcome};
 use ha_api_types::id::{Epoch, NodeName, Revision};
@@ -43,7 +43,7 @@ fn node_disconnected_by(device: FenceDevice) -> (TestCluster, NodeName) {
 
 /// Returns a node with this device on which a service runs. Runs of the device do not end until the test allows it.
 fn node_with_device(device: FenceDevice) -> (TestCluster, NodeName) {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![device]);
     cluster.fencer_outcome = Some(FencerOutcome::Confirmed);
     cluster.run(1_000);
@@ -70,7 +70,7 @@ pub(super) fn ordered_actions(cluster: &TestCluster, controller: usize) -> Vec<F
 
 #[test]
 fn proof_b_a_fence_device_replaces_the_rest_of_w() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![pdu()]);
     cluster.fencer_outcome = Some(FencerOutcome::Confirmed);
     cluster.run(1_000);
@@ -87,7 +87,7 @@ fn proof_b_a_fence_device_replaces_the_rest_of_w() {
 
 #[test]
 fn failed_fence_device_proves_nothing() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![pdu()]);
     cluster.fencer_outcome = Some(FencerOutcome::Failed("no route".to_owned()));
     cluster.run(1_000);
@@ -99,7 +99,7 @@ fn failed_fence_device_proves_nothing() {
 
 #[test]
 fn unresponsive_fence_device_is_reported_early() {
-    let (mut cluster, node) = running_on(&["node1"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1"]);
     cluster.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![pdu()]);
     cluster.fencer_outcome = Some(FencerOutcome::Failed("no route".to_owned()));
     cluster.run(1_000);
@@ -128,7 +128,7 @@ fn unresponsive_fence_device_is_reported_early() {
 
 #[test]
 fn a_recorded_device_intent_keeps_the_epoch_closed_until_it_has_passed() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![pdu()]);
     cluster.run(1_000);
     cluster.agent(&node).power_off();
@@ -214,7 +214,7 @@ fn unconfirmed_device_fails_the_fence_operation() {
 
 #[test]
 fn fence_operation_needs_device_and_unfenced_node() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.operate_node(OperationAction::Fence, &node);
     cluster.run_until(2_000, "ended", |cluster| cluster.operation("fence").phase.is_final());
     let status = cluster.operation("fence");
@@ -524,7 +524,7 @@ fn a_proof_keeps_the_revision_at_which_it_was_stored() {
 
 #[test]
 fn the_last_heartbeat_of_an_unreachable_node_is_stored_exactly() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.run(30_000);
     let failed_at = cluster.now.timestamp().unix_seconds().unwrap();
     cluster.agent(&node).power_off();

@@ -14,7 +14,7 @@ use ha_api_types::timing::Profile;
 
 pub(super) const TH: u64 = 6_000;
 
-pub(super) fn running_on(nodes: &[&str]) -> (TestCluster, NodeName) {
+pub(super) fn cluster_with_running_service(nodes: &[&str]) -> (TestCluster, NodeName) {
     let mut cluster = TestCluster::new(1, nodes);
     cluster.wait_until_nodes_online();
     cluster.start("web");
@@ -37,7 +37,7 @@ fn a_node_registers_and_its_object_is_created_with_its_first_epoch() {
 
 #[test]
 fn proof_a_silent_armed_node_fenced_after_w() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     let failed_at = cluster.now.monotonic_raw;
     cluster.agent(&node).power_off();
     let fencing_delay_ms = cluster.agent(&node).fencing_delay_ms();
@@ -65,7 +65,7 @@ fn proof_a_silent_armed_node_fenced_after_w() {
 /// (R5.5).
 #[test]
 fn a_node_is_late_by_the_timings_of_its_own_report() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.agent(&node).power_off();
     cluster.edit::<ClusterSpec>(CLUSTER_NAME, |settings| settings.spec.timing.profile = Profile::Fast);
     // Th of the cluster is 4 s now.
@@ -76,7 +76,7 @@ fn a_node_is_late_by_the_timings_of_its_own_report() {
 
 #[test]
 fn isolated_node_stops_service_before_failover() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.agent(&node).isolated = true;
     cluster.run_until(20_000, "runs elsewhere", |cluster| {
         cluster.running_nodes("web").iter().any(|place| *place != node)
@@ -90,7 +90,7 @@ fn isolated_node_stops_service_before_failover() {
 
 #[test]
 fn proof_g_idle_silent_node_closed_without_fencing() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     let idle = if node == "node1" { "node2" } else { "node1" };
     cluster.agent(idle).power_off();
     cluster.run_until(TH + 3_000, "closed", |cluster| cluster.fence(idle).state == FenceState::Closed);
@@ -100,7 +100,7 @@ fn proof_g_idle_silent_node_closed_without_fencing() {
 
 #[test]
 fn without_a_possible_proof_a_silent_node_is_unknown_with_a_reason() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.agent(&node).is_virtual = true;
     cluster.run(2_000);
     cluster.agent(&node).power_off();
@@ -126,7 +126,7 @@ fn without_a_possible_proof_a_silent_node_is_unknown_with_a_reason() {
 /// R5.3: a heartbeat key that is deleted, such as by the expiry of its etcd lease, does not show a failure.
 #[test]
 fn a_deleted_heartbeat_counts_only_as_silence() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.run(2_000);
     cluster.agent(&node).isolated = true;
     cluster.run(1_000);
@@ -143,7 +143,7 @@ fn a_deleted_heartbeat_counts_only_as_silence() {
 /// R5.15 and R6.15: a later leader releases the assignment of an older epoch after the node is open again.
 #[test]
 fn a_later_leader_releases_an_older_epoch_of_an_open_node() {
-    let (mut cluster, node) = running_on(&["node1"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1"]);
     cluster.agent(&node).power_off();
     cluster.run_until(40_000, "fenced", |cluster| cluster.fence(&node).state == FenceState::Fenced);
     let assignment = cluster.assignment("web").unwrap();
@@ -188,7 +188,7 @@ fn a_simulated_watchdog_counts_only_when_allowed() {
 
 #[test]
 fn missing_watchdog_daemon_moves_services_elsewhere() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.agent(&node).faults.daemon_gone = true;
     cluster.run(1_000);
     assert_eq!(cluster.running_nodes("web"), [node.as_str()], "the running copy is not stopped");
@@ -202,7 +202,7 @@ fn missing_watchdog_daemon_moves_services_elsewhere() {
 
 #[test]
 fn silence_proves_death_despite_missing_watchdog_daemon() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.agent(&node).faults.daemon_gone = true;
     cluster.run(1_000);
     cluster.agent(&node).power_off();
@@ -212,7 +212,7 @@ fn silence_proves_death_despite_missing_watchdog_daemon() {
 
 #[test]
 fn proof_c_another_boot_releases_without_waiting() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.agent(&node).power_off();
     cluster.run(1_000);
     cluster.agent(&node).boot_again();
@@ -225,7 +225,7 @@ fn proof_c_another_boot_releases_without_waiting() {
 
 #[test]
 fn another_machine_under_the_same_name_needs_confirmation() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.agent(&node).power_off();
     cluster.run(20_000);
     cluster.agent(&node).machine_id = "another".into();
@@ -247,7 +247,7 @@ fn another_machine_under_the_same_name_needs_confirmation() {
 
 #[test]
 fn proof_d_clean_leave_recovers_services_immediately() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     // The agent stops all services, then commits Left and deletes its heartbeat.
     cluster.agent(&node).faults.ignores_assignments = true;
     cluster.agent(&node).running.clear();
@@ -283,7 +283,7 @@ pub(super) fn put<T: serde::Serialize>(cluster: &mut TestCluster, key: &str, val
 
 #[test]
 fn proof_e_operator_confirms_one_silent_boot() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     let spec = |cluster: &TestCluster, epoch: Epoch| OperationSpec {
         action: OperationAction::ConfirmFenced,
         node: Some(node.clone()),
@@ -329,7 +329,7 @@ fn proof_e_operator_confirms_one_silent_boot() {
 
 #[test]
 fn unstopped_service_of_registering_node_becomes_error() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.agent(&node).faults.fails_stop.insert("web".into());
     cluster.agent(&node).isolated = true;
     // The node is not armed, so no watchdog ends services that it cannot stop. Only its own registration is a proof.
@@ -349,7 +349,7 @@ fn unstopped_service_of_registering_node_becomes_error() {
 /// R10.6: no node is declared dead, even while a node has not acknowledged the disarming and is still armed.
 #[test]
 fn nobody_is_declared_dead_while_disarmed() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.edit::<ClusterSpec>(CLUSTER_NAME, |settings| settings.spec.disarmed = Some(Disarmed::Freeze));
     cluster.run(1_000);
     cluster.agent(&node).isolated = true;
@@ -368,7 +368,7 @@ fn nobody_is_declared_dead_while_disarmed() {
 /// after the Error is stored, even if the first write of the Error is lost.
 #[test]
 fn a_node_is_admitted_only_after_the_error_is_stored() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.agent(&node).faults.fails_stop.insert("web".into());
     let status = cluster.keys.status(Kind::Resource, "web");
     cluster.lost_commits_by_key.extend([status.clone(), status]);
@@ -471,7 +471,7 @@ fn an_unknown_declaration_counts_as_applied_and_absent() {
 
 #[test]
 fn after_a_gap_of_commits_observation_restarts() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     // Neither the node nor the controller can commit for a while.
     cluster.controllers[0].is_running = false;
     cluster.agent(&node).isolated = true;
@@ -484,9 +484,9 @@ fn after_a_gap_of_commits_observation_restarts() {
 
 #[test]
 fn a_node_whose_agent_restarts_is_never_fenced() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.agent(&node).armed = false;
-    cluster.agent(&node).leave(Mode::Restart);
+    cluster.agent(&node).set_mode(Mode::Restart);
     cluster.run(2_000);
     cluster.agent(&node).is_powered_on = false;
     cluster.run(60_000);
@@ -496,7 +496,7 @@ fn a_node_whose_agent_restarts_is_never_fenced() {
 
 #[test]
 fn a_deposed_leaders_late_write_is_refused() {
-    let (mut cluster, _) = running_on(&["node1", "node2"]);
+    let (mut cluster, _) = cluster_with_running_service(&["node1", "node2"]);
     cluster.add_controller("c1", "1");
     cluster.run(1_000);
     cluster.controllers[0].is_running = false;
@@ -520,7 +520,7 @@ fn a_deposed_leaders_late_write_is_refused() {
 
 #[test]
 fn a_new_leader_waits_in_full_and_fences_once() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.add_controller("c1", "1");
     cluster.run(1_000);
     cluster.agent(&node).power_off();
@@ -533,7 +533,7 @@ fn a_new_leader_waits_in_full_and_fences_once() {
 
 #[test]
 fn a_leader_that_shuts_down_deletes_its_keys_immediately() {
-    let (mut cluster, _) = running_on(&["node1", "node2"]);
+    let (mut cluster, _) = cluster_with_running_service(&["node1", "node2"]);
     cluster.add_controller("c1", "1");
     cluster.run(1_000);
     let now = cluster.now.clone();
@@ -546,7 +546,7 @@ fn a_leader_that_shuts_down_deletes_its_keys_immediately() {
 
 #[test]
 fn timely_heartbeats_alone_cause_no_planning() {
-    let (mut cluster, _) = running_on(&["node1", "node2"]);
+    let (mut cluster, _) = cluster_with_running_service(&["node1", "node2"]);
     cluster.run(60_000);
     let planned_at = cluster.controllers[0].core.planned_at;
     cluster.run_until(31_000, "the next regular plan", |cluster| {
@@ -559,7 +559,7 @@ fn timely_heartbeats_alone_cause_no_planning() {
 
 #[test]
 fn services_leave_a_node_with_refusing_watchdog() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.agent(&node).watchdog_failed = true;
     cluster.run_until(20_000, "moved", |cluster| {
         cluster.is_in_state("web", ServiceState::Started)
@@ -578,7 +578,7 @@ fn services_leave_a_node_with_refusing_watchdog() {
     assert!(cluster.node(&node).watchdog.unwrap().failed);
 
     // If the service cannot leave the node, silence does not prove the loss of the node.
-    let (mut cluster, node) = running_on(&["node1"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1"]);
     cluster.agent(&node).watchdog_failed = true;
     cluster.run(5_000);
     assert_eq!(cluster.running_nodes("web"), [node.as_str()]);
@@ -592,7 +592,7 @@ fn services_leave_a_node_with_refusing_watchdog() {
 #[test]
 fn the_silence_of_a_sleeping_machine_proves_nothing() {
     let check = |protection: Option<SleepProtection>, allowed: bool, fenced: bool| {
-        let (mut cluster, node) = running_on(&["node1", "node2"]);
+        let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
         cluster.agent(&node).sleep_protection = protection;
         cluster.edit::<NodeSpec>(&node, |object| {
             object.spec.fencing.trust_watchdog_on_virtual_machine = allowed;
@@ -656,7 +656,7 @@ fn another_boot_is_a_proof_only_on_the_same_hardware() {
 fn deleted_node_registers_only_after_it_is_created_again() {
     // The same machine, and another machine under the name.
     for is_replaced in [false, true] {
-        let (mut cluster, node) = running_on(&["node1", "node2"]);
+        let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
         cluster.agent(&node).power_off();
         cluster.run_until(40_000, "fenced", |cluster| cluster.fence(&node).state == FenceState::Fenced);
         cluster.run_until(5_000, "recovered", |cluster| cluster.is_in_state("web", ServiceState::Started));
@@ -705,7 +705,7 @@ fn deleted_node_registers_only_after_it_is_created_again() {
 
 #[test]
 fn older_fence_record_gains_machine_ids() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     assert_eq!(cluster.fence(&node).product_id, None);
     cluster.agent(&node).product_id = Some("p".into());
     cluster.run_until(5_000, "learned", |cluster| cluster.fence(&node).product_id.as_deref() == Some("p"));

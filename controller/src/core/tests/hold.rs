@@ -1,6 +1,6 @@
 //! Tests of hold (FENCING, section 9) on the side of the controllers.
 
-use super::fencing::{TH, running_on};
+use super::fencing::{TH, cluster_with_running_service};
 use super::test_cluster::TestCluster;
 use crate::core::{HoldId, Input};
 use ha_api_types::id::{Epoch, NodeName};
@@ -43,7 +43,7 @@ pub(super) fn check_refusal(
 
 #[test]
 fn a_controller_grants_only_the_open_epoch() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     let hold_request = request(&cluster, &node);
     check_refusal(&mut cluster, &node, &hold_request, "can reach etcd");
     cluster.store_unreachable = true;
@@ -72,7 +72,7 @@ fn a_controller_grants_only_the_open_epoch() {
 
 #[test]
 fn a_controller_that_has_not_read_etcd_refuses() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     let hold_request = request(&cluster, &node);
     cluster.store_unreachable = true;
     cluster.run(UNREACHABLE_DETECTED_MS);
@@ -85,7 +85,7 @@ fn a_controller_that_has_not_read_etcd_refuses() {
 
 #[test]
 fn a_controller_does_not_grant_while_declaring() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     let hold_request = request(&cluster, &node);
     cluster.agent(&node).power_off();
     // The declaration is lost before it reaches the store, and then the store becomes unreachable.
@@ -101,7 +101,7 @@ fn a_controller_does_not_grant_while_declaring() {
 
 #[test]
 fn a_grant_is_an_observation() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     let fencing_delay_ms = cluster.agent(&node).fencing_delay_ms();
     let hold_request = request(&cluster, &node);
     cluster.agent(&node).power_off();
@@ -119,7 +119,7 @@ fn a_grant_is_an_observation() {
 
 /// Returns a node with Hold that has read one candidate key, after another controller has joined and become leader.
 fn led_by_newer_controller(declared_before: bool) -> (TestCluster, NodeName) {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     let generation = cluster.state.get(&cluster.keys.candidate(&"c0".into())).entries[0].create_revision;
     cluster.agent(&node).hold = Some(generation);
     cluster.run(2_000);
@@ -165,7 +165,7 @@ fn a_newer_controller_completes_no_foreign_declaration() {
 
 #[test]
 fn a_declaration_rests_on_the_candidate_key() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.agent(&node).power_off();
     cluster.run_until(40_000, "fenced", |cluster| cluster.fence(&node).state == FenceState::Fenced);
     let candidate = cluster.keys.candidate(&"c0".into());

@@ -1,6 +1,6 @@
 //! Tests of a definition that an operator confirms for the running copy (FENCING, R6.10).
 
-use super::services::{operation, started};
+use super::services::{cluster_with_started_service, operation};
 use super::test_cluster::TestCluster;
 use ha_api_types::cluster::{CLUSTER_NAME, ClusterSpec, Disarmed};
 use ha_api_types::kind::Kind;
@@ -36,7 +36,7 @@ fn check(cluster: &mut TestCluster, name: &str, generation: i64, phase: Operatio
 
 #[test]
 fn in_place_update_stops_no_service() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
     let before = cluster.assignment("web").unwrap();
     let generation = edit(&mut cluster, 7);
     cluster.run(2_000);
@@ -66,7 +66,7 @@ fn in_place_update_stops_no_service() {
 
 #[test]
 fn in_place_update_needs_the_confirmed_generation() {
-    let (mut cluster, _) = started(&["node1", "node2"]);
+    let (mut cluster, _) = cluster_with_started_service(&["node1", "node2"]);
     let confirmed_generation = edit(&mut cluster, 7);
     edit(&mut cluster, 8);
     let before = cluster.assignment("web").unwrap();
@@ -92,7 +92,7 @@ fn in_place_update_needs_the_confirmed_generation() {
 
 #[test]
 fn in_place_update_waits_while_disarmed() {
-    let (mut cluster, _) = started(&["node1", "node2"]);
+    let (mut cluster, _) = cluster_with_started_service(&["node1", "node2"]);
     let before = cluster.assignment("web").unwrap();
     cluster.edit::<ClusterSpec>(CLUSTER_NAME, |settings| settings.spec.disarmed = Some(Disarmed::Freeze));
     cluster.run(5_000);
@@ -103,7 +103,7 @@ fn in_place_update_waits_while_disarmed() {
     cluster.run_until(20_000, "done", |cluster| {
         cluster.operation("disarmed").phase == OperationPhase::Succeeded
     });
-    let (mut cluster, node) = started(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
     cluster.agent(&node).power_off();
     cluster.run_until(30_000, "fenced", |cluster| cluster.running_nodes("web").is_empty());
     let generation = edit(&mut cluster, 7);

@@ -1,6 +1,6 @@
 //! Tests of counted events and of the leader's metrics about objects.
 
-use super::fencing::{TH, running_on};
+use super::fencing::{TH, cluster_with_running_service};
 use super::services::operation;
 use super::test_cluster::TestCluster;
 use crate::core::metric_event::{FailoverPhase, MetricEvent};
@@ -62,7 +62,7 @@ fn down_seconds(cluster: &TestCluster) -> f64 {
 
 #[test]
 fn failover_is_counted_once_with_phase_durations() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     let fencing_delay_ms = cluster.agent(&node).fencing_delay_ms();
     cluster.agent(&node).power_off();
     cluster.run_until(60_000, "runs elsewhere", |cluster| {
@@ -90,7 +90,7 @@ fn failover_is_counted_once_with_phase_durations() {
 
 #[test]
 fn failed_fence_device_counts_no_fencing_proof() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.agent(&node).is_virtual = true;
     let parts = vec![FencePart { agent: "fence_x".to_owned(), ..FencePart::default() }];
     let device = FenceDevice { name: "pdu".to_owned(), retries: 0, parts, ..FenceDevice::default() };
@@ -118,7 +118,7 @@ fn failed_fence_device_counts_no_fencing_proof() {
 
 #[test]
 fn a_move_and_its_operation_are_counted_once() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     let other = if node == "node1" { "node2" } else { "node1" };
     cluster.create_operation("move", operation(OperationAction::Relocate, Some(other)));
     cluster
@@ -147,7 +147,7 @@ fn only_the_leader_counts_metric_events() {
 
 #[test]
 fn samples_of_the_leader_follow_its_cluster_view() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.run(5_000);
     let shown = leader_samples(&cluster);
     for sample in [
@@ -195,7 +195,7 @@ fn samples_of_the_leader_follow_its_cluster_view() {
 
 #[test]
 fn every_sample_has_the_declared_labels() {
-    let (mut cluster, _) = running_on(&["node1", "node2"]);
+    let (mut cluster, _) = cluster_with_running_service(&["node1", "node2"]);
     cluster.run(60_000);
     for sample in leader_samples(&cluster) {
         assert_eq!(sample.labels.len(), sample.metric.labels.len(), "{sample:?}");

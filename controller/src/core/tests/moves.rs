@@ -1,7 +1,10 @@
 //! Tests of placement, commands and shutdown, and of FENCING, section 8: targets and kinds of moves.
 
 use super::devices::{ordered_actions, pdu};
-use super::services::{condition, group, online_cluster, operation, other, start_in_group, started};
+use super::services::{
+    another_node, cluster_with_started_service, condition, online_cluster, operation, put_group,
+    start_in_group,
+};
 use crate::core::{FencerAction, FencerOutcome};
 use ha_api_types::id::{Epoch, NodeName};
 use ha_api_types::kind::Kind;
@@ -16,7 +19,7 @@ use ha_api_types::resource::{ResourceSpec, ResourceStatus, ServiceState};
 #[test]
 fn service_fails_back_to_returned_preferred_node() {
     let mut cluster = online_cluster(&["node1", "node2"]);
-    group(&mut cluster, &[("node1", 2), ("node2", 1)], false);
+    put_group(&mut cluster, &[("node1", 2), ("node2", 1)], false);
     start_in_group(&mut cluster, "web");
     cluster.run_until(3_000, "on node1", |cluster| cluster.running_nodes("web") == ["node1"]);
     cluster.agent("node1").power_off();
@@ -36,7 +39,7 @@ fn service_fails_back_to_returned_preferred_node() {
 #[test]
 fn restricted_group_runs_on_members_only() {
     let mut cluster = online_cluster(&["node1", "node2"]);
-    group(&mut cluster, &[("node1", 0)], true);
+    put_group(&mut cluster, &[("node1", 0)], true);
     start_in_group(&mut cluster, "web");
     cluster.run_until(3_000, "on node1", |cluster| cluster.running_nodes("web") == ["node1"]);
     cluster.agent("node1").power_off();
@@ -48,14 +51,14 @@ fn restricted_group_runs_on_members_only() {
     cluster.create_operation("move", operation(OperationAction::Migrate, Some("node2")));
     cluster.run(1_000);
     assert_eq!(cluster.operation("move").phase, OperationPhase::Refused, "commands in Recovery are refused");
-    group(&mut cluster, &[("node1", 0), ("node2", 0)], true);
+    put_group(&mut cluster, &[("node1", 0), ("node2", 0)], true);
     cluster.run_until(2_000, "on node2", |cluster| cluster.running_nodes("web") == ["node2"]);
 }
 
 #[test]
 fn recovery_starts_higher_priority_first() {
     let mut cluster = online_cluster(&["node1", "node2"]);
-    group(&mut cluster, &[("node1", 1)], false);
+    put_group(&mut cluster, &[("node1", 1)], false);
     for name in ["a", "b", "c"] {
         start_in_group(&mut cluster, name);
     }
@@ -78,8 +81,8 @@ fn recovery_starts_higher_priority_first() {
 
 #[test]
 fn requested_live_migration_succeeds() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
-    let target = other(&cluster, &node);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
+    let target = another_node(&cluster, &node);
     cluster.create_operation("move", operation(OperationAction::Migrate, Some(&target)));
     cluster.run_until(5_000, "moved", |cluster| cluster.operation("move").phase == OperationPhase::Succeeded);
     assert_eq!(cluster.running_nodes("web"), std::slice::from_ref(&target));
@@ -94,8 +97,8 @@ fn requested_live_migration_succeeds() {
 
 #[test]
 fn failed_migration_leaves_service_on_source() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
-    let target = other(&cluster, &node);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
+    let target = another_node(&cluster, &node);
     cluster.agent(&node).faults.fails_migrate = true;
     cluster.create_operation("move", operation(OperationAction::Migrate, Some(&target)));
     cluster.run_until(5_000, "failed", |cluster| cluster.operation("move").phase == OperationPhase::Failed);
@@ -108,8 +111,8 @@ fn failed_migration_leaves_service_on_source() {
 
 #[test]
 fn source_lost_during_move_is_fenced_first() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
-    let target = other(&cluster, &node);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
+    let target = another_node(&cluster, &node);
     cluster.agent(&target).faults.ignores_assignments = true;
     cluster.create_operation("move", operation(OperationAction::Migrate, Some(&target)));
     cluster.run_until(2_000, "moving", |cluster| cluster.is_in_state("web", ServiceState::Migrate));
@@ -122,8 +125,8 @@ fn source_lost_during_move_is_fenced_first() {
 
 #[test]
 fn a_service_whose_target_is_lost_stays_on_its_source() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
-    let target = other(&cluster, &node);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
+    let target = another_node(&cluster, &node);
     cluster.agent(&target).faults.ignores_assignments = true;
     cluster.create_operation("move", operation(OperationAction::Migrate, Some(&target)));
     cluster.run_until(2_000, "moving", |cluster| cluster.is_in_state("web", ServiceState::Migrate));
@@ -135,8 +138,8 @@ fn a_service_whose_target_is_lost_stays_on_its_source() {
 
 #[test]
 fn relocation_stops_and_starts_the_service() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
-    let target = other(&cluster, &node);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
+    let target = another_node(&cluster, &node);
     cluster.create_operation("move", operation(OperationAction::Relocate, Some(&target)));
     cluster.run_until(5_000, "moved", |cluster| cluster.operation("move").phase == OperationPhase::Succeeded);
     assert_eq!(cluster.running_nodes("web"), [target]);
@@ -144,7 +147,7 @@ fn relocation_stops_and_starts_the_service() {
 
 #[test]
 fn restart_is_a_new_start_action() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
     let before = cluster.status("web").action_uid;
     cluster.create_operation("restart", operation(OperationAction::Restart, None));
     cluster.run_until(3_000, "restarted", |cluster| {
@@ -156,7 +159,7 @@ fn restart_is_a_new_start_action() {
 
 #[test]
 fn move_to_unavailable_node_is_refused() {
-    let (mut cluster, node) = started(&["node1", "node2", "node3"]);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2", "node3"]);
     let targets: Vec<NodeName> = cluster.agents.keys().filter(|name| **name != node).cloned().collect();
     cluster.edit::<NodeSpec>(&targets[0], |node| node.spec.maintenance = true);
     cluster.agent(&targets[1]).power_off();
@@ -171,7 +174,7 @@ fn move_to_unavailable_node_is_refused() {
 
 #[test]
 fn maintenance_moves_services_away_and_back_again() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
     cluster.edit::<ResourceSpec>("web", |resource| resource.spec.failback = false);
     cluster.edit::<NodeSpec>(&node, |node| node.spec.maintenance = true);
     cluster.run_until(5_000, "away", |cluster| {
@@ -188,7 +191,7 @@ fn maintenance_moves_services_away_and_back_again() {
 
 #[test]
 fn service_stuck_during_maintenance_has_a_reason() {
-    let (mut cluster, node) = started(&["node1"]);
+    let (mut cluster, node) = cluster_with_started_service(&["node1"]);
     cluster.edit::<NodeSpec>(&node, |node| node.spec.maintenance = true);
     cluster.run(2_000);
     assert!(cluster.is_in_state("web", ServiceState::Started));
@@ -209,7 +212,7 @@ fn services_that_must_stay_together_move_together() {
     cluster.start("db");
     let node = cluster.running_nodes("web");
     assert_eq!(cluster.running_nodes("db"), node);
-    let target = other(&cluster, &node[0]);
+    let target = another_node(&cluster, &node[0]);
     cluster.create_operation("move", operation(OperationAction::Migrate, Some(&target)));
     cluster.run_until(5_000, "both there", |cluster| {
         cluster.running_nodes("web") == std::slice::from_ref(&target)
@@ -248,9 +251,9 @@ fn move_that_breaks_anti_affinity_is_refused() {
 
 /// Returns a migration from the first node to the second. The source has committed the hand-over, and the target has
 /// the active copy. The source registers again, so that its report of the hand-over is overwritten.
-fn lab_with_reregistered_source() -> (super::test_cluster::TestCluster, NodeName, NodeName) {
-    let (mut cluster, source) = started(&["node1", "node2", "node3"]);
-    let target = other(&cluster, &source);
+fn cluster_with_reregistered_source() -> (super::test_cluster::TestCluster, NodeName, NodeName) {
+    let (mut cluster, source) = cluster_with_started_service(&["node1", "node2", "node3"]);
+    let target = another_node(&cluster, &source);
     cluster.create_operation("move", operation(OperationAction::Migrate, Some(&target)));
     let key = cluster.keys.service_report(&source, &"web".into());
     cluster.run_until(5_000, "handing over", |cluster| {
@@ -271,7 +274,7 @@ fn lab_with_reregistered_source() -> (super::test_cluster::TestCluster, NodeName
 
 #[test]
 fn cutover_survives_new_registration_of_source() {
-    let (mut cluster, _, target) = lab_with_reregistered_source();
+    let (mut cluster, _, target) = cluster_with_reregistered_source();
     assert_eq!(
         cluster.assignment("web").unwrap().node,
         target,
@@ -286,7 +289,7 @@ fn cutover_survives_new_registration_of_source() {
 
 #[test]
 fn cutover_blocks_starts_until_target_is_empty() {
-    let (mut cluster, source, target) = lab_with_reregistered_source();
+    let (mut cluster, source, target) = cluster_with_reregistered_source();
     cluster.agent(&target).isolated = true;
     cluster.run_until(20_000, "elsewhere", |cluster| {
         let fenced = cluster.fence(&target).state == FenceState::Fenced;
@@ -299,9 +302,9 @@ fn cutover_blocks_starts_until_target_is_empty() {
 /// Returns a service whose migration ended with the end of the source. The leader has ordered the target to stop a copy
 /// that arrived, or to start the copy that it received. The target registers again without an answer, after a copy has
 /// arrived on it.
-fn lab_with_late_arrival(action: Action) -> (super::test_cluster::TestCluster, NodeName) {
-    let (mut cluster, source) = started(&["node1", "node2", "node3"]);
-    let target = other(&cluster, &source);
+fn cluster_with_late_arrival(action: Action) -> (super::test_cluster::TestCluster, NodeName) {
+    let (mut cluster, source) = cluster_with_started_service(&["node1", "node2", "node3"]);
+    let target = another_node(&cluster, &source);
     cluster.agent(&target).faults.ignores_assignments = true;
     cluster.agent(&source).running.clear();
     let source_report_key = cluster.keys.service_report(&source, &"web".into());
@@ -340,7 +343,7 @@ const STOP: Action = Action::Stop { timeout_ms: None };
 #[test]
 fn arrival_is_verified_again_after_registration_request() {
     for ordered in [STOP, Action::Start] {
-        let (mut cluster, target) = lab_with_late_arrival(ordered);
+        let (mut cluster, target) = cluster_with_late_arrival(ordered);
         cluster.run(3_000);
         let assignment = cluster.assignment("web").unwrap();
         assert_eq!((assignment.node, assignment.epoch), (target.clone(), Epoch(2)), "{}", cluster.show());
@@ -358,7 +361,7 @@ fn arrival_is_verified_again_after_registration_request() {
 /// silent, its watchdog does not reset it.
 #[test]
 fn target_silence_does_not_disprove_arrival() {
-    let (mut cluster, target) = lab_with_late_arrival(STOP);
+    let (mut cluster, target) = cluster_with_late_arrival(STOP);
     cluster.run(3_000);
     cluster.agent(&target).isolated = true;
     cluster.run_until(30_000, "fenced for its silence", |cluster| {
@@ -377,8 +380,8 @@ fn target_silence_does_not_disprove_arrival() {
 }
 
 /// Returns a service whose driver is not gated, and which its source is handing over, with the source and the target.
-fn lab_in_ungated_cutover() -> (super::test_cluster::TestCluster, NodeName, NodeName) {
-    let (mut cluster, source) = started(&["node1", "node2", "node3"]);
+fn cluster_in_ungated_cutover() -> (super::test_cluster::TestCluster, NodeName, NodeName) {
+    let (mut cluster, source) = cluster_with_started_service(&["node1", "node2", "node3"]);
     cluster.edit::<ResourceSpec>("web", |resource| {
         resource.spec.allow_ungated = true;
         let driver = resource.spec.driver.simulated.get_or_insert_default();
@@ -391,7 +394,7 @@ fn lab_in_ungated_cutover() -> (super::test_cluster::TestCluster, NodeName, Node
             .is_some_and(|assignment| !assignment.definition.driver.waits_for_resume_permit())
             && cluster.is_in_state("web", ServiceState::Started)
     });
-    let target = other(&cluster, &source);
+    let target = another_node(&cluster, &source);
     cluster.create_operation("move", operation(OperationAction::Migrate, Some(&target)));
     let key = cluster.keys.service_report(&source, &"web".into());
     cluster.run_until(5_000, "handing over", |cluster| {
@@ -403,7 +406,7 @@ fn lab_in_ungated_cutover() -> (super::test_cluster::TestCluster, NodeName, Node
 /// FENCING R8.17: a target with the order to start a received copy may have registered again before the copy arrived.
 #[test]
 fn a_target_that_is_ordered_to_start_verifies_arrival() {
-    let (mut cluster, source, target) = lab_in_ungated_cutover();
+    let (mut cluster, source, target) = cluster_in_ungated_cutover();
     cluster.agent(&source).power_off();
     cluster.agent(&target).faults.ignores_assignments = true;
     cluster.run_until(20_000, "ordered to start", |cluster| {
@@ -425,10 +428,10 @@ fn a_target_that_is_ordered_to_start_verifies_arrival() {
 
 /// Returns a service that its source is handing over to a target with a fence device. Runs of the device do not end
 /// until the test allows it.
-fn lab_in_cutover_to_node_with_device(
+fn cluster_in_cutover_to_node_with_device(
     device: FenceDevice,
 ) -> (super::test_cluster::TestCluster, NodeName, NodeName) {
-    let (mut cluster, source, target) = lab_in_ungated_cutover();
+    let (mut cluster, source, target) = cluster_in_ungated_cutover();
     cluster.agent(&source).faults.ignores_assignments = true;
     cluster.edit::<NodeSpec>(&target, |node| node.spec.fencing.devices = vec![device]);
     cluster.fencer_outcome = Some(FencerOutcome::Confirmed);
@@ -439,7 +442,11 @@ fn lab_in_cutover_to_node_with_device(
     (cluster, source, target)
 }
 
-fn recovered_elsewhere(cluster: &mut super::test_cluster::TestCluster, source: &NodeName, target: &NodeName) {
+fn wait_until_recovered_elsewhere(
+    cluster: &mut super::test_cluster::TestCluster,
+    source: &NodeName,
+    target: &NodeName,
+) {
     cluster.run_until(60_000, "runs on the third node", |cluster| {
         let places = cluster.running_nodes("web");
         places.len() == 1 && !places.contains(source) && !places.contains(target)
@@ -455,12 +462,12 @@ fn a_device_confirms_the_target_again_after_the_end_of_the_source() {
     ];
     for (action, expected) in actions {
         let (mut cluster, source, target) =
-            lab_in_cutover_to_node_with_device(FenceDevice { action, ..pdu() });
+            cluster_in_cutover_to_node_with_device(FenceDevice { action, ..pdu() });
         cluster.fencer_outcome = Some(FencerOutcome::Confirmed);
         cluster
             .run_until(5_000, "target fenced", |cluster| cluster.fence(&target).state == FenceState::Fenced);
         cluster.agent(&source).power_off();
-        recovered_elsewhere(&mut cluster, &source, &target);
+        wait_until_recovered_elsewhere(&mut cluster, &source, &target);
         cluster.run(5_000);
         assert_eq!(ordered_actions(&cluster, 0), expected, "{action:?}");
         let fence = cluster.fence(&target);
@@ -472,7 +479,7 @@ fn a_device_confirms_the_target_again_after_the_end_of_the_source() {
 #[test]
 fn a_device_run_from_before_the_end_of_the_source_is_no_proof() {
     let (mut cluster, source, _) =
-        lab_in_cutover_to_node_with_device(FenceDevice { action: FenceAction::Off, ..pdu() });
+        cluster_in_cutover_to_node_with_device(FenceDevice { action: FenceAction::Off, ..pdu() });
     let key = cluster.keys.service_report(&source, &"web".into());
     let handed_over = ServiceReport { phase: Phase::HandedOver, ..cluster.read(&key).unwrap() };
     cluster.agent(&source).running.clear();
@@ -488,7 +495,7 @@ fn a_device_run_from_before_the_end_of_the_source_is_no_proof() {
 /// instead.
 #[test]
 fn an_operator_requests_another_power_off_of_a_fenced_target() {
-    let (mut cluster, source, target) = lab_in_cutover_to_node_with_device(pdu());
+    let (mut cluster, source, target) = cluster_in_cutover_to_node_with_device(pdu());
     cluster.fencer_outcome = Some(FencerOutcome::Confirmed);
     cluster.run_until(5_000, "target fenced", |cluster| cluster.fence(&target).state == FenceState::Fenced);
     cluster.refused_actions = vec![FencerAction::Off];
@@ -516,7 +523,7 @@ fn an_operator_requests_another_power_off_of_a_fenced_target() {
     cluster.run_until(70_000, "succeeded", |cluster| {
         cluster.operation("second").phase == OperationPhase::Succeeded
     });
-    recovered_elsewhere(&mut cluster, &source, &target);
+    wait_until_recovered_elsewhere(&mut cluster, &source, &target);
     cluster.run(5_000);
     assert_eq!(switched_on(&cluster), 2);
 }
@@ -524,7 +531,7 @@ fn an_operator_requests_another_power_off_of_a_fenced_target() {
 /// A target that requests an epoch is on: it is not switched off again, but asked about the arrival.
 #[test]
 fn a_target_that_registers_is_not_switched_off_again() {
-    let (mut cluster, source, target) = lab_in_cutover_to_node_with_device(pdu());
+    let (mut cluster, source, target) = cluster_in_cutover_to_node_with_device(pdu());
     cluster.fencer_outcome = Some(FencerOutcome::Confirmed);
     cluster.run_until(5_000, "target fenced", |cluster| cluster.fence(&target).state == FenceState::Fenced);
     cluster.run(1_000);
@@ -538,7 +545,7 @@ fn a_target_that_registers_is_not_switched_off_again() {
 /// FENCING R7.15 and R8.17: the tombstone of a deleted resource names the node of the arrival.
 #[test]
 fn deleting_a_possibly_arrived_resource_leaves_tombstone() {
-    let (mut cluster, target) = lab_with_late_arrival(STOP);
+    let (mut cluster, target) = cluster_with_late_arrival(STOP);
     cluster.delete("web");
     let key = cluster.keys.tombstone(&"web".into());
     cluster.run_until(2_000, "deleted", |cluster| cluster.assignment("web").is_none());

@@ -125,7 +125,7 @@ fn clean_leave_causes_no_fencing_notification() {
     let mut cluster = notifying_cluster();
     cluster.start("web");
     let assigned_node = cluster.status("web").node.unwrap();
-    let idle_node = super::services::other(&cluster, &assigned_node);
+    let idle_node = super::services::another_node(&cluster, &assigned_node);
     // The agent leaves without services to stop.
     cluster.agent(&idle_node).is_powered_on = false;
     let key = cluster.keys.node_report(&idle_node);

@@ -29,7 +29,7 @@ fn has_ready_reason(cluster: &TestCluster, name: &str, reason: Reason) -> bool {
 #[test]
 fn a_new_resource_waits_for_no_node_without_agent() {
     let mut cluster = three_nodes();
-    cluster.agent("node2").leave(Mode::Restart);
+    cluster.agent("node2").set_mode(Mode::Restart);
     cluster.run(2_000);
     cluster.agent("node2").isolated = true;
     cluster.create_resource("web");
@@ -41,7 +41,7 @@ fn a_new_resource_waits_for_no_node_without_agent() {
     assert!(fence.state == FenceState::Open && fence.requires_probes, "{fence:?}");
     cluster.agent("node2").faults.ignores_probes = true;
     cluster.agent("node2").isolated = false;
-    cluster.agent("node2").leave(Mode::Active);
+    cluster.agent("node2").set_mode(Mode::Active);
     cluster.run(5_000);
     assert!(cluster.fence("node2").requires_probes, "no permit before the node has answered");
     cluster.agent("node2").faults.ignores_probes = false;
@@ -57,7 +57,7 @@ fn what_was_ignored_waits_for_stopped_agents() {
     let node = cluster.status("web").node.unwrap();
     cluster.set_requested_state("web", RequestedState::Ignored);
     cluster.run_until(5_000, "ignored", |cluster| cluster.is_in_state("web", ServiceState::Ignored));
-    cluster.agent(&node).leave(Mode::Restart);
+    cluster.agent(&node).set_mode(Mode::Restart);
     cluster.run(2_000);
     cluster.agent(&node).isolated = true;
     cluster.run(10_000);

@@ -1,6 +1,8 @@
 //! Tests of the exact messages of refused commands.
 
-use super::services::{group, online_cluster, operation, other, start_in_group, started};
+use super::services::{
+    another_node, cluster_with_started_service, online_cluster, operation, put_group, start_in_group,
+};
 use super::test_cluster::TestCluster;
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::node::NodeSpec;
@@ -41,7 +43,7 @@ fn check_moves(cluster: &mut TestCluster, node: &str, reason: Reason, message: &
 
 #[test]
 fn missing_resources_and_nodes_are_refused() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
     for action in [
         OperationAction::Migrate,
         OperationAction::Relocate,
@@ -67,8 +69,8 @@ fn missing_resources_and_nodes_are_refused() {
 
 #[test]
 fn an_ineligible_target_is_refused() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
-    let target = other(&cluster, &node);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
+    let target = another_node(&cluster, &node);
     cluster.edit::<NodeSpec>(&target, |node| node.spec.maintenance = true);
     cluster.run(500);
     let message = format!("{target} is not eligible: node is in maintenance");
@@ -79,7 +81,7 @@ fn an_ineligible_target_is_refused() {
     let message = format!("{target} is not eligible: node is unschedulable");
     check_moves(&mut cluster, &target, Reason::NodeUnschedulable, &message);
     cluster.edit::<NodeSpec>(&target, |node| node.spec.schedulable = Some(true));
-    group(&mut cluster, &[(&node, 1)], true);
+    put_group(&mut cluster, &[(&node, 1)], true);
     cluster.edit::<ResourceSpec>("web", |resource| resource.spec.group = Some("g".to_owned()));
     cluster.run(500);
     let message = format!("{target} is not eligible: node is not a member of the restricted group g");
@@ -101,8 +103,8 @@ fn an_ineligible_target_is_refused() {
 
 #[test]
 fn target_of_anti_affinity_partner_is_refused() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
-    let target = other(&cluster, &node);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
+    let target = another_node(&cluster, &node);
     let anti_affinity = ResourceAffinity {
         resources: vec!["web".to_owned(), "db".to_owned()],
         affinity: Affinity::Negative,
@@ -120,8 +122,8 @@ fn target_of_anti_affinity_partner_is_refused() {
 
 #[test]
 fn operation_impossible_in_current_state_is_refused() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
-    let target = other(&cluster, &node);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
+    let target = another_node(&cluster, &node);
     let web = |action: OperationAction| operation(action, Some(&target));
     let actions = [OperationAction::Migrate, OperationAction::Relocate, OperationAction::Restart];
     let message = "web is in state Started, not Error";
@@ -151,12 +153,12 @@ fn operation_impossible_in_current_state_is_refused() {
 fn operations_are_refused_during_fencing_recovery_and_freeze() {
     let actions = [OperationAction::Migrate, OperationAction::Relocate, OperationAction::Restart];
     let mut cluster = online_cluster(&["node1", "node2"]);
-    group(&mut cluster, &[("node1", 0)], true);
+    put_group(&mut cluster, &[("node1", 0)], true);
     start_in_group(&mut cluster, "web");
     cluster.run_until(5_000, "started", |cluster| cluster.is_in_state("web", ServiceState::Started));
     cluster.agent("node1").armed = false;
     cluster.run(1_500);
-    cluster.agent("node1").leave(ha_api_types::record::Mode::Restart);
+    cluster.agent("node1").set_mode(ha_api_types::record::Mode::Restart);
     cluster.run_until(5_000, "frozen", |cluster| cluster.is_in_state("web", ServiceState::Freeze));
     for action in actions {
         let message = "web is in state Freeze: start the agent of its node (systemctl start ha-node-agent)";

@@ -21,18 +21,18 @@ pub(super) fn online_cluster(nodes: &[&str]) -> TestCluster {
     cluster
 }
 
-pub(super) fn started(nodes: &[&str]) -> (TestCluster, NodeName) {
+pub(super) fn cluster_with_started_service(nodes: &[&str]) -> (TestCluster, NodeName) {
     let mut cluster = online_cluster(nodes);
     cluster.start("web");
     let node = cluster.status("web").node.unwrap();
     (cluster, node)
 }
 
-pub(super) fn other(cluster: &TestCluster, node: &str) -> NodeName {
+pub(super) fn another_node(cluster: &TestCluster, node: &str) -> NodeName {
     cluster.agents.keys().find(|name| *name != node).unwrap().clone()
 }
 
-pub(super) fn group(cluster: &mut TestCluster, nodes: &[(&str, i64)], restricted: bool) {
+pub(super) fn put_group(cluster: &mut TestCluster, nodes: &[(&str, i64)], restricted: bool) {
     let nodes = NodePriorities(nodes.iter().map(|(node, priority)| ((*node).into(), *priority)).collect());
     cluster.apply(Group::new("g", GroupSpec { nodes, restricted, ..GroupSpec::default() }));
 }
@@ -59,7 +59,7 @@ pub(super) fn condition(cluster: &TestCluster, name: &str, kind: &str) -> (Condi
 
 #[test]
 fn a_resource_is_probed_placed_started_and_ready() {
-    let (cluster, node) = started(&["node1", "node2", "node3"]);
+    let (cluster, node) = cluster_with_started_service(&["node1", "node2", "node3"]);
     assert_eq!(cluster.running_nodes("web"), [node]);
     assert_eq!(condition(&cluster, "web", "Ready"), (ConditionStatus::True, Reason::Running));
     let conditions = cluster.status("web").conditions;
@@ -131,7 +131,7 @@ fn a_start_has_one_event_of_the_leader() {
 #[test]
 fn an_unschedulable_service_has_an_event() {
     let mut cluster = online_cluster(&["node1"]);
-    group(&mut cluster, &[("node9", 0)], true);
+    put_group(&mut cluster, &[("node9", 0)], true);
     start_in_group(&mut cluster, "web");
     cluster.run(5_000);
     let mut events = cluster.events.iter().filter(|event| event.kind == Kind::Resource);
@@ -178,7 +178,7 @@ fn two_running_copies_are_an_error() {
 
 #[test]
 fn service_stops_and_starts_by_requested_state() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
     cluster.set_requested_state("web", RequestedState::Stopped);
     cluster.run_until(2_000, "stopped", |cluster| cluster.is_in_state("web", ServiceState::Stopped));
     assert!(cluster.running_nodes("web").is_empty());
@@ -190,7 +190,7 @@ fn service_stops_and_starts_by_requested_state() {
 
 #[test]
 fn stopped_service_is_reassigned_without_fencing() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
     cluster.set_requested_state("web", RequestedState::Stopped);
     cluster.run_until(2_000, "stopped", |cluster| cluster.is_in_state("web", ServiceState::Stopped));
     cluster.agent(&node).power_off();
@@ -200,7 +200,7 @@ fn stopped_service_is_reassigned_without_fencing() {
 
 #[test]
 fn a_disabled_service_stays_assigned_to_its_node() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
     cluster.set_requested_state("web", RequestedState::Disabled);
     cluster.run_until(2_000, "disabled", |cluster| cluster.is_in_state("web", ServiceState::Disabled));
     cluster.agent(&node).power_off();
@@ -256,8 +256,8 @@ fn without_another_node_a_failed_start_is_retried_in_place() {
 
 #[test]
 fn manually_started_second_copy_is_an_error() {
-    let (mut cluster, node) = started(&["node1", "node2", "node3"]);
-    let second = other(&cluster, &node);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2", "node3"]);
+    let second = another_node(&cluster, &node);
     // The second copy is only reported, because the test cluster fails a test in which two copies run.
     cluster.agent(&second).faults.ignores_probes = true;
     let key = cluster.keys.service_report(&second, &"web".into());
@@ -325,7 +325,7 @@ fn disabling_a_service_clears_its_error() {
 
 #[test]
 fn a_stop_that_fails_is_an_unconfirmed_error() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
     cluster.agent(&node).faults.fails_stop.insert("web".into());
     cluster.set_requested_state("web", RequestedState::Stopped);
     cluster.run_until(2_000, "error", |cluster| cluster.is_in_state("web", ServiceState::Error));
@@ -342,7 +342,7 @@ fn a_stop_that_fails_is_an_unconfirmed_error() {
 
 #[test]
 fn clearing_an_unconfirmed_error_stops_the_service() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
     cluster.agent(&node).faults.fails_stop.insert("web".into());
     cluster.set_requested_state("web", RequestedState::Stopped);
     cluster.run_until(2_000, "error", |cluster| cluster.is_in_state("web", ServiceState::Error));
@@ -355,9 +355,9 @@ fn clearing_an_unconfirmed_error_stops_the_service() {
 
 #[test]
 fn ignored_is_not_managed_and_later_probed_again() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
     // The target keeps its report from before the service was unmanaged.
-    let target = other(&cluster, &node);
+    let target = another_node(&cluster, &node);
     cluster.agent(&target).faults.ignores_probes = true;
     cluster.set_requested_state("web", RequestedState::Ignored);
     cluster.run_until(2_000, "ignored", |cluster| cluster.is_in_state("web", ServiceState::Ignored));
@@ -378,7 +378,7 @@ fn ignored_is_not_managed_and_later_probed_again() {
 
 #[test]
 fn a_service_is_not_ignored_before_its_agent_confirms() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
     cluster.agent(&node).faults.ignores_probes = true;
     cluster.set_requested_state("web", RequestedState::Ignored);
     cluster.run(2_000);
@@ -401,7 +401,7 @@ fn a_service_is_not_ignored_before_its_agent_confirms() {
 
 #[test]
 fn a_node_whose_services_are_all_ignored_is_not_fenced() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
     cluster.set_requested_state("web", RequestedState::Ignored);
     cluster.run_until(2_000, "ignored", |cluster| cluster.is_in_state("web", ServiceState::Ignored));
     cluster.agent(&node).isolated = true;
@@ -411,7 +411,7 @@ fn a_node_whose_services_are_all_ignored_is_not_fenced() {
 
 #[test]
 fn deletion_leaves_service_running_and_tombstone() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
     cluster.delete("web");
     cluster.run_until(2_000, "gone", |cluster| {
         cluster
@@ -430,7 +430,7 @@ fn deletion_leaves_service_running_and_tombstone() {
 
 #[test]
 fn a_recreated_resource_waits_for_tombstone_nodes() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
     cluster.agent(&node).isolated = true;
     cluster.delete("web");
     cluster.run(10_000);
@@ -443,7 +443,7 @@ fn a_recreated_resource_waits_for_tombstone_nodes() {
 
 #[test]
 fn service_killed_on_isolated_node_restarts_there() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
     let before = cluster.status("web").action_uid;
     cluster.agent(&node).isolated = true;
     cluster.run(4_500);
@@ -490,7 +490,7 @@ fn a_service_starts_after_its_dependencies() {
 
 #[test]
 fn impossible_operations_are_refused_and_later_removed() {
-    let (mut cluster, _) = started(&["node1"]);
+    let (mut cluster, _) = cluster_with_started_service(&["node1"]);
     cluster.create_operation(
         "unknown",
         OperationSpec { resource: Some("nix".to_owned()), ..OperationSpec::default() },
@@ -507,7 +507,7 @@ fn impossible_operations_are_refused_and_later_removed() {
 
 #[test]
 fn unchanged_cluster_causes_no_writes() {
-    let (mut cluster, _) = started(&["node1", "node2"]);
+    let (mut cluster, _) = cluster_with_started_service(&["node1", "node2"]);
     // By then the set of nodes counts as complete, so the N+1 check has been published.
     cluster.run(60_000);
     let before = cluster.controllers[0].commits.len();
@@ -535,7 +535,7 @@ fn lost_etcd_answers_change_no_final_state() {
 
 #[test]
 fn every_leader_write_is_signed_and_guarded() {
-    let (mut cluster, node) = started(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_started_service(&["node1", "node2"]);
     cluster.agent(&node).power_off();
     cluster.run(20_000);
     let mut opened = BTreeSet::new();
@@ -586,8 +586,8 @@ fn every_leader_write_is_signed_and_guarded() {
 
 #[test]
 fn agent_missing_after_restart_is_reported() {
-    let (mut cluster, node) = started(&["node1"]);
-    cluster.agent(&node).leave(ha_api_types::record::Mode::Restart);
+    let (mut cluster, node) = cluster_with_started_service(&["node1"]);
+    cluster.agent(&node).set_mode(ha_api_types::record::Mode::Restart);
     cluster.run(2_000);
     cluster.agent(&node).is_powered_on = false;
     cluster.run(610_000);

@@ -8,7 +8,7 @@ use ha_api_types::record::{Fence, FenceState, Mode, NodeReport, Proof, Tombstone
 use ha_api_types::resource::{RequestedState, ResourceSpec, ServiceState};
 use ha_store::{Guard, Transaction};
 
-fn running_on(nodes: &[&str]) -> (TestCluster, NodeName) {
+fn cluster_with_running_service(nodes: &[&str]) -> (TestCluster, NodeName) {
     let mut cluster = TestCluster::new(1, nodes);
     cluster.wait_until_nodes_online();
     cluster.start("web");
@@ -25,7 +25,7 @@ fn clear_error(cluster: &mut TestCluster, name: &str) {
 /// Returns a node that registers again in the same boot, while its epoch is open, and names a service that it could
 /// not stop.
 fn registered_with_unstopped_service() -> (TestCluster, NodeName) {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.agent(&node).faults.fails_stop.insert("web".into());
     cluster.agent(&node).lose_journal();
     cluster.run_until(10_000, "admitted again", |cluster| {
@@ -63,7 +63,7 @@ fn clearing_an_error_stops_possible_copies() {
 
 #[test]
 fn clearing_an_error_does_not_delay_registration() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.agent(&node).faults.fails_stop.insert("web".into());
     cluster.agent(&node).lose_journal();
     cluster.set_requested_state("web", RequestedState::Disabled);
@@ -205,7 +205,7 @@ fn unassigned_running_copy_stops_before_any_start() {
 
 #[test]
 fn tombstone_of_moving_resource_names_both_nodes() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     let other = if node == "node1" { "node2" } else { "node1" };
     cluster.agent(&node).faults.ignores_assignments = true;
     let action = OperationAction::Migrate;
@@ -237,7 +237,7 @@ fn tombstone_of_unconfirmed_error_names_its_node() {
 
 #[test]
 fn a_second_process_of_same_boot_proves_nothing() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     let key = cluster.keys.node_report(&node);
     let entry = cluster.state.get(&key).entries[0].clone();
     let report: NodeReport = serde_json::from_slice(&entry.value).unwrap();

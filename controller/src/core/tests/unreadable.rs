@@ -1,7 +1,7 @@
 //! Tests of values that one version writes and another cannot read (FENCING, section 1): upgrades in both orders of
 //! controllers and agents, and rollbacks.
 
-use super::fencing::running_on;
+use super::fencing::cluster_with_running_service;
 use super::test_cluster::{EntryReader, TestCluster};
 use crate::core::world::ClusterView;
 use ha_api_types::cluster::{CLUSTER_NAME, ClusterSpec, ClusterStatus, Disarmed};
@@ -115,7 +115,7 @@ fn is_readable(keys: &Keys, entry: &Entry) -> bool {
 /// Returns records of a varied history: starts, a lost node, fencing without a device, an operation, a disarmed
 /// cluster.
 fn samples() -> (Keys, Vec<Entry>) {
-    let (mut cluster, node) = running_on(&["node1", "node2", "node3"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2", "node3"]);
     let mut samples = Vec::new();
     let mut take = |cluster: &TestCluster| samples.extend(cluster.state.list(cluster.keys.root()).entries);
     take(&cluster);
@@ -226,7 +226,7 @@ fn unknown_enum_values_cause_no_second_copy() {
 /// Agents and a former leader write the word, and the current leader cannot read it. A node dies. Then the upgrade
 /// ends.
 fn upgrade_agents_first(location: &WordLocation) {
-    let (mut cluster, node) = running_on(&["node1", "node2", "node3"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2", "node3"]);
     cluster.replace_controller(0, "old", Some(reader_without_word(&cluster.keys, location, None)));
     // Keys of the leader are excluded, because a leader can read every word that it writes. A leader that could not
     // would rewrite its keys without end in this test.
@@ -249,7 +249,7 @@ fn upgrade_agents_first(location: &WordLocation) {
 /// The version before a rollback stored the word. The process that now writes the key cannot read the word, and a node
 /// dies.
 fn roll_back_after_unknown_word(location: &WordLocation) {
-    let (mut cluster, node) = running_on(&["node1", "node2", "node3"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2", "node3"]);
     let until = cluster.state.revision();
     cluster.replace_controller(0, "old", Some(reader_without_word(&cluster.keys, location, Some(until))));
     cluster.run(15_000);
@@ -272,7 +272,7 @@ fn roll_back_after_unknown_word(location: &WordLocation) {
 
 #[test]
 fn an_unreadable_service_report_is_an_active_copy() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     // Silence does not prove the loss of a virtual machine.
     cluster.agent(&node).is_virtual = true;
     cluster.run(2_000);
@@ -291,7 +291,7 @@ fn an_unreadable_service_report_is_an_active_copy() {
 
 #[test]
 fn an_unreadable_service_report_of_an_earlier_epoch_does_not_count() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.agent(&node).power_off();
     cluster.run_until(30_000, "recovered", |cluster| !cluster.running_nodes("web").is_empty());
     // The report of the previous boot stays in the store.
@@ -313,7 +313,7 @@ fn an_unreadable_service_report_of_an_earlier_epoch_does_not_count() {
 #[test]
 fn an_unreadable_node_report_proves_nothing() {
     for field in ["/mode/kind", "/watchdog/kind", "/onStoreLoss"] {
-        let (mut cluster, node) = running_on(&["node1", "node2"]);
+        let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
         cluster.replace_controller(
             0,
             "old",
@@ -330,7 +330,7 @@ fn an_unreadable_node_report_proves_nothing() {
 
 #[test]
 fn an_unreadable_fence_counts_as_fencing_until_an_operator_confirms() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     let other = if node == "node1" { "node2" } else { "node1" };
     cluster.replace_controller(
         0,
@@ -355,7 +355,7 @@ fn an_unreadable_fence_counts_as_fencing_until_an_operator_confirms() {
 
 #[test]
 fn unreadable_cluster_object_changes_nothing() {
-    let (mut cluster, node) = running_on(&["node1", "node2"]);
+    let (mut cluster, node) = cluster_with_running_service(&["node1", "node2"]);
     cluster.edit::<ClusterSpec>(CLUSTER_NAME, |settings| settings.spec.disarmed = Some(Disarmed::Freeze));
     cluster.run(3_000);
     let status: ClusterStatus =

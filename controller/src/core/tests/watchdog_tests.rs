@@ -1,6 +1,6 @@
 //! Tests of `hactl node test-watchdog`: how the leader allows a test and follows its progress.
 
-use super::fencing::running_on;
+use super::fencing::cluster_with_running_service;
 use super::test_cluster::TestCluster;
 use ha_api_types::cluster::ClusterSpec;
 use ha_api_types::kind::Kind;
@@ -54,7 +54,7 @@ fn node_in_maintenance(cluster: &mut TestCluster, busy: &str) -> String {
 #[test]
 fn only_an_idle_online_node_may_test_its_watchdog() {
     use OperationPhase::Refused;
-    let (mut cluster, busy) = running_on(&["node1", "node2"]);
+    let (mut cluster, busy) = cluster_with_running_service(&["node1", "node2"]);
     let spec = watchdog_test_spec(&cluster, &busy);
     check(
         &mut cluster,
@@ -86,7 +86,7 @@ fn returning_machine_reports_the_watchdog_test_result() {
         (Some(earlier), OperationPhase::Failed),
         (None, OperationPhase::Failed),
     ] {
-        let (mut cluster, busy) = running_on(&["node1", "node2"]);
+        let (mut cluster, busy) = cluster_with_running_service(&["node1", "node2"]);
         let idle = node_in_maintenance(&mut cluster, &busy);
         start_test(&mut cluster, &idle);
         cluster.agent(&idle).power_off();
@@ -103,7 +103,7 @@ fn returning_machine_reports_the_watchdog_test_result() {
 
 #[test]
 fn what_was_never_tested_fails_required_watchdog_test() {
-    let (mut cluster, busy) = running_on(&["node1", "node2"]);
+    let (mut cluster, busy) = cluster_with_running_service(&["node1", "node2"]);
     let idle = node_in_maintenance(&mut cluster, &busy);
     cluster.edit::<ClusterSpec>("default", |settings| settings.spec.fencing.require_tested = true);
     cluster.run(500);
@@ -129,7 +129,7 @@ fn what_was_never_tested_fails_required_watchdog_test() {
 
 #[test]
 fn conditions_of_earlier_versions_are_migrated() {
-    let (mut cluster, busy) = running_on(&["node1", "node2"]);
+    let (mut cluster, busy) = cluster_with_running_service(&["node1", "node2"]);
     let kinds = |cluster: &TestCluster| -> (Vec<String>, Vec<String>) {
         let kinds = |list: Vec<Condition>| list.into_iter().map(|condition| condition.kind).collect();
         (kinds(cluster.node(&busy).conditions), kinds(cluster.status("web").conditions))

@@ -2,7 +2,7 @@
 
 use crate::client::{Client, Collection};
 use crate::failure::Failure;
-use crate::manifest::Entry;
+use crate::manifest::ManifestObject;
 use crate::merge;
 use crate::object::AnyObject;
 use crate::terminal::Terminal;
@@ -32,7 +32,7 @@ pub(crate) struct PruneCandidate {
 /// would undo each other's changes.
 pub(crate) fn add_to_inventory(
     name: &str,
-    entries: &mut [Entry],
+    entries: &mut [ManifestObject],
     live_objects: &[Option<Value>],
 ) -> Result<(), Failure> {
     check_name("--inventory", name)?;
@@ -81,7 +81,7 @@ pub(crate) fn check_name(argument: &str, name: &str) -> Result<(), Failure> {
 pub(crate) async fn prune_candidates(
     client: &Client,
     name: &str,
-    entries: &[Entry],
+    entries: &[ManifestObject],
     terminal: &Terminal,
 ) -> Result<Vec<PruneCandidate>, Failure> {
     let mut prune_candidates = Vec::new();

@@ -30,7 +30,7 @@ enum Acceptance {
 }
 
 impl Acceptance {
-    fn word(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Acceptance::Accepts => "online",
             Acceptance::Drained => "in maintenance or not schedulable",
@@ -89,7 +89,7 @@ impl Expected {
             };
             let acceptance = acceptance_of(current, node);
             if acceptance != *expected {
-                return Err(format!("node {name} is {}, was {}", acceptance.word(), expected.word()));
+                return Err(format!("node {name} is {}, was {}", acceptance.name(), expected.name()));
             }
         }
         let current_placements = placements(&current.cluster, |_| true);

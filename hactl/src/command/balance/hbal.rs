@@ -4,7 +4,7 @@
 use super::options::Options;
 use super::planned::{GroupPlan, Source, TIME_LIMIT_MESSAGE, cluster_after, find_group, time_limit};
 use super::{apply, commands, instances, nodes, search_end, steps};
-use crate::command::htools::{self, Abort};
+use crate::command::htools::{self, EarlyExit};
 use crate::config::ConnectionFlags;
 use crate::failure::Exit;
 use crate::session::Session;
@@ -13,7 +13,7 @@ use clap::{ArgAction, CommandFactory, Parser};
 use ha_scheduler::balance::groups::partition::populated_groups;
 use ha_scheduler::balance::model::Cluster;
 use ha_scheduler::balance::problem::{Placement, Problem};
-use ha_scheduler::balance::score::{Usage, VALUES, optimum, usages, values, violates_policy};
+use ha_scheduler::balance::score::{SCORE_COMPONENTS, Usage, optimum, usages, values, violates_policy};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -61,15 +61,15 @@ pub(crate) fn main(arguments_given: impl Iterator<Item = OsString>) -> ExitCode 
 }
 
 /// Parses the arguments, and handles those that only print something.
-fn parse_arguments(arguments_given: Vec<OsString>) -> Result<Arguments, Abort> {
+fn parse_arguments(arguments_given: Vec<OsString>) -> Result<Arguments, EarlyExit> {
     if let Some(message) = htools::unsupported_source(&arguments_given, htools::LIVE_HINT) {
-        return Err(Abort::new(message));
+        return Err(EarlyExit::new(message));
     }
     let (mut arguments, _): (Arguments, _) = htools::parse(&mut Arguments::command(), arguments_given)?;
     if let Some(priority) = &arguments.priority
         && !["low", "normal", "high"].contains(&priority.as_str())
     {
-        return Err(Abort::invalid_value(format!("Unknown priority '{priority}'")));
+        return Err(EarlyExit::invalid_value(format!("Unknown priority '{priority}'")));
     }
     arguments.options.keeps_single_steps = true;
     Ok(arguments)
@@ -80,7 +80,7 @@ impl Arguments {
         1 + i16::from(self.verbose) - i16::from(self.quiet)
     }
 
-    async fn run(&self, session: &Session) -> Result<Exit, Abort> {
+    async fn run(&self, session: &Session) -> Result<Exit, EarlyExit> {
         let (options, terminal) = (&self.options, session.terminal());
         if self.help_completion {
             terminal.print(&htools::completion(&Arguments::command(), &[]));
@@ -153,15 +153,15 @@ impl Arguments {
         }
         if options.apply {
             if options.text_data.is_some() {
-                return Err(Abort::new("Error: hbal: Execution of commands possible only on LUXI"));
+                return Err(EarlyExit::new("Error: hbal: Execution of commands possible only on LUXI"));
             }
             let applied = apply::apply(session, options.execution_settings(), &source, &chosen).await?;
             if applied.is_terminated {
                 // hbal ends with this message and status at SIGTERM.
                 terminal.print_line("Double cancel request, exiting now...");
-                return Err(Abort {
+                return Err(EarlyExit {
                     exit: Exit::Usage,
-                    ..applied.failure.map_or(Abort::new(""), Abort::from)
+                    ..applied.failure.map_or(EarlyExit::new(""), EarlyExit::from)
                 });
             }
             return applied.failure.map_or(Ok(Exit::Done), |failure| Err(failure.into()));
@@ -169,14 +169,14 @@ impl Arguments {
         Ok(Exit::Done)
     }
 
-    fn group(&self, cluster: &Cluster) -> Result<usize, Abort> {
+    fn group(&self, cluster: &Cluster) -> Result<usize, EarlyExit> {
         let list = |groups: &mut dyn Iterator<Item = usize>| -> String {
             groups.map(|group| format!("  {}\n", cluster.groups[group].name)).collect()
         };
         if let Some(name) = &self.options.group {
             return find_group(cluster, name).map_err(|_| {
                 let known_groups = list(&mut (0..cluster.groups.len()));
-                Abort::new(format!(
+                EarlyExit::new(format!(
                     "Node group {name} not found. Node group list is:\n{known_groups}Error: Aborting."
                 ))
             });
@@ -184,7 +184,7 @@ impl Arguments {
         let groups: Vec<usize> = populated_groups(cluster).collect();
         match groups.as_slice() {
             [group] => Ok(*group),
-            several => Err(Abort::new(format!(
+            several => Err(EarlyExit::new(format!(
                 "Found multiple node groups:\n{}Error: Aborting.",
                 list(&mut several.iter().copied())
             ))),
@@ -314,7 +314,7 @@ pub(crate) fn coefficients(problem: &Problem, placements: &[Placement]) -> Strin
     // As in hbal, the longest value determines the width.
     let width = amounts.iter().map(String::len).max().unwrap_or_default();
     let mut text = format!("   {:24} {:>width$} {:>6}\n", "Field", "Value", "Weight");
-    for (value, amount) in VALUES.iter().zip(amounts) {
+    for (value, amount) in SCORE_COMPONENTS.iter().zip(amounts) {
         let weight = format!("x{:.2}", value.weight);
         text += &format!("   {:24} {amount:>width$} {weight:>6}\n", value.name);
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Effect of the next signal.
-static EFFECT: AtomicU8 = AtomicU8::new(EXIT);
+static SIGNAL_EFFECT: AtomicU8 = AtomicU8::new(EXIT);
 /// The signal ends the program.
 const EXIT: u8 = 0;
 /// The signal ends the search.
@@ -27,25 +27,25 @@ pub(crate) const MESSAGE: &str =
 /// Runs a search that the first SIGINT or SIGTERM ends early.
 pub(crate) fn run_search<T>(search: impl FnOnce() -> T) -> T {
     static RECEIVER: Once = Once::new();
-    EFFECT.store(END_SEARCH, Ordering::SeqCst);
+    SIGNAL_EFFECT.store(END_SEARCH, Ordering::SeqCst);
     // The search occupies the thread of the main runtime.
     RECEIVER.call_once(|| {
         std::thread::spawn(receive_signals);
     });
     let found = search();
     // If no signal has arrived, the next one ends the program.
-    let _ = EFFECT.compare_exchange(END_SEARCH, EXIT, Ordering::SeqCst, Ordering::SeqCst);
+    let _ = SIGNAL_EFFECT.compare_exchange(END_SEARCH, EXIT, Ordering::SeqCst, Ordering::SeqCst);
     found
 }
 
 /// Returns `true` if a signal has ended the search.
 pub(crate) fn has_received_signal() -> bool {
-    EFFECT.load(Ordering::SeqCst) == SEARCH_ENDED
+    SIGNAL_EFFECT.load(Ordering::SeqCst) == SEARCH_ENDED
 }
 
 /// Leaves all further signals to the execution of the plan.
 pub(super) fn leave_signals_to_execution() {
-    EFFECT.store(NONE, Ordering::SeqCst);
+    SIGNAL_EFFECT.store(NONE, Ordering::SeqCst);
 }
 
 /// Handles signals until the program ends. Without a runtime, signals end the program immediately.
@@ -62,7 +62,8 @@ fn receive_signals() {
                 _ = interrupt.recv() => INTERRUPT_STATUS,
                 _ = terminate.recv() => TERMINATE_STATUS,
             };
-            let ended = EFFECT.compare_exchange(END_SEARCH, SEARCH_ENDED, Ordering::SeqCst, Ordering::SeqCst);
+            let ended =
+                SIGNAL_EFFECT.compare_exchange(END_SEARCH, SEARCH_ENDED, Ordering::SeqCst, Ordering::SeqCst);
             match ended {
                 Ok(_) | Err(NONE) => {}
                 Err(_) => std::process::exit(status),

@@ -28,7 +28,7 @@ pub(super) fn text(source: &Source, group_plan: &GroupPlan) -> String {
 }
 
 /// Returns a step as JSON.
-pub(super) fn document(source: &Source, group_plan: &GroupPlan, step: &Step) -> Value {
+pub(super) fn json_output(source: &Source, group_plan: &GroupPlan, step: &Step) -> Value {
     let problem = &group_plan.problem;
     let name = |instance_index: usize| source.cluster.instances[instance_index].name.as_str();
     let service = &problem.services[step.service];

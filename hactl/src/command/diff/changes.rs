@@ -3,7 +3,7 @@
 use crate::client::{Client, WriteMode};
 use crate::command::apply::patch;
 use crate::failure::Failure;
-use crate::manifest::{self, Entry};
+use crate::manifest::{self, ManifestObject};
 use crate::merge;
 use crate::render;
 use ha_api_types::kind::Kind;
@@ -62,7 +62,7 @@ impl ObjectChange {
 /// Returns the object after the apply, as changed by the server's admission.
 pub(crate) async fn object_after_apply(
     client: &Client,
-    entry: &Entry,
+    entry: &ManifestObject,
     live: Option<&Value>,
 ) -> Result<Value, Failure> {
     let desired = merge::with_last_applied(&entry.object);
@@ -81,7 +81,7 @@ pub(super) fn comparable(object: &Value) -> Value {
     let mut object = render::readable(object);
     manifest::remove_server_fields(&mut object);
     // The order of fields and the list of their writers do not count as a difference.
-    merge::sorted(&object)
+    merge::with_sorted_fields(&object)
 }
 
 /// Adds the fields below a path that differ. A list is one field.

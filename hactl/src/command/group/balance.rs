@@ -42,7 +42,7 @@ impl Balance {
         } else {
             moves.text() + &moves.cost()
         };
-        let value = moves.with_moves(document(&loaded, &balanced));
+        let value = moves.with_moves(json_output(&loaded, &balanced));
         let rendered = (text(session, &loaded, &balanced) + &final_text, value);
         moves.output_and_apply(session, &self.output, "hactl group balance", format, rendered).await?;
         Ok(Exit::Done)
@@ -70,7 +70,7 @@ fn text(session: &Session, loaded: &LoadedCluster, balanced: &BalancedGroups) ->
     table.render(session.terminal(), 0)
 }
 
-fn document(loaded: &LoadedCluster, balanced: &BalancedGroups) -> Value {
+fn json_output(loaded: &LoadedCluster, balanced: &BalancedGroups) -> Value {
     let groups = balanced.groups.iter().map(|group| {
         json!({
             "group": loaded.group(group.group),

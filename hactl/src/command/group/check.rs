@@ -68,7 +68,7 @@ impl Check {
         );
         let needs_work = checked.iter().any(GroupCheck::needs_work);
         if format.is_some() {
-            session.print_value(format, &document(&loaded, &checked, needs_work))?;
+            session.print_value(format, &json_output(&loaded, &checked, needs_work))?;
         } else {
             session.terminal().print(&text(session, &loaded, &checked, needs_work));
         }
@@ -145,7 +145,7 @@ pub(super) fn reason_text(loaded: &LoadedCluster, health: &Health) -> String {
     parts.join("; ")
 }
 
-fn document(loaded: &LoadedCluster, checked: &[GroupCheck], needs_work: bool) -> Value {
+fn json_output(loaded: &LoadedCluster, checked: &[GroupCheck], needs_work: bool) -> Value {
     let one = |one: &GroupCheck| {
         let (offline, failing) = unhealthy_nodes(&one.health);
         json!({

@@ -38,7 +38,7 @@ impl Compress {
         let chosen = best(&all_groups, &candidates);
         let moves = Moves::new(&loaded, &all_groups, chosen.map_or(&[], |(_, moved)| moved));
         let emptied_group = chosen.map(|(candidate, _)| loaded.group(candidate.group));
-        let value = moves.with_moves(document(&loaded, &all_groups, &candidates, emptied_group));
+        let value = moves.with_moves(json_output(&loaded, &all_groups, &candidates, emptied_group));
         let final_text = match emptied_group {
             None => "\nNo group can be emptied. Nothing to move.\n".to_owned(),
             Some(group) => format!("\nMoves that empty group {group}:\n{}{}", moves.text(), moves.cost()),
@@ -104,7 +104,7 @@ fn total(candidates: &[Candidate]) -> (Amount, FreeCapacity) {
     (used, free)
 }
 
-fn document(
+fn json_output(
     loaded: &LoadedCluster,
     all_groups: &AllGroups<'_>,
     candidates: &[Candidate],

@@ -7,7 +7,7 @@ use crate::failure::{Exit, Outcome};
 use crate::render::Format;
 use crate::session::Session;
 use clap::Args;
-use ha_scheduler::balance::groups::redistribute::{Blocked, Redistribution, redistribute};
+use ha_scheduler::balance::groups::redistribute::{Redistribution, RedistributionFailure, redistribute};
 use ha_scheduler::balance::groups::{AllGroups, check::Health};
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ impl Redistribute {
         let moves = Moves::new(&loaded, &all_groups, moved);
         let rendered = (
             text(&loaded, &all_groups, &redistribution, &moves),
-            moves.with_moves(document(&loaded, &all_groups, &redistribution)),
+            moves.with_moves(json_output(&loaded, &all_groups, &redistribution)),
         );
         moves.output_and_apply(session, &self.output, "hactl group redistribute", format, rendered).await?;
         Ok(if redistribution.repairs_all() { Exit::Done } else { Exit::Failed })
@@ -74,10 +74,14 @@ fn text(
     text
 }
 
-fn blocked_reason(loaded: &LoadedCluster, all_groups: &AllGroups<'_>, blocked: &Blocked) -> String {
+fn blocked_reason(
+    loaded: &LoadedCluster,
+    all_groups: &AllGroups<'_>,
+    blocked: &RedistributionFailure,
+) -> String {
     match blocked {
-        Blocked::NothingHealthy => "no healthy group accepts instances".to_owned(),
-        Blocked::NoEligibleGroup { group, no_eligible_group } => {
+        RedistributionFailure::NothingHealthy => "no healthy group accepts instances".to_owned(),
+        RedistributionFailure::NoEligibleGroup { group, no_eligible_group } => {
             let (instance, group) =
                 (all_groups.service_name(no_eligible_group.service), loaded.group(*group));
             format!(
@@ -85,7 +89,7 @@ fn blocked_reason(loaded: &LoadedCluster, all_groups: &AllGroups<'_>, blocked: &
                 no_eligible_group.reasons(all_groups)
             )
         }
-        Blocked::StillFailing { group, nodes } => format!(
+        RedistributionFailure::StillFailing { group, nodes } => format!(
             "group {} has no more instances whose move would fix N+1 on {}",
             loaded.group(*group),
             loaded.nodes(nodes).join(", ")
@@ -93,7 +97,7 @@ fn blocked_reason(loaded: &LoadedCluster, all_groups: &AllGroups<'_>, blocked: &
     }
 }
 
-fn document(loaded: &LoadedCluster, all_groups: &AllGroups<'_>, redistribution: &Redistribution) -> Value {
+fn json_output(loaded: &LoadedCluster, all_groups: &AllGroups<'_>, redistribution: &Redistribution) -> Value {
     let group_document = |(group, health): &(usize, Health)| {
         let (offline, failing) = unhealthy_nodes(health);
         json!({

@@ -4,7 +4,7 @@ use super::input::LoadedCluster;
 use crate::failure::Failure;
 use crate::render::cpus::cpus;
 use ha_scheduler::balance::groups::new_service::NewService;
-use ha_scheduler::balance::groups::partition::template_word;
+use ha_scheduler::balance::groups::partition::template_name;
 use ha_scheduler::balance::live::{model_exclusion_tags, nodes_for_new_service};
 use ha_scheduler::balance::model::{Cluster, Template};
 use ha_scheduler::view::View;
@@ -115,7 +115,7 @@ pub(crate) fn size_text(size: &NewService) -> String {
     let is_live = size.nodes.is_some();
     let vcpus = cpus(size.vcpus, is_live);
     let template =
-        if is_live { String::new() } else { format!(", template {}", template_word(size.template)) };
+        if is_live { String::new() } else { format!(", template {}", template_name(size.template)) };
     format!("memory {} MiB, disk {} MiB, {vcpus} vCPUs{template}", size.memory, size.disk)
 }
 

@@ -1,23 +1,25 @@
 //! The program under the name `hail`: the allocator of Ganeti 3.0.2, with a request as JSON in a file and the answer as JSON.
 
 mod answer;
+mod haskell_text;
 mod request;
-mod shown;
 
 use super::units::parse_integer;
-use super::{Abort, NodeTable, simulation};
+use super::{EarlyExit, NodeTable, simulation};
 use crate::failure::Exit;
 use crate::terminal::{ColorChoice, Terminal};
 use answer::Answer;
 use clap::{ArgAction, CommandFactory, Parser};
-use ha_scheduler::balance::htools::allocation::{Rules, add};
+use ha_scheduler::balance::htools::allocation::{AllocationRules, add};
 use ha_scheduler::balance::htools::evacuation::{
     allocate_secondary, change_group, evacuate, relocate_instance,
 };
-use ha_scheduler::balance::htools::group_choice::{Refusal, Wanted, choose, choose_each, node_names};
+use ha_scheduler::balance::htools::group_choice::{
+    Refusal, RequestedInstance, choose, choose_each, node_names,
+};
 use ha_scheduler::balance::model::Cluster;
 use ha_scheduler::balance::problem::Settings;
-use request::{Question, Received};
+use request::{HailRequest, Question};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -92,41 +94,41 @@ pub(super) fn main(arguments_given: impl Iterator<Item = OsString>) -> ExitCode 
     super::finish(parse_arguments(arguments_given.collect()).and_then(|arguments| run(&terminal, &arguments)))
 }
 
-fn parse_arguments(arguments_given: Vec<OsString>) -> Result<Arguments, Abort> {
+fn parse_arguments(arguments_given: Vec<OsString>) -> Result<Arguments, EarlyExit> {
     let arguments_given = super::with_equals_signs(arguments_given, &[("-p", "--print-nodes=")]);
     let (arguments, _): (Arguments, _) = super::parse(&mut Arguments::command(), arguments_given)?;
     if let Some(choice) = &arguments.mond
         && super::parse_choice(choice)?
     {
-        return Err(Abort::new("Error: --mond: monitoring daemons of Ganeti are not supported"));
+        return Err(EarlyExit::new("Error: --mond: monitoring daemons of Ganeti are not supported"));
     }
     Ok(arguments)
 }
 
-fn run(terminal: &Terminal, arguments: &Arguments) -> Result<Exit, Abort> {
+fn run(terminal: &Terminal, arguments: &Arguments) -> Result<Exit, EarlyExit> {
     if arguments.help_completion {
         terminal.print(&(super::completion(&Arguments::command(), &["files"]) + "file 1 1\n"));
         return Ok(Exit::Done);
     }
     let mut received = read_request(terminal, arguments)?;
     if arguments.verbose > 0 {
-        terminal.error_line(&format!("Received request: {}", shown::question(&received)));
+        terminal.error_line(&format!("Received request: {}", haskell_text::question(&received)));
     }
     if arguments.verbose > 1 {
-        terminal.error_line(&format!("Received cluster data: {}", shown::cluster(&received)));
+        terminal.error_line(&format!("Received cluster data: {}", haskell_text::cluster(&received)));
     }
     let settings = Settings {
         ignore_soft_errors: arguments.ignore_soft_errors,
         copies_from_down_nodes: true,
         ..Settings::default()
     };
-    let rules = Rules {
+    let rules = AllocationRules {
         checks_capacity: !arguments.no_capacity_checks,
         disk_sizes: received.disk_sizes(),
         networks: received.networks(),
         restricted_to: restriction(arguments, &received.question),
         settings,
-        ..Rules::default()
+        ..AllocationRules::default()
     };
     let is_dedicated = received.is_for_dedicated_nodes();
     if is_dedicated && arguments.verbose > 0 {
@@ -160,24 +162,25 @@ fn restriction(arguments: &Arguments, question: &Question) -> Option<BTreeSet<St
 }
 
 /// Reads the request. If an option names another cluster, that cluster replaces the cluster of the request.
-fn read_request(terminal: &Terminal, arguments: &Arguments) -> Result<Received, Abort> {
+fn read_request(terminal: &Terminal, arguments: &Arguments) -> Result<HailRequest, EarlyExit> {
     let node_memory = parse_integer(&arguments.static_kvm_node_memory)
-        .map_err(|cause| Abort::invalid_value(format!("static node memory: {cause}")))?;
+        .map_err(|cause| EarlyExit::invalid_value(format!("static node memory: {cause}")))?;
     let path = match arguments.files.as_slice() {
-        [] => return Err(Abort::new("Error: This program needs an input file.")),
+        [] => return Err(EarlyExit::new("Error: This program needs an input file.")),
         [path] => path,
         [_, _, ..] => {
-            return Err(Abort::new("Error: Only one argument is accepted (the input file)"));
+            return Err(EarlyExit::new("Error: Only one argument is accepted (the input file)"));
         }
     };
-    let text = read_input(path).map_err(|error| Abort::new(format!("hail: {}: {error}", path.display())))?;
+    let text =
+        read_input(path).map_err(|error| EarlyExit::new(format!("hail: {}: {error}", path.display())))?;
     let mut received =
-        request::read(&text, node_memory).map_err(|cause| Abort::new(format!("Error: {cause}")))?;
+        request::read(&text, node_memory).map_err(|cause| EarlyExit::new(format!("Error: {cause}")))?;
     super::warn_of_unaccounted_usage(terminal, &received.cluster);
     let mut replaced = match &arguments.text_data {
         Some(path) => super::read_cluster(path)?.cluster,
         None if arguments.simulate.is_empty() => return Ok(received),
-        None => simulation::cluster(&arguments.simulate).map_err(Abort::load_failure)?,
+        None => simulation::cluster(&arguments.simulate).map_err(EarlyExit::load_failure)?,
     };
     super::warn_of_unaccounted_usage(terminal, &replaced);
     if arguments.ignore_dynu {
@@ -188,7 +191,7 @@ fn read_request(terminal: &Terminal, arguments: &Arguments) -> Result<Received, 
     if replaced.policies.iter().all(|policy| !policy.owner.is_empty()) {
         replaced.policies.push(simulation::default_policy(""));
     }
-    received.replace_cluster(replaced).map_err(|cause| Abort::new(format!("Error: {cause}")))?;
+    received.replace_cluster(replaced).map_err(|cause| EarlyExit::new(format!("Error: {cause}")))?;
     Ok(received)
 }
 
@@ -205,7 +208,7 @@ fn read_input(path: &Path) -> std::io::Result<String> {
 fn answered(
     cluster: &Cluster,
     question: Question,
-    rules: &Rules,
+    rules: &AllocationRules,
     is_dedicated: bool,
 ) -> Result<Answer, String> {
     match question {
@@ -246,8 +249,8 @@ fn answered(
 
 fn allocate_each(
     cluster: &Cluster,
-    wanted: &[Wanted],
-    rules: &Rules,
+    wanted: &[RequestedInstance],
+    rules: &AllocationRules,
     is_dedicated: bool,
 ) -> Result<Answer, String> {
     let (filled, allocated) = choose_each(cluster, wanted, rules, is_dedicated)?;
@@ -270,7 +273,7 @@ fn allocate_each(
 fn print_nodes(
     terminal: &Terminal,
     arguments: &Arguments,
-    rules: &Rules,
+    rules: &AllocationRules,
     when: &str,
     (cluster, reported): (&Cluster, &Cluster),
 ) {
@@ -286,7 +289,7 @@ fn save(
     extension: &str,
     when: &str,
     cluster: &Cluster,
-) -> Result<(), Abort> {
+) -> Result<(), EarlyExit> {
     let Some(path) = &arguments.save else { return Ok(()) };
     super::save_cluster(terminal, path, extension, when, cluster)
 }

@@ -1,6 +1,6 @@
 //! The program under the name `hcheck`: options, output and exit statuses of Ganeti's hcheck 3.0.2.
 
-use super::Abort;
+use super::EarlyExit;
 use crate::command::balance::options::Options;
 use crate::command::balance::planned::{GroupPlan, Source, TIME_LIMIT_MESSAGE, cluster_after, time_limit};
 use crate::config::ConnectionFlags;
@@ -62,7 +62,7 @@ struct Arguments {
 }
 
 /// Options of hbal that hcheck does not have.
-const FOREIGN_OPTIONS: [&str; 8] = [
+const HBAL_OPTIONS: [&str; 8] = [
     "apply",
     "timeout",
     "save",
@@ -81,17 +81,17 @@ pub(super) fn main(arguments_given: impl Iterator<Item = OsString>) -> ExitCode 
     }))
 }
 
-fn parse_arguments(arguments_given: Vec<OsString>) -> Result<Arguments, Abort> {
+fn parse_arguments(arguments_given: Vec<OsString>) -> Result<Arguments, EarlyExit> {
     if let Some(message) = super::unsupported_source(&arguments_given, super::LIVE_HINT) {
-        return Err(Abort::new(message));
+        return Err(EarlyExit::new(message));
     }
     let arguments_given = super::with_equals_signs(arguments_given, &[("-L", "--luxi=")]);
     let mut command = Arguments::command();
-    for name in FOREIGN_OPTIONS {
+    for name in HBAL_OPTIONS {
         command = command.mut_arg(name, |argument| argument.hide(true));
     }
     let (mut arguments, matches): (Arguments, ArgMatches) = super::parse(&mut command, arguments_given)?;
-    for name in FOREIGN_OPTIONS {
+    for name in HBAL_OPTIONS {
         if matches.value_source(name) == Some(ValueSource::CommandLine) {
             return Err(super::unrecognized(&mut command, &format!("--{}", name.replace('_', "-"))));
         }
@@ -106,29 +106,29 @@ fn parse_arguments(arguments_given: Vec<OsString>) -> Result<Arguments, Abort> {
 }
 
 impl Arguments {
-    async fn run(&self, session: &Session) -> Result<Exit, Abort> {
+    async fn run(&self, session: &Session) -> Result<Exit, EarlyExit> {
         let (options, terminal) = (&self.options, session.terminal());
         if self.help_completion {
-            terminal.print(&super::completion(&Arguments::command(), &FOREIGN_OPTIONS));
+            terminal.print(&super::completion(&Arguments::command(), &HBAL_OPTIONS));
             return Ok(Exit::Done);
         }
         let source = super::read_source(options, self.luxi.is_some(), session).await?;
         if self.verbose >= self.quiet {
             super::warn_of_unaccounted_usage(terminal, &source.cluster);
         }
-        let report = Report {
+        let output_options = OutputOptions {
             is_machine_readable: self.machine_readable.as_deref() == Some("yes"),
             is_quiet: self.verbose < self.quiet,
             checks_capacity: !self.no_capacity_checks,
         };
-        let initial = report.check(&source.cluster, options, &source.drained);
+        let initial = output_options.check(&source.cluster, options, &source.drained);
         let is_simulated = !self.no_simulation && initial.is_unhealthy();
         let rebalanced = is_simulated.then(|| self.rebalanced(terminal, &source));
         let last = match &rebalanced {
-            Some(cluster) => report.check(cluster, options, &source.drained),
+            Some(cluster) => output_options.check(cluster, options, &source.drained),
             None => initial.clone(),
         };
-        let text = report.text(&source.cluster, &initial, &last, self.no_simulation, is_simulated);
+        let text = output_options.text(&source.cluster, &initial, &last, self.no_simulation, is_simulated);
         terminal.print(&text);
         // Without a simulation, the result is only a report.
         Ok(if is_simulated && last.is_unhealthy() { Exit::Failed } else { Exit::Done })
@@ -155,7 +155,7 @@ impl Arguments {
 }
 
 /// Counts that make a group unhealthy, each with its key and its label.
-const COUNTS: [(&str, &str); 5] = [
+const COUNT_LABELS: [(&str, &str); 5] = [
     ("N1_FAIL", "Nodes not N+1 happy"),
     ("CONFLICT_TAGS", "Nodes with conflicting instances"),
     ("OFFLINE_PRI", "Instances having the primary node offline"),
@@ -165,13 +165,13 @@ const COUNTS: [(&str, &str); 5] = [
 
 /// The state of a cluster: its groups with nodes, by position, and their statistics.
 #[derive(Clone)]
-struct Checked {
+struct ClusterStatistics {
     groups: Vec<(usize, Statistics)>,
 }
 
 #[derive(Clone)]
 struct Statistics {
-    /// The counts in the order of [`COUNTS`]. The last one is missing without capacity checks.
+    /// The counts in the order of [`COUNT_LABELS`]. The last one is missing without capacity checks.
     counts: Vec<usize>,
     score: f64,
 }
@@ -182,7 +182,7 @@ impl Statistics {
     }
 }
 
-impl Checked {
+impl ClusterStatistics {
     /// Returns the sums over all groups.
     fn totals(&self) -> Vec<usize> {
         let length = self.groups.first().map_or(0, |(_, statistics)| statistics.counts.len());
@@ -196,20 +196,20 @@ impl Checked {
 }
 
 /// The options that determine the output.
-struct Report {
+struct OutputOptions {
     is_machine_readable: bool,
     is_quiet: bool,
     checks_capacity: bool,
 }
 
-impl Report {
-    fn check(&self, cluster: &Cluster, options: &Options, drained: &BTreeSet<String>) -> Checked {
+impl OutputOptions {
+    fn check(&self, cluster: &Cluster, options: &Options, drained: &BTreeSet<String>) -> ClusterStatistics {
         let settings = options.settings(drained);
         let groups = populated_groups(cluster).map(|group| {
             let problem = Problem::new(cluster, group, &settings);
             (group, self.statistics(cluster, &problem))
         });
-        Checked { groups: groups.collect() }
+        ClusterStatistics { groups: groups.collect() }
     }
 
     fn statistics(&self, cluster: &Cluster, problem: &Problem) -> Statistics {
@@ -235,9 +235,9 @@ impl Report {
     fn text(
         &self,
         cluster: &Cluster,
-        initial: &Checked,
-        last: &Checked,
-        is_skipped: bool,
+        initial: &ClusterStatistics,
+        last: &ClusterStatistics,
+        is_simulation_skipped: bool,
         is_simulated: bool,
     ) -> String {
         if self.is_machine_readable {
@@ -245,19 +245,22 @@ impl Report {
             let uuids: String = groups
                 .map(|(number, group)| format!("HCHECK_GROUP_UUID_{number}={}\n", super::quoted(&group.uuid)))
                 .collect();
-            return uuids + &keys("INIT", initial) + &keys("FINAL", last) + "HCHECK_OK=1\n";
+            return uuids
+                + &machine_readable_lines("INIT", initial)
+                + &machine_readable_lines("FINAL", last)
+                + "HCHECK_OK=1\n";
         }
         if self.is_quiet {
             return String::new();
         }
-        let verdict = match (is_skipped, is_simulated) {
+        let verdict = match (is_simulation_skipped, is_simulated) {
             (true, _) => "Running in no-simulation mode.",
             (false, true) => "Cluster needs rebalancing.",
             (false, false) => "No need to rebalance cluster, no problems found.",
         };
-        let mut text = format!("{verdict}\n{}", tables(cluster, initial, "initially"));
+        let mut text = format!("{verdict}\n{}", statistics_tables(cluster, initial, "initially"));
         if is_simulated {
-            text += &tables(cluster, last, "after rebalancing");
+            text += &statistics_tables(cluster, last, "after rebalancing");
         }
         text
     }
@@ -278,18 +281,18 @@ fn conflicting_nodes(problem: &Problem) -> usize {
 }
 
 /// Returns the counts, followed by the health. Without groups, only the health is returned, as in hcheck.
-fn with_health(checked: &Checked, health: &str) -> Vec<String> {
+fn with_health(checked: &ClusterStatistics, health: &str) -> Vec<String> {
     checked.totals().iter().map(usize::to_string).chain([health.to_owned()]).collect()
 }
 
 /// Returns the labels of the counts, and the label of the last value.
 fn labels(
-    checked: &Checked,
+    checked: &ClusterStatistics,
     label: fn(&(&'static str, &'static str)) -> &'static str,
     last: &'static str,
 ) -> Vec<&'static str> {
-    let count = checked.groups.first().map_or(COUNTS.len(), |(_, statistics)| statistics.counts.len());
-    COUNTS.iter().take(count).map(label).chain([last]).collect()
+    let count = checked.groups.first().map_or(COUNT_LABELS.len(), |(_, statistics)| statistics.counts.len());
+    COUNT_LABELS.iter().take(count).map(label).chain([last]).collect()
 }
 
 fn lines(prefix: &str, labels: &[&str], separator: &str, values: &[String]) -> String {
@@ -297,7 +300,7 @@ fn lines(prefix: &str, labels: &[&str], separator: &str, values: &[String]) -> S
 }
 
 /// Formats the result as `KEY=VALUE` lines for `--machine-readable`.
-fn keys(phase: &str, checked: &Checked) -> String {
+fn machine_readable_lines(phase: &str, checked: &ClusterStatistics) -> String {
     let labels_with = |last| labels(checked, |(key, _)| key, last);
     let mut text = String::new();
     for (number, (_, statistics)) in checked.groups.iter().enumerate() {
@@ -314,7 +317,7 @@ fn keys(phase: &str, checked: &Checked) -> String {
 }
 
 /// Formats the result as tables, the output without `--machine-readable`.
-fn tables(cluster: &Cluster, checked: &Checked, when: &str) -> String {
+fn statistics_tables(cluster: &Cluster, checked: &ClusterStatistics, when: &str) -> String {
     let labels_with = |last| labels(checked, |(_, text)| text, last);
     let mut text = String::new();
     for (group, statistics) in &checked.groups {

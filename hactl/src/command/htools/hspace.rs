@@ -2,14 +2,14 @@
 
 use super::statistics::Statistics;
 use super::units::{parse_integer, parse_size};
-use super::{Abort, NodeTable, simulation};
+use super::{EarlyExit, NodeTable, simulation};
 use crate::command::balance::hbal::coefficients;
 use crate::failure::Exit;
 use crate::terminal::{ColorChoice, Terminal};
 use clap::{ArgAction, CommandFactory, Parser};
 use ha_scheduler::balance::groups::partition::populated_groups;
 use ha_scheduler::balance::htools::allocation::{
-    Candidate, Filled, KnownAttempts, Request, Rules, allocatable_groups, candidates,
+    AllocationRules, Candidate, Filled, KnownAttempts, Request, allocatable_groups, candidates,
 };
 use ha_scheduler::balance::htools::global_failover::fatal_nodes;
 use ha_scheduler::balance::model::{
@@ -103,7 +103,7 @@ struct Arguments {
 }
 
 /// Parsed values of the options that have checks of their own.
-struct Values {
+struct ParsedArguments {
     template: Option<Template>,
     spindle_use: Option<i64>,
     standard: Option<Specification>,
@@ -121,23 +121,23 @@ pub(super) fn main(arguments_given: impl Iterator<Item = OsString>) -> ExitCode 
     }))
 }
 
-fn parse_arguments(arguments_given: Vec<OsString>) -> Result<(Arguments, Values), Abort> {
+fn parse_arguments(arguments_given: Vec<OsString>) -> Result<(Arguments, ParsedArguments), EarlyExit> {
     let hint = "add -t FILE; for the live cluster, run \"hactl capacity\"";
     if let Some(message) = super::unsupported_source(&arguments_given, hint) {
-        return Err(Abort::new(message));
+        return Err(EarlyExit::new(message));
     }
     if super::has_option(&arguments_given, &["-L", "--luxi"]) {
-        return Err(Abort::new(format!(
+        return Err(EarlyExit::new(format!(
             "Error: -L: LUXI access to a Ganeti cluster is not supported\nhint: {hint}"
         )));
     }
     let arguments_given = super::with_equals_signs(arguments_given, &[("-p", "--print-nodes=")]);
     let (arguments, _): (Arguments, _) = super::parse(&mut Arguments::command(), arguments_given)?;
-    let values = values(&arguments).map_err(Abort::invalid_value)?;
+    let values = values(&arguments).map_err(EarlyExit::invalid_value)?;
     Ok((arguments, values))
 }
 
-fn values(arguments: &Arguments) -> Result<Values, String> {
+fn values(arguments: &Arguments) -> Result<ParsedArguments, String> {
     let template = arguments.disk_template.as_deref().map(parse_template).transpose()?;
     let spindle_use = match arguments.spindle_use.as_deref() {
         None => None,
@@ -167,7 +167,7 @@ fn values(arguments: &Arguments) -> Result<Values, String> {
     }
     let min_disk = ratio(&arguments.min_disk, "free disk space")?;
     let choice = arguments.machine_readable.as_deref().map_or(Ok(false), super::parse_choice);
-    Ok(Values {
+    Ok(ParsedArguments {
         template,
         spindle_use,
         standard: specification(arguments.standard_alloc.as_deref(), "standard")?,
@@ -206,14 +206,14 @@ fn parse_specification(text: &str, kind: &str) -> Result<Specification, String> 
 }
 
 /// The cluster, and the values that the standard and the tiered allocation share.
-struct Space<'a> {
+struct HspaceRun<'a> {
     terminal: &'a Terminal,
     arguments: &'a Arguments,
-    values: &'a Values,
+    values: &'a ParsedArguments,
     cluster: Cluster,
     /// Common suffix of all names, which tables omit.
     suffix: String,
-    rules: Rules,
+    rules: AllocationRules,
     initial: Statistics,
     template: Template,
     candidates: Vec<Candidate>,
@@ -223,7 +223,7 @@ struct Space<'a> {
     shows_spindles: bool,
 }
 
-fn run(terminal: &Terminal, arguments: &Arguments, values: &Values) -> Result<Exit, Abort> {
+fn run(terminal: &Terminal, arguments: &Arguments, values: &ParsedArguments) -> Result<Exit, EarlyExit> {
     if arguments.help_completion {
         terminal.print(&super::completion(&Arguments::command(), &[]));
         return Ok(Exit::Done);
@@ -231,9 +231,9 @@ fn run(terminal: &Terminal, arguments: &Arguments, values: &Values) -> Result<Ex
     let mut cluster = match &arguments.text_data {
         Some(path) => super::read_cluster(path)?.cluster,
         None if arguments.simulate.is_empty() => {
-            return Err(Abort::load_failure("No backend selected! Exiting."));
+            return Err(EarlyExit::load_failure("No backend selected! Exiting."));
         }
-        None => simulation::cluster(&arguments.simulate).map_err(Abort::load_failure)?,
+        None => simulation::cluster(&arguments.simulate).map_err(EarlyExit::load_failure)?,
     };
     super::set_offline(&mut cluster, &arguments.offline)?;
     if verbosity(arguments) > 0 {
@@ -245,13 +245,13 @@ fn run(terminal: &Terminal, arguments: &Arguments, values: &Values) -> Result<Ex
         cluster.policies.push(policy.clone());
     }
     let template = values.template.or(policy.templates.first().copied()).unwrap_or(Template::Drbd);
-    let space = Space::new(terminal, arguments, values, cluster, template);
+    let space = HspaceRun::new(terminal, arguments, values, cluster, template);
     space.print_cluster();
     if space.candidates.iter().all(|(_, secondaries)| secondaries.is_empty() && space.node_count() == 2)
         && !space.is_blocked
     {
         let cause = if space.node_count() == 2 { "Not enough online nodes" } else { "No online nodes" };
-        return Err(Abort::new(format!("Error: failure during allocation: {cause}")));
+        return Err(EarlyExit::new(format!("Error: failure during allocation: {cause}")));
     }
     space.allocate_in_tiers(&policy)?;
     space.allocate_standard(&policy)?;
@@ -265,14 +265,14 @@ fn verbosity(arguments: &Arguments) -> i16 {
     1 + i16::from(arguments.verbose) - i16::from(arguments.quiet)
 }
 
-impl<'a> Space<'a> {
+impl<'a> HspaceRun<'a> {
     fn new(
         terminal: &'a Terminal,
         arguments: &'a Arguments,
-        values: &'a Values,
+        values: &'a ParsedArguments,
         cluster: Cluster,
         template: Template,
-    ) -> Space<'a> {
+    ) -> HspaceRun<'a> {
         let checks_capacity = !arguments.no_capacity_checks;
         let mut bad_nodes = Vec::new();
         let mut bad_groups = BTreeSet::new();
@@ -305,14 +305,14 @@ impl<'a> Space<'a> {
             && !arguments.accept_existing_errors
             && (!arguments.independent_groups || candidates.is_empty());
         let ignored_groups = if arguments.independent_groups { bad_groups.clone() } else { BTreeSet::new() };
-        let rules = Rules {
+        let rules = AllocationRules {
             settings: values.settings.clone(),
             checks_capacity,
             accepts_existing: arguments.accept_existing_errors,
             ignored_groups,
-            ..Rules::default()
+            ..AllocationRules::default()
         };
-        let space = Space {
+        let space = HspaceRun {
             initial: Statistics::new(&cluster, &values.settings),
             shows_spindles: cluster.nodes.iter().any(|node| node.exclusive_storage),
             terminal,
@@ -473,7 +473,7 @@ impl<'a> Space<'a> {
         ));
     }
 
-    fn allocate_in_tiers(&self, policy: &Policy) -> Result<(), Abort> {
+    fn allocate_in_tiers(&self, policy: &Policy) -> Result<(), EarlyExit> {
         let sizes: Vec<Specification> = match self.values.tiered {
             Some(size) => vec![size],
             None => policy.ranges.iter().map(|(_, largest)| *largest).collect(),
@@ -522,7 +522,7 @@ impl<'a> Space<'a> {
         Ok(())
     }
 
-    fn allocate_standard(&self, policy: &Policy) -> Result<(), Abort> {
+    fn allocate_standard(&self, policy: &Policy) -> Result<(), EarlyExit> {
         let size = self.values.standard.unwrap_or(policy.standard);
         let mut filled = Filled::new(&self.cluster);
         if self.is_blocked {
@@ -569,18 +569,18 @@ impl<'a> Space<'a> {
     /// Returns the words of all failures with their counts, the most frequent first.
     fn failures(&self, filled: &Filled) -> Vec<(&'static str, usize)> {
         if self.is_blocked {
-            return vec![(FailMode::NPlusOne.word(), 1)];
+            return vec![(FailMode::NPlusOne.name(), 1)];
         }
         let count = |mode: FailMode| filled.failures.get(&mode).copied().unwrap_or(0);
         let mut failures = vec![
-            (FailMode::Memory.word(), count(FailMode::Memory)),
-            (FailMode::Disk.word(), count(FailMode::Disk)),
-            (FailMode::Cpu.word(), count(FailMode::Cpu)),
-            (FailMode::NPlusOne.word(), count(FailMode::NPlusOne)),
-            (FailMode::Tags.word(), count(FailMode::Tags)),
-            (FailMode::Migration.word(), count(FailMode::Migration)),
-            (FailMode::DiskCount.word(), count(FailMode::DiskCount)),
-            (FailMode::Spindles.word(), count(FailMode::Spindles)),
+            (FailMode::Memory.name(), count(FailMode::Memory)),
+            (FailMode::Disk.name(), count(FailMode::Disk)),
+            (FailMode::Cpu.name(), count(FailMode::Cpu)),
+            (FailMode::NPlusOne.name(), count(FailMode::NPlusOne)),
+            (FailMode::Tags.name(), count(FailMode::Tags)),
+            (FailMode::Migration.name(), count(FailMode::Migration)),
+            (FailMode::DiskCount.name(), count(FailMode::DiskCount)),
+            (FailMode::Spindles.name(), count(FailMode::Spindles)),
             ("FailInternal", 0),
         ];
         failures.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -588,7 +588,7 @@ impl<'a> Space<'a> {
     }
 
     /// Prints the map and the nodes to standard error, and saves the cluster.
-    fn print_result(&self, name: &str, extension: &str, filled: &Filled) -> Result<(), Abort> {
+    fn print_result(&self, name: &str, extension: &str, filled: &Filled) -> Result<(), EarlyExit> {
         if verbosity(self.arguments) > 1 {
             let map = self.allocation_map(filled);
             self.terminal.error_line(format!("{name} map\n{map}").trim_end_matches('\n'));

@@ -2,7 +2,7 @@
 
 use super::units::{parse_integer, parse_size};
 use ha_scheduler::balance::model::{
-    Allocation, Cluster, Generation, Group, Node, Policy, Role, Specification, Template,
+    Allocation, Cluster, FormatGeneration, Group, Node, Policy, Role, Specification, Template,
 };
 
 const POLICIES: [(Allocation, &str, &str); 3] = [
@@ -28,7 +28,7 @@ pub(super) fn default_policy(owner: &str) -> Policy {
 /// Builds a cluster with a group for each specification, the last one first, as in Ganeti.
 pub(super) fn cluster(specifications: &[String]) -> Result<Cluster, String> {
     let mut cluster =
-        Cluster { generation: Generation::Newer, has_forthcoming_field: true, ..Cluster::default() };
+        Cluster { generation: FormatGeneration::Newer, has_forthcoming_field: true, ..Cluster::default() };
     cluster.policies.push(default_policy(""));
     for specification in specifications.iter().rev() {
         add_group(&mut cluster, specification)?;

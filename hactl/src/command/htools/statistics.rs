@@ -1,6 +1,6 @@
 //! Sums over the nodes of a cluster, as hspace prints them.
 
-use super::units::shown;
+use super::units::haskell_number;
 use ha_scheduler::balance::model::{Cluster, DEFAULT_VCPU_RATIO};
 use ha_scheduler::balance::problem::{Problem, Settings};
 use ha_scheduler::balance::score::{Usage, score, usages};
@@ -173,7 +173,7 @@ impl Statistics {
         let keys = parts.into_iter().flat_map(|(part, [cpus, memory, disk, spindles], normalized)| {
             let keys = [
                 ("CPU", cpus.to_string()),
-                ("NPU", shown(normalized)),
+                ("NPU", haskell_number(normalized)),
                 ("MEM", memory.to_string()),
                 ("DSK", disk.to_string()),
                 ("SPN", spindles.to_string()),

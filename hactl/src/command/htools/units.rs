@@ -37,7 +37,7 @@ pub(super) fn parse_size(text: &str) -> Result<i64, String> {
 }
 
 /// Formats a number as Haskell's `show`: at least one decimal, with an exponent below 0.1 and from 10⁷ on.
-pub(super) fn shown(number: f64) -> String {
+pub(super) fn haskell_number(number: f64) -> String {
     if number == 0.0 || (0.1..1e7).contains(&number.abs()) {
         return format!("{number:?}");
     }
@@ -50,7 +50,7 @@ pub(super) fn shown(number: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_size, shown};
+    use super::{haskell_number, parse_size};
 
     #[test]
     fn sizes_have_the_units_of_hspace() {
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn fractions_are_shown_as_by_haskell() {
-        let texts = [1.0, 62.25, 0.05, 1.5e7, 0.0].map(shown);
+        let texts = [1.0, 62.25, 0.05, 1.5e7, 0.0].map(haskell_number);
         assert_eq!(texts, ["1.0", "62.25", "5.0e-2", "1.5e7", "0.0"]);
     }
 }

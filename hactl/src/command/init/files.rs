@@ -54,7 +54,7 @@ pub(super) enum WriteEffect {
 
 impl WriteEffect {
     /// Returns the word for messages.
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             WriteEffect::Created => "created",
             WriteEffect::Unchanged => "unchanged",

@@ -117,7 +117,7 @@ async fn set_maintenance(
     let patch = json!({"spec": spec});
     Ok(Some(match dry_run.write_mode() {
         Some(write_mode) => session.client()?.patch(Kind::Node, node.name(), &patch, write_mode).await?,
-        None => merge::patched(&node.value, &patch),
+        None => merge::with_merge_patch(&node.value, &patch),
     }))
 }
 

@@ -25,7 +25,7 @@ impl NotHere {
     /// Asks for confirmation unless `--yes` is given, then records the answer for each affected service.
     pub(super) async fn run(&self, session: &Session) -> Outcome {
         let target = crate::command::parse_node(&self.node)?;
-        session.client()?.target(&target).await?;
+        session.client()?.get_target(&target).await?;
         let node = &target.name.name;
         let mut affected = session.client()?.all().await?;
         affected.retain(|resource| is_affected(resource, node, self.driver.as_deref()));
@@ -57,13 +57,13 @@ impl NotHere {
 /// Returns `true` if the resource is requested to run, and either waits for answers of nodes or has counted this node
 /// as empty.
 fn is_affected(resource: &TypedObject<ResourceSpec>, node: &str, driver: Option<&str>) -> bool {
-    let is_wanted = matches!(resource.text_at("/spec/state"), "" | "Started");
+    let is_requested_to_run = matches!(resource.text_at("/spec/state"), "" | "Started");
     let is_queued = resource.state() == Some(ServiceState::Queued);
     let counted = resource.status.iter().flat_map(|status| &status.counted_empty);
     let is_counted = counted.into_iter().any(|counted_node| counted_node == node);
     // The name as the user wrote it, because the driver may be unknown to this version.
     let has_driver = driver.is_none_or(|kind| resource.value["spec"]["driver"].get(kind).is_some());
-    is_wanted && has_driver && (is_queued || is_counted)
+    is_requested_to_run && has_driver && (is_queued || is_counted)
 }
 
 #[cfg(test)]

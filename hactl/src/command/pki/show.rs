@@ -23,7 +23,7 @@ pub(super) enum State {
 }
 
 impl State {
-    fn word(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             State::Valid => "Valid",
             State::RenewalDue => "RenewalDue",
@@ -95,7 +95,7 @@ impl Show {
                     &facts.serial.to_string(),
                     &facts.issuer,
                     &expires,
-                    state.word(),
+                    state.name(),
                 ]
                 .map(Cell::plain)
                 .into(),

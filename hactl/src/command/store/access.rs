@@ -14,7 +14,7 @@ pub(super) const ROOT: &str = "root";
 
 /// Users with their roles, and roles with their permissions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Access {
+pub(super) struct AccessRules {
     pub(super) users: BTreeMap<String, BTreeSet<String>>,
     pub(super) roles: BTreeMap<String, BTreeSet<KeyRange>>,
     pub(super) is_enabled: bool,
@@ -48,15 +48,15 @@ fn end_of_prefix(prefix: &str) -> Vec<u8> {
 
 /// A change in etcd, as the arguments of etcdctl.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Step(pub(super) Vec<String>);
+pub(super) struct EtcdctlStep(pub(super) Vec<String>);
 
-impl Step {
-    pub(super) fn of(arguments: &[&str]) -> Step {
-        Step(arguments.iter().map(|argument| (*argument).to_owned()).collect())
+impl EtcdctlStep {
+    pub(super) fn of(arguments: &[&str]) -> EtcdctlStep {
+        EtcdctlStep(arguments.iter().map(|argument| (*argument).to_owned()).collect())
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for EtcdctlStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "etcdctl {}", self.0.join(" "))
     }
@@ -75,10 +75,10 @@ pub(super) fn desired_access(
     cluster: &str,
     controllers: &BTreeSet<String>,
     nodes: &BTreeSet<String>,
-) -> Access {
+) -> AccessRules {
     let keys = Keys::new(cluster);
     let ranges = |permissions: Vec<Permission>| permissions.into_iter().map(KeyRange::from).collect();
-    let mut access = Access { is_enabled: true, ..Access::default() };
+    let mut access = AccessRules { is_enabled: true, ..AccessRules::default() };
     let mut add = |user: &str, role: String, permissions: Option<BTreeSet<KeyRange>>| {
         access.users.entry(user.to_owned()).or_default().insert(role.clone());
         if let Some(permissions) = permissions {
@@ -100,15 +100,19 @@ pub(super) fn desired_access(
 /// in `removed_users`. A desired role loses permissions that it should not have.
 ///
 /// Guarantees: authentication is enabled by the last step. The steps are empty if nothing has to change.
-pub(super) fn plan(present: &Access, desired: &Access, removed_users: &BTreeSet<String>) -> Vec<Step> {
+pub(super) fn plan(
+    present: &AccessRules,
+    desired: &AccessRules,
+    removed_users: &BTreeSet<String>,
+) -> Vec<EtcdctlStep> {
     let mut steps = Vec::new();
     for user in removed_users.iter().filter(|user| present.users.contains_key(*user)) {
-        steps.push(Step::of(&["user", "delete", user]));
+        steps.push(EtcdctlStep::of(&["user", "delete", user]));
     }
     for (role, permissions) in &desired.roles {
         let present_permissions = present.roles.get(role);
         if present_permissions.is_none() {
-            steps.push(Step::of(&["role", "add", role]));
+            steps.push(EtcdctlStep::of(&["role", "add", role]));
         }
         let no_permissions = BTreeSet::new();
         let present_permissions = present_permissions.unwrap_or(&no_permissions);
@@ -120,31 +124,31 @@ pub(super) fn plan(present: &Access, desired: &Access, removed_users: &BTreeSet<
                 let end = String::from_utf8_lossy(&range.end);
                 let mut arguments = vec!["role", "revoke-permission", role, range.key.as_str()];
                 arguments.extend((!end.is_empty()).then_some(end.as_ref()));
-                steps.push(Step::of(&arguments));
+                steps.push(EtcdctlStep::of(&arguments));
             }
         }
         for range in permissions.difference(present_permissions) {
             let kind = if range.is_write { "readwrite" } else { "read" };
             let mut arguments = vec!["role", "grant-permission", role, kind, range.key.as_str()];
             arguments.extend((!range.end.is_empty()).then_some("--prefix"));
-            steps.push(Step::of(&arguments));
+            steps.push(EtcdctlStep::of(&arguments));
         }
     }
     for (user, roles) in &desired.users {
         let present_roles = present.users.get(user);
         if present_roles.is_none() {
             // Without a password, only a certificate identifies the user.
-            steps.push(Step::of(&["user", "add", user, "--no-password"]));
+            steps.push(EtcdctlStep::of(&["user", "add", user, "--no-password"]));
         }
         for role in roles
             .iter()
             .filter(|role| present_roles.is_none_or(|present_roles| !present_roles.contains(*role)))
         {
-            steps.push(Step::of(&["user", "grant-role", user, role]));
+            steps.push(EtcdctlStep::of(&["user", "grant-role", user, role]));
         }
     }
     if desired.is_enabled && !present.is_enabled {
-        steps.push(Step::of(&["auth", "enable"]));
+        steps.push(EtcdctlStep::of(&["auth", "enable"]));
     }
     steps
 }
@@ -189,14 +193,14 @@ mod tests {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
-    fn texts(steps: &[Step]) -> Vec<String> {
-        steps.iter().map(Step::to_string).collect()
+    fn texts(steps: &[EtcdctlStep]) -> Vec<String> {
+        steps.iter().map(EtcdctlStep::to_string).collect()
     }
 
     #[test]
     fn a_new_etcd_gets_users_and_roles_before_authentication() {
         let desired = desired_access("lab", &names(&["c1"]), &names(&["n1"]));
-        let steps = texts(&plan(&Access::default(), &desired, &BTreeSet::new()));
+        let steps = texts(&plan(&AccessRules::default(), &desired, &BTreeSet::new()));
         for step in [
             "etcdctl role grant-permission hactl-lab-controller readwrite /hactl/lab/v1/ --prefix",
             "etcdctl role grant-permission hactl-lab-node-n1 readwrite /hactl/lab/v1/alive/n1",

@@ -1,6 +1,6 @@
 //! `hactl node add` and `hactl node remove`: the etcd user and the role of one node.
 
-use super::access::{Access, Step, desired_access, node_role, plan};
+use super::access::{AccessRules, EtcdctlStep, desired_access, node_role, plan};
 use super::{EtcdFlags, ROOT, SecuredEtcd};
 use crate::client::WriteMode;
 use crate::failure::{Exit, Failure, Outcome};
@@ -54,7 +54,7 @@ pub(crate) struct RemoveNode {
 impl AddNode {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         session.format(&[])?;
-        let (store, present) = secured(&self.etcd, &self.node).await?;
+        let (store, present) = read_secured_etcd(&self.etcd, &self.node).await?;
         let nodes = BTreeSet::from([self.node.clone()]);
         let steps =
             plan(&present, &desired_access(&self.etcd.cluster, &BTreeSet::new(), &nodes), &BTreeSet::new());
@@ -82,7 +82,7 @@ impl AddNode {
 impl RemoveNode {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         session.format(&[])?;
-        let (store, present) = secured(&self.etcd, &self.node).await?;
+        let (store, present) = read_secured_etcd(&self.etcd, &self.node).await?;
         let terminal = session.terminal();
         let client = session.client()?;
         let name = &self.node;
@@ -118,19 +118,19 @@ impl RemoveNode {
 }
 
 /// Returns the steps that delete the user and the role of a node.
-fn removal(present: &Access, cluster: &str, node: &str) -> Vec<Step> {
+fn removal(present: &AccessRules, cluster: &str, node: &str) -> Vec<EtcdctlStep> {
     let role = node_role(cluster, node);
     let mut steps = Vec::new();
     if present.users.contains_key(node) {
-        steps.push(Step::of(&["user", "delete", node]));
+        steps.push(EtcdctlStep::of(&["user", "delete", node]));
     }
     if present.roles.contains_key(&role) {
-        steps.push(Step::of(&["role", "delete", &role]));
+        steps.push(EtcdctlStep::of(&["role", "delete", &role]));
     }
     steps
 }
 
-fn print_steps(terminal: &Terminal, steps: &[Step]) {
+fn print_steps(terminal: &Terminal, steps: &[EtcdctlStep]) {
     terminal.print(&steps.iter().map(|step| format!("{step}\n")).collect::<String>());
 }
 
@@ -138,7 +138,7 @@ fn print_steps(terminal: &Terminal, steps: &[Step]) {
 ///
 /// # Errors
 /// Fails if the certificate is not that of root, if authentication is disabled, or if the name is that of another client.
-async fn secured(etcd: &EtcdFlags, node: &str) -> Result<(SecuredEtcd, Access), Failure> {
+async fn read_secured_etcd(etcd: &EtcdFlags, node: &str) -> Result<(SecuredEtcd, AccessRules), Failure> {
     if let Some(problem) = invalid_reason(node, MAX_NODE_NAME_LENGTH) {
         return Err(Failure::usage(format!("{node:?} is not a valid node name: {problem}")));
     }
@@ -171,8 +171,8 @@ mod tests {
     fn only_what_exists_is_removed() {
         let nodes = BTreeSet::from(["n1".to_owned(), "n2".to_owned()]);
         let mut present = desired_access("lab", &BTreeSet::from(["c1".to_owned()]), &nodes);
-        let texts = |present: &Access, node: &str| -> Vec<String> {
-            removal(present, "lab", node).iter().map(Step::to_string).collect()
+        let texts = |present: &AccessRules, node: &str| -> Vec<String> {
+            removal(present, "lab", node).iter().map(EtcdctlStep::to_string).collect()
         };
         assert_eq!(
             texts(&present, "n1"),
@@ -189,7 +189,7 @@ mod tests {
         let mut present = desired_access("lab", &set_of("c1"), &set_of("n1"));
         present.users.insert("backup".to_owned(), set_of("reader"));
         let steps = plan(&present, &desired_access("lab", &BTreeSet::new(), &set_of("n2")), &BTreeSet::new());
-        let texts: Vec<String> = steps.iter().map(Step::to_string).collect();
+        let texts: Vec<String> = steps.iter().map(EtcdctlStep::to_string).collect();
         assert_eq!(texts.first().map(String::as_str), Some("etcdctl role add hactl-lab-node-n2"));
         assert!(texts.iter().all(|text| text.contains("n2")), "{texts:?}");
         assert!(texts.contains(&"etcdctl user add n2 --no-password".to_owned()), "{texts:?}");

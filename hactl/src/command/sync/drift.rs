@@ -1,7 +1,7 @@
 //! Drift: fields of an object that others changed since the last apply, with the users that changed them.
 
 use crate::command::diff::changes::ObjectChange;
-use crate::manifest::Entry;
+use crate::manifest::ManifestObject;
 use ha_api_types::git_sync::Drift;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ pub(super) const MANAGER: &str = "hactl-sync";
 
 /// Returns the drift of an object of the applied commit. `after` is the object that an apply of that commit would
 /// restore; `None` if it is unknown. Returns `None` without drift.
-pub(super) fn drift_of(entry: &Entry, live: Option<&Value>, after: Option<&Value>) -> Option<Drift> {
+pub(super) fn drift_of(entry: &ManifestObject, live: Option<&Value>, after: Option<&Value>) -> Option<Drift> {
     let mut drift = Drift {
         kind: entry.kind,
         name: entry.name.clone(),
@@ -103,7 +103,7 @@ mod tests {
     fn check(live: Option<&Value>, after: &Value, expected: Option<&str>) {
         let (kind, name) = (Kind::Resource, "web".to_owned());
         let location = "web.yaml:1".to_owned();
-        let entry = Entry { kind, name, object: json!({}), location, renamed_fields: Vec::new() };
+        let entry = ManifestObject { kind, name, object: json!({}), location, renamed_fields: Vec::new() };
         let drift = drift_of(&entry, live, Some(after));
         assert_eq!(drift.map(|drift| drift.sentence()).as_deref(), expected);
     }

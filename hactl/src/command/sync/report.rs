@@ -1,7 +1,7 @@
 //! The GitSync object, in which `hactl sync` publishes the outcome of its passes.
 
 use super::git::short;
-use super::{Pass, Sync};
+use super::{Sync, SyncPass};
 use crate::client::{Client, WriteMode};
 use crate::duration;
 use crate::failure::Failure;
@@ -19,13 +19,13 @@ const MAX_MESSAGE_LENGTH: usize = 1000;
 const NAMED_OBJECTS: usize = 3;
 
 /// The object as it was read before a pass.
-pub(super) struct Published {
+pub(super) struct PublishedStatus {
     object: TypedObject<GitSyncSpec>,
 }
 
-impl Published {
+impl PublishedStatus {
     /// Reads the object. It is created if it does not exist, and updated if the flags differ from its spec.
-    pub(super) async fn read(client: &Client, flags: &Sync) -> Result<Published, Failure> {
+    pub(super) async fn read(client: &Client, flags: &Sync) -> Result<PublishedStatus, Failure> {
         let kind = Kind::GitSync;
         let spec = GitSyncSpec {
             repository: flags.git.clone(),
@@ -39,7 +39,7 @@ impl Published {
         let Some(live) = client.get(kind, &flags.name).await? else {
             let object = json!(GitSync::new(&flags.name, spec));
             let created = client.create(kind, &object, WriteMode::Persist).await?;
-            return Ok(Published { object: TypedObject::from_value(created) });
+            return Ok(PublishedStatus { object: TypedObject::from_value(created) });
         };
         let mut desired = json!({ "spec": spec });
         for field in ["branch", "intervalSeconds"] {
@@ -48,13 +48,13 @@ impl Published {
                 desired["spec"][field] = Value::Null;
             }
         }
-        let patch = merge::patch(None, &desired, &live);
+        let patch = merge::merge_patch(None, &desired, &live);
         let object = if patch == json!({}) {
             live
         } else {
             client.patch(kind, &flags.name, &patch, WriteMode::Persist).await?
         };
-        Ok(Published { object: TypedObject::from_value(object) })
+        Ok(PublishedStatus { object: TypedObject::from_value(object) })
     }
 
     fn status(&self) -> GitSyncStatus {
@@ -72,7 +72,7 @@ impl Published {
     }
 
     /// Writes the outcome of a pass to the status.
-    pub(super) async fn report(&self, client: &Client, pass: &Pass) -> Result<(), Failure> {
+    pub(super) async fn report(&self, client: &Client, pass: &SyncPass) -> Result<(), Failure> {
         let mut status = json!(status_after(&self.status(), pass, self.object.metadata.generation));
         // A merge patch removes a field with null.
         for field in ["revision", "appliedRevision", "appliedTime", "drift"] {
@@ -85,7 +85,7 @@ impl Published {
     }
 }
 
-fn status_after(before: &GitSyncStatus, pass: &Pass, generation: i64) -> GitSyncStatus {
+fn status_after(before: &GitSyncStatus, pass: &SyncPass, generation: i64) -> GitSyncStatus {
     let now = duration::now();
     let condition = |kind: &str, status: ConditionStatus, reason: Reason, message: String| Condition {
         kind: kind.to_owned(),
@@ -145,13 +145,14 @@ mod tests {
 
     #[test]
     fn conditions_show_the_outcome_of_a_pass() {
-        let check = |pass: &Pass, expected: [(&str, &str); 2]| {
+        let check = |pass: &SyncPass, expected: [(&str, &str); 2]| {
             let status = status_after(&GitSyncStatus::default(), pass, 2);
             let conditions: Vec<_> =
                 status.conditions.iter().map(|held| (held.reason.as_str(), held.message.as_str())).collect();
             assert_eq!(conditions, expected);
         };
-        let mut pass = Pass { revision: "0123456789abcdef".to_owned(), objects: 2, ..Pass::default() };
+        let mut pass =
+            SyncPass { revision: "0123456789abcdef".to_owned(), objects: 2, ..SyncPass::default() };
         pass.applied_revision.clone_from(&pass.revision);
         check(&pass, [("NoDrift", ""), ("CommitApplied", "Commit 0123456789 is applied (2 objects)")]);
         pass.drift = ["a", "b", "c", "d", "e"].map(drift).to_vec();

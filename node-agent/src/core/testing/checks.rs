@@ -5,7 +5,7 @@ use super::*;
 impl World {
     /// Asserts FENCING 5 (a): once an observer has waited W after the last heartbeat, while the report shows the
     /// watchdog as armed, no exclusive service runs, or the machine was reset.
-    pub(super) fn observe(&mut self) {
+    pub(super) fn check_fenced_after_silence(&mut self) {
         let alive =
             self.state.get(&self.keys.alive(&own_node())).entries.first().map(|entry| entry.mod_revision);
         if alive != self.observed.0 && alive.is_some() {

@@ -33,7 +33,7 @@ fn old_permit_starts_nothing_without_daemon_deadline() {
     world.daemon_up = true;
     world.reconnect();
     world.advance(3_000);
-    assert_eq!(world.count_commands("mail", "start"), 1, "{:?}", world.core.wait_texts(&world.now()));
+    assert_eq!(world.count_commands("mail", "start"), 1, "{:?}", world.core.wait_messages(&world.now()));
     assert!(world.copies["mail"].running && !world.was_reset);
 }
 
@@ -67,7 +67,7 @@ fn a_service_added_during_clearing_is_also_probed() {
     world.commands_to_hold.clear();
     world.finish_held_commands();
     world.advance(2_000);
-    assert!(!world.copies["mail"].running, "{:?}", world.core.wait_texts(&world.now()));
+    assert!(!world.copies["mail"].running, "{:?}", world.core.wait_messages(&world.now()));
     assert_eq!(world.node_report().mode, Mode::Registering);
 }
 
@@ -115,8 +115,9 @@ fn a_shorter_validity_is_committed_after_the_daemon() {
             let protocol::State::Armed { deadline } = world.daemon.status().state else {
                 panic!("{:?}", world.daemon.status())
             };
-            let left_ms = Moment::from(&world.now()).remaining_ns(deadline).unwrap_or(0) / 1_000_000;
-            assert!(left_ms <= report.timings.heartbeat_valid_ms, "{left_ms}");
+            let remaining_ms =
+                DualClockTime::from(&world.now()).remaining_ns(deadline).unwrap_or(0) / 1_000_000;
+            assert!(remaining_ms <= report.timings.heartbeat_valid_ms, "{remaining_ms}");
         }
     }
     assert_eq!(world.node_report().timings.heartbeat_valid_ms, 4_000);
@@ -133,11 +134,11 @@ fn a_shorter_validity_waits_for_unresponsive_daemon() {
     world.assign("web", Action::Start);
     world.advance(15_000);
     assert!(world.copies["web"].running);
-    let beats = world.commits.len();
+    let heartbeat_start_times = world.commits.len();
     world.daemon_up = false;
     set_profile(&mut world, Profile::Fast);
     world.advance(5_000);
-    assert!(world.commits.len() > beats, "heartbeats continue");
+    assert!(world.commits.len() > heartbeat_start_times, "heartbeats continue");
     assert_eq!(world.node_report().timings.heartbeat_valid_ms, 20_000);
 }
 

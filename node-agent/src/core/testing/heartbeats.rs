@@ -193,8 +193,8 @@ fn new_timings_apply_from_their_committed_heartbeat() {
     world.advance(3_000);
     assert_eq!(world.node_report().timings.heartbeat_valid_ms, 4_000);
     assert_eq!(world.core.active_timings.heartbeat_valid_ms, 4_000);
-    let left_ms = world.core.left_ms(&world.now()).expect("D");
-    assert!(left_ms <= 4_000);
+    let remaining_ms = world.core.remaining_ms(&world.now()).expect("D");
+    assert!(remaining_ms <= 4_000);
 }
 
 #[test]
@@ -205,14 +205,14 @@ fn shorter_validity_applies_from_first_attempt() {
     world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
     world.deliver();
     // The first heartbeat shortens the deadline, the next one commits the validity.
-    while world.core.left_ms(&world.now()).is_none_or(|left_ms| left_ms > 4_000) {
+    while world.core.remaining_ms(&world.now()).is_none_or(|remaining_ms| remaining_ms > 4_000) {
         world.advance(10);
     }
     world.network = NetworkFault::AnswersLost;
     world.advance(1_100);
     assert_eq!(world.node_report().timings.heartbeat_valid_ms, 4_000, "applied, but not seen");
-    let left_ms = world.core.left_ms(&world.now()).expect("D");
-    assert!(left_ms <= 4_000, "{left_ms}");
+    let remaining_ms = world.core.remaining_ms(&world.now()).expect("D");
+    assert!(remaining_ms <= 4_000, "{remaining_ms}");
 }
 
 #[test]

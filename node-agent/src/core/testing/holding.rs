@@ -5,21 +5,21 @@ use ha_api_types::cluster::{Cluster, ClusterSpec, FencingSpec, OnEtcdLoss};
 use ha_api_types::id::Epoch;
 use ha_api_types::record::{Candidate, HoldAnswer};
 
-fn granted() -> HoldAnswer {
+fn grant_answer() -> HoldAnswer {
     HoldAnswer { granted: true, reason: String::new() }
 }
 
-fn refused() -> HoldAnswer {
+fn refusal_answer() -> HoldAnswer {
     HoldAnswer { granted: false, reason: "it reaches the store".to_owned() }
 }
 
-fn candidate(world: &mut World, id: &str) {
+fn add_candidate(world: &mut World, id: &str) {
     let url = format!("https://{id}:7443");
     let value = Candidate { id: id.into(), url, ..Candidate::default() };
     world.write(&world.keys.candidate(&id.into()), &value);
 }
 
-fn policy(world: &mut World, on_etcd_loss: OnEtcdLoss) {
+fn set_on_etcd_loss(world: &mut World, on_etcd_loss: OnEtcdLoss) {
     let fencing = FencingSpec { on_etcd_loss, ..FencingSpec::default() };
     let cluster = Cluster::new("default", ClusterSpec { fencing, ..ClusterSpec::default() });
     world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
@@ -28,9 +28,9 @@ fn policy(world: &mut World, on_etcd_loss: OnEtcdLoss) {
 /// Creates a node that runs `web` under Hold, with controllers of these names.
 fn node_held_by(candidates: &[&str]) -> World {
     let mut world = World::running();
-    policy(&mut world, OnEtcdLoss::Hold);
+    set_on_etcd_loss(&mut world, OnEtcdLoss::Hold);
     for id in candidates {
-        candidate(&mut world, id);
+        add_candidate(&mut world, id);
     }
     world.advance(3_000);
     let report = world.node_report();
@@ -40,7 +40,7 @@ fn node_held_by(candidates: &[&str]) -> World {
 }
 
 /// Returns `true` if `web` runs after an outage of a minute. Asserts that the machine was not reset in the meantime.
-fn survives(world: &mut World) -> bool {
+fn run_and_check_survival(world: &mut World) -> bool {
     world.network = NetworkFault::Down;
     world.advance(60_000);
     assert!(!world.was_reset);
@@ -50,9 +50,9 @@ fn survives(world: &mut World) -> bool {
 #[test]
 fn services_continue_while_every_controller_grants() {
     let mut world = node_held_by(&["c1", "c2"]);
-    world.controllers.insert("c1".to_owned().into(), granted());
-    world.controllers.insert("c2".to_owned().into(), granted());
-    assert!(survives(&mut world), "{:#?}", world.logs);
+    world.controllers.insert("c1".to_owned().into(), grant_answer());
+    world.controllers.insert("c2".to_owned().into(), grant_answer());
+    assert!(run_and_check_survival(&mut world), "{:#?}", world.logs);
     let (_, _, url, request) = world.questions.last().expect("the agent has asked for hold").clone();
     assert_eq!(url, format!("https://{}:7443", request.candidate));
     assert_eq!((request.epoch, request.boot_id.as_str()), (Epoch(1), "boot-1"));
@@ -74,46 +74,46 @@ fn services_continue_while_every_controller_grants() {
 #[test]
 fn missing_grant_ends_the_hold() {
     let mut world = node_held_by(&["c1", "c2"]);
-    world.controllers.insert("c1".to_owned().into(), granted());
-    world.controllers.insert("c2".to_owned().into(), refused());
-    assert!(!survives(&mut world));
+    world.controllers.insert("c1".to_owned().into(), grant_answer());
+    world.controllers.insert("c2".to_owned().into(), refusal_answer());
+    assert!(!run_and_check_survival(&mut world));
 
     let mut world = node_held_by(&["c1", "c2"]);
-    world.controllers.insert("c1".to_owned().into(), granted());
-    assert!(!survives(&mut world));
+    world.controllers.insert("c1".to_owned().into(), grant_answer());
+    assert!(!run_and_check_survival(&mut world));
 
     let mut world = node_held_by(&[]);
-    assert!(!survives(&mut world));
+    assert!(!run_and_check_survival(&mut world));
 }
 
 #[test]
 fn hold_requires_grant_of_joined_controller() {
     let mut world = node_held_by(&["c1"]);
-    world.controllers.insert("c1".to_owned().into(), granted());
-    candidate(&mut world, "c2");
+    world.controllers.insert("c1".to_owned().into(), grant_answer());
+    add_candidate(&mut world, "c2");
     world.advance(3_000);
-    assert!(!survives(&mut world));
+    assert!(!run_and_check_survival(&mut world));
 }
 
 #[test]
 fn a_controller_that_left_needs_no_grant() {
     let mut world = node_held_by(&["c1", "c2"]);
-    world.controllers.insert("c1".to_owned().into(), granted());
+    world.controllers.insert("c1".to_owned().into(), grant_answer());
     world.delete(&world.keys.candidate(&"c2".into()));
     world.advance(3_000);
-    assert!(survives(&mut world), "{:#?}", world.logs);
+    assert!(run_and_check_survival(&mut world), "{:#?}", world.logs);
 
     // The departure of c1 is the last change that the node sees, so c1 may have closed the epoch before it left. (c1 is
     // the older candidate. The departure of the newest candidate would also change the node's report, and this also
     // ends hold.)
     let mut world = node_held_by(&["c1", "c2"]);
-    world.controllers.insert("c2".to_owned().into(), granted());
+    world.controllers.insert("c2".to_owned().into(), grant_answer());
     let key = world.keys.candidate(&"c1".into());
     world.delete(&key);
     let revision = world.state.revision();
     world.network = NetworkFault::Down;
     world.input(Input::Changed { changes: vec![Change::Delete { key, revision }], revision });
-    assert!(!survives(&mut world));
+    assert!(!run_and_check_survival(&mut world));
 }
 
 #[test]
@@ -127,30 +127,30 @@ fn hold_deadline_counts_from_the_request() {
     world.advance(late_ms);
     let newest = world.questions.last().expect("the agent has asked for hold").clone();
     assert_eq!((newest.0, newest.1), (asked_at_ms, id), "the same question");
-    world.input(Input::HoldAnswered { id, candidate: "c1".into(), answer: Ok(granted()) });
+    world.input(Input::HoldAnswered { id, candidate: "c1".into(), answer: Ok(grant_answer()) });
     let moment = world.core.deadline_moment().expect("a deadline");
     assert_eq!(moment.monotonic_raw_ns / 1_000_000, asked_at_ms + timings.heartbeat_valid_ms);
     // A grant for an older request does not count.
     world.advance(timings.heartbeat_interval_ms);
-    world.input(Input::HoldAnswered { id, candidate: "c1".into(), answer: Ok(granted()) });
+    world.input(Input::HoldAnswered { id, candidate: "c1".into(), answer: Ok(grant_answer()) });
     assert_eq!(world.core.deadline_moment(), Some(moment));
 }
 
 #[test]
 fn node_without_reported_hold_requests_none() {
     let mut world = World::running();
-    policy(&mut world, OnEtcdLoss::Stop);
-    candidate(&mut world, "c1");
-    world.controllers.insert("c1".to_owned().into(), granted());
+    set_on_etcd_loss(&mut world, OnEtcdLoss::Stop);
+    add_candidate(&mut world, "c1");
+    world.controllers.insert("c1".to_owned().into(), grant_answer());
     world.advance(3_000);
-    assert!(!survives(&mut world));
+    assert!(!run_and_check_survival(&mut world));
     assert!(world.questions.is_empty());
 }
 
 #[test]
 fn idle_node_requests_no_hold() {
     let mut world = node_held_by(&["c1"]);
-    world.controllers.insert("c1".to_owned().into(), granted());
+    world.controllers.insert("c1".to_owned().into(), grant_answer());
     world.assign("web", Action::Stop { timeout_ms: None });
     world.advance(5_000);
     world.network = NetworkFault::Down;

@@ -12,18 +12,18 @@ fn rewrite(world: &mut World, in_place: Option<&str>, change: impl FnOnce(&mut S
     world.deliver();
 }
 
-fn stop_seconds(definition: &mut ServiceDefinition) {
+fn set_stop_seconds(definition: &mut ServiceDefinition) {
     definition.timeouts.stop_seconds = 7.0;
 }
 
 #[test]
 fn a_confirmed_definition_is_adopted_without_a_stop() {
     let mut world = World::running();
-    rewrite(&mut world, None, stop_seconds);
+    rewrite(&mut world, None, set_stop_seconds);
     world.advance(2_000);
     let journaled = |world: &World| world.journal.services["web"].definition.timeouts.stop_ms();
     assert_ne!(journaled(&world), 7_000, "R6.9: what runs is stopped as it was started");
-    rewrite(&mut world, Some("fix"), stop_seconds);
+    rewrite(&mut world, Some("fix"), set_stop_seconds);
     world.advance(2_000);
     assert_eq!(journaled(&world), 7_000, "the next process stops it that way, too");
     assert!(world.copies["web"].running);
@@ -44,7 +44,7 @@ fn a_confirmed_definition_is_adopted_without_a_stop() {
         (world.service_report("web").phase, &world.service_report("web").action_uid),
         (Phase::Running, &uid)
     );
-    rewrite(&mut world, Some("fix"), stop_seconds);
+    rewrite(&mut world, Some("fix"), set_stop_seconds);
     let key = world.keys.assignment(&"web".into());
     let mut stop: Assignment = world.value(&key).expect("assigned");
     stop.action_uid = "7-stop".into();
@@ -67,7 +67,7 @@ fn failed_stop_is_retried_with_confirmed_definition() {
     world.advance(2_000);
     assert_eq!(world.service_report("web").phase, Phase::StopFailed);
     world.copies.get_mut("web").expect("there").stop_fails = false;
-    rewrite(&mut world, Some("fix"), stop_seconds);
+    rewrite(&mut world, Some("fix"), set_stop_seconds);
     world.advance(1_000);
     assert_eq!(world.service_report("web").phase, Phase::Stopped);
     assert!(

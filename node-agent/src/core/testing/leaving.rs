@@ -8,7 +8,7 @@ use ha_api_types::operation::{Operation, OperationAction, OperationSpec};
 use ha_api_types::record::{Mode, ShutdownKind};
 use ha_api_types::timing::TimingSpec;
 
-fn policy(world: &mut World, shutdown_policy: ShutdownPolicy, timeout_seconds: f64) {
+fn set_shutdown_policy(world: &mut World, shutdown_policy: ShutdownPolicy, timeout_seconds: f64) {
     let timing = TimingSpec { shutdown_timeout_seconds: Some(timeout_seconds), ..TimingSpec::default() };
     let spec = ClusterSpec { shutdown_policy, timing, ..ClusterSpec::default() };
     world.write(&world.keys.spec(Kind::Cluster, "default"), &Cluster::new("default", spec));
@@ -27,7 +27,7 @@ fn continue_shutdown(world: &mut World, name: &str, boot_id: &str) {
 }
 
 /// Shuts the machine down, and returns `true` if the service still runs after a minute.
-fn waits(world: &mut World, shutdown_kind: ShutdownKind) -> bool {
+fn shut_down_and_check_wait(world: &mut World, shutdown_kind: ShutdownKind) -> bool {
     world.input(Input::Shutdown(Shutdown::Machine(shutdown_kind)));
     world.advance(60_000);
     world.exit.is_none() && world.copies["web"].running
@@ -45,12 +45,12 @@ fn only_migrate_and_maintenance_delay_shutdown() {
             (ShutdownPolicy::Conditional, true, true),
         ] {
             let mut world = World::running();
-            policy(&mut world, chosen, 1800.0);
+            set_shutdown_policy(&mut world, chosen, 1800.0);
             let spec = NodeSpec { maintenance, ..NodeSpec::default() };
             world.write(&world.keys.spec(Kind::Node, NODE), &Node::new(NODE, spec));
             world.deliver();
             assert_eq!(
-                waits(&mut world, shutdown_kind),
+                shut_down_and_check_wait(&mut world, shutdown_kind),
                 expected,
                 "{chosen:?} {maintenance} {shutdown_kind:?}"
             );
@@ -63,15 +63,15 @@ fn only_migrate_and_maintenance_delay_shutdown() {
 #[test]
 fn shutdown_continues_without_services_or_after_timeout() {
     let mut world = World::running();
-    policy(&mut world, ShutdownPolicy::Migrate, 1800.0);
-    assert!(waits(&mut world, ShutdownKind::Reboot));
+    set_shutdown_policy(&mut world, ShutdownPolicy::Migrate, 1800.0);
+    assert!(shut_down_and_check_wait(&mut world, ShutdownKind::Reboot));
     world.assign("web", Action::Stop { timeout_ms: None });
     world.advance(5_000);
     assert_eq!((world.node_report().mode, world.exit), (Mode::Left(ShutdownKind::Reboot), Some(Exit::Left)));
 
     let mut world = World::running();
-    policy(&mut world, ShutdownPolicy::Migrate, 90.0);
-    assert!(waits(&mut world, ShutdownKind::Poweroff));
+    set_shutdown_policy(&mut world, ShutdownPolicy::Migrate, 90.0);
+    assert!(shut_down_and_check_wait(&mut world, ShutdownKind::Poweroff));
     world.advance(35_000);
     assert_eq!(
         (world.node_report().mode, world.exit),
@@ -80,8 +80,8 @@ fn shutdown_continues_without_services_or_after_timeout() {
     assert!(!world.copies["web"].running);
 
     let mut world = World::running();
-    policy(&mut world, ShutdownPolicy::Migrate, 0.0);
-    assert!(waits(&mut world, ShutdownKind::Poweroff));
+    set_shutdown_policy(&mut world, ShutdownPolicy::Migrate, 0.0);
+    assert!(shut_down_and_check_wait(&mut world, ShutdownKind::Poweroff));
     world.advance(7_200_000);
     assert!(world.exit.is_none() && world.copies["web"].running, "0 waits indefinitely");
 }
@@ -89,9 +89,9 @@ fn shutdown_continues_without_services_or_after_timeout() {
 #[test]
 fn continue_shutdown_must_match_boot_and_time() {
     let mut world = World::running();
-    policy(&mut world, ShutdownPolicy::Migrate, 0.0);
+    set_shutdown_policy(&mut world, ShutdownPolicy::Migrate, 0.0);
     continue_shutdown(&mut world, "too-early", "boot-1");
-    assert!(waits(&mut world, ShutdownKind::Reboot));
+    assert!(shut_down_and_check_wait(&mut world, ShutdownKind::Reboot));
     continue_shutdown(&mut world, "another-boot", "boot-0");
     world.advance(60_000);
     assert!(world.exit.is_none() && world.copies["web"].running);
@@ -103,8 +103,8 @@ fn continue_shutdown_must_match_boot_and_time() {
 #[test]
 fn waiting_shutdown_starts_nothing_and_stays_armed() {
     let mut world = World::running();
-    policy(&mut world, ShutdownPolicy::Migrate, 0.0);
-    assert!(waits(&mut world, ShutdownKind::Reboot));
+    set_shutdown_policy(&mut world, ShutdownPolicy::Migrate, 0.0);
+    assert!(shut_down_and_check_wait(&mut world, ShutdownKind::Reboot));
     world.create_resource("late");
     world.assign("late", Action::Start);
     world.advance(10_000);

@@ -1,7 +1,7 @@
 //! Tests of the doctor's report and of the shutdown record, which is reported after a reset.
 
 use super::*;
-use crate::core::commits::Purpose;
+use crate::core::commits::CommitPurpose;
 use crate::core::effect::CommitId;
 use crate::doctor::{MachineFacts, Owner};
 use ha_api_types::check::Verdict;
@@ -100,7 +100,7 @@ fn a_pending_report_of_a_lost_epoch_does_not_block_the_next() {
     world.examine(MachineFacts::default());
     let report = world.doctor().expect("written");
     // This commit is never answered.
-    world.core.commits.insert(CommitId(u64::MAX), Purpose::Doctor { report });
+    world.core.commits.insert(CommitId(u64::MAX), CommitPurpose::Doctor { report });
     world.close_epoch();
     world.advance(500);
     world.open_epoch();

@@ -38,7 +38,7 @@ fn a_node_that_is_ordered_to_verify_starts_nothing() {
     assert_eq!(world.service_report("other").probed_fence, order);
     world.set_requires_probes(false);
     world.advance(2_000);
-    assert!(world.copies["web"].running, "{:?}", world.core.wait_texts(&world.now()));
+    assert!(world.copies["web"].running, "{:?}", world.core.wait_messages(&world.now()));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn permit_is_repeated_after_pending_disarm() {
     assert_eq!(world.count_commands("web", "start"), 1, "{:?}", world.logs);
     world.deliver_heartbeats();
     world.advance(1_000);
-    assert_eq!(world.count_commands("web", "start"), 2, "{:?}", world.core.wait_texts(&world.now()));
+    assert_eq!(world.count_commands("web", "start"), 2, "{:?}", world.core.wait_messages(&world.now()));
     assert!(world.node_report().armed && world.copies["web"].running);
 }
 

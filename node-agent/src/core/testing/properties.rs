@@ -330,7 +330,7 @@ proptest! {
             for name in NAMES {
                 prop_assert_eq!(
                     world.service_report(name).phase, Phase::Running,
-                    "{} {:?} {:?} {:#?}", name, world.core.summary(&world.now()), world.core.wait_texts(&world.now()), world.logs
+                    "{} {:?} {:?} {:#?}", name, world.core.summary(&world.now()), world.core.wait_messages(&world.now()), world.logs
                 );
                 prop_assert!(world.copies[name].running);
             }

@@ -6,7 +6,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Candidate, HoldAnswer, SleepProtection};
 
 /// Unbinds the driver: the device refuses pets and stops counting.
-fn fail(world: &mut World) {
+fn make_pets_fail(world: &mut World) {
     world.pets_fail = true;
     world.fires_at_ms = None;
 }
@@ -14,7 +14,7 @@ fn fail(world: &mut World) {
 /// Creates a node that runs `web` and whose device has just begun to refuse pets.
 fn refusing() -> World {
     let mut world = World::running();
-    fail(&mut world);
+    make_pets_fail(&mut world);
     world.advance(1_500);
     world
 }
@@ -104,7 +104,7 @@ fn refusing_watchdog_prevents_hold() {
         world.controllers.insert("c1".to_owned().into(), HoldAnswer { granted: true, reason: String::new() });
         world.advance(3_000);
         if held_before {
-            fail(&mut world);
+            make_pets_fail(&mut world);
             world.advance(1_500);
             assert!(world.node_report().watchdog_failed);
         }
@@ -112,7 +112,7 @@ fn refusing_watchdog_prevents_hold() {
         world.advance(20_000);
         assert_eq!(world.copies["web"].running, !held_before);
         if pets_fail {
-            fail(&mut world);
+            make_pets_fail(&mut world);
         }
         world.advance(20_000);
         assert_eq!(world.copies["web"].running, runs, "{:?}", world.logs);

@@ -149,7 +149,7 @@ fn resource_created_during_clearing_is_probed() {
     world.finish_held_commands();
     world.advance(2_000);
     assert!(world.count_commands("late", "probe") > 0);
-    assert_eq!(world.node_report().mode, Mode::Registering, "{:?}", world.core.wait_texts(&world.now()));
+    assert_eq!(world.node_report().mode, Mode::Registering, "{:?}", world.core.wait_messages(&world.now()));
 }
 
 #[test]

@@ -13,7 +13,7 @@ impl World {
     }
 
     /// Requests the replacement in addition to the service's action, as the leader does.
-    fn ask_for(&mut self, replacement: &Replacement) {
+    fn assign_replacement(&mut self, replacement: &Replacement) {
         let assignment = Assignment { replacement: Some(replacement.clone()), ..self.assignment("web") };
         self.write(&self.keys.assignment(&"web".into()), &assignment);
         self.deliver();
@@ -29,18 +29,18 @@ impl World {
         }
     }
 
-    fn answer(&self) -> Option<ReplacementReport> {
+    fn replacement_answer(&self) -> Option<ReplacementReport> {
         self.service_report("web").replacement
     }
 
     fn answer_summary(&self) -> (ReplacementPhase, Reason) {
-        let answer = self.answer().expect("an answer");
+        let answer = self.replacement_answer().expect("an answer");
         assert_eq!(answer.uid, "7-90");
         (answer.phase, answer.reason)
     }
 
     /// Asserts that the service still runs under its permit and was neither stopped nor restarted.
-    fn is_untouched(&self) {
+    fn assert_untouched(&self) {
         assert!(self.copies["web"].running);
         assert_eq!(self.copies["web"].starts, 1);
         assert_eq!((self.count_commands("web", "stop"), self.count_commands("web", "kill")), (0, 0));
@@ -54,7 +54,7 @@ fn replacing() -> World {
     let mut world = World::running();
     world.commands_to_hold.insert(REPLACE_HOOK_NAME);
     let replacement = world.replacement();
-    world.ask_for(&replacement);
+    world.assign_replacement(&replacement);
     world.advance(1_000);
     assert_eq!(world.count_commands("web", REPLACE_HOOK_NAME), 1, "{:?}", world.logs);
     assert_eq!(world.answer_summary(), (ReplacementPhase::Begun, Reason::ReplacingSecondary));
@@ -79,11 +79,11 @@ fn secondary_replacement_is_committed_under_every_guard() {
         assert!(transaction.guards().contains_key(&key), "{key}");
     }
     world.advance(1_800_000);
-    world.is_untouched();
+    world.assert_untouched();
     world.finish_held_commands();
     world.advance(1_000);
     assert_eq!(world.answer_summary(), (ReplacementPhase::Done, Reason::SecondaryReplaced));
-    world.is_untouched();
+    world.assert_untouched();
     world.advance(60_000);
     assert_eq!(world.count_commands("web", REPLACE_HOOK_NAME), 1, "once");
     assert_eq!(
@@ -95,7 +95,7 @@ fn secondary_replacement_is_committed_under_every_guard() {
     world.write(&world.keys.assignment(&"web".into()), &without_replacement);
     world.deliver();
     world.advance(1_000);
-    world.is_untouched();
+    world.assert_untouched();
 }
 
 #[test]
@@ -110,9 +110,9 @@ fn failed_replacement_is_cleaned_up_and_reported() {
     world.input(Input::Ended { id, result: CommandResult::Failed(failure) });
     world.advance(1_000);
     assert_eq!(world.answer_summary(), (ReplacementPhase::Failed, Reason::TimedOut));
-    assert_eq!(world.answer().expect("answer").message, "no room on n3");
+    assert_eq!(world.replacement_answer().expect("answer").message, "no room on n3");
     assert_eq!(world.count_commands("web", "end-replacement"), 1);
-    world.is_untouched();
+    world.assert_untouched();
 }
 
 #[test]
@@ -161,18 +161,18 @@ fn a_replacement_that_completes_before_its_cancellation_is_done() {
     let canceled_request = Replacement { is_canceled: true, ..world.replacement() };
     // The driver's answer and the leader's cancellation cross.
     let (id, _, _) = world.held_commands.pop().expect("the hook");
-    world.ask_for(&canceled_request);
+    world.assign_replacement(&canceled_request);
     world.input(Input::Ended { id, result: CommandResult::Done });
     world.advance(1_000);
     assert_eq!(world.answer_summary(), (ReplacementPhase::Done, Reason::SecondaryReplaced));
-    world.is_untouched();
+    world.assert_untouched();
 }
 
 #[test]
 fn a_replacement_canceled_before_its_start_never_begins() {
     let mut world = World::running();
     let canceled_request = Replacement { is_canceled: true, ..world.replacement() };
-    world.ask_for(&canceled_request);
+    world.assign_replacement(&canceled_request);
     world.advance(1_000);
     assert_eq!(world.count_commands("web", REPLACE_HOOK_NAME), 0);
     assert_eq!(world.answer_summary(), (ReplacementPhase::Failed, Reason::Interrupted));

@@ -3,7 +3,7 @@
 use super::*;
 use ha_api_types::reason::Reason;
 
-fn exit(world: &mut World, name: &str, stopped_externally: bool) {
+fn end_process(world: &mut World, name: &str, stopped_externally: bool) {
     world.copies.get_mut(name).expect("there").running = false;
     world.input(Input::Driver(DriverEvent::Exited {
         name: name.into(),
@@ -73,7 +73,7 @@ fn service_uses_the_definition_of_its_assignment() {
         spec.timeouts.stop_seconds = 7.0;
         spec.max_restart = 0;
     });
-    exit(&mut world, "web", false);
+    end_process(&mut world, "web", false);
     world.advance(1_000);
     assert_eq!(
         (world.service_report("web").phase, journaled(&world)),
@@ -95,7 +95,7 @@ fn crashed_service_restarts_under_same_permit() {
     let uid = world.service_report("web").action_uid;
     world.advance(40_000);
     let commits = world.commits.len();
-    exit(&mut world, "web", false);
+    end_process(&mut world, "web", false);
     assert!(world.copies["web"].running, "restarted immediately");
     let report = world.service_report("web");
     assert_eq!((report.phase, report.restarts, report.action_uid), (Phase::Running, 1, uid));
@@ -117,13 +117,13 @@ fn crashed_service_restarts_under_same_permit() {
 #[test]
 fn early_crashes_exhaust_the_restart_attempts() {
     let mut world = World::running();
-    exit(&mut world, "web", false);
+    end_process(&mut world, "web", false);
     assert!(world.copies["web"].running, "the first crash leads to an immediate restart");
-    exit(&mut world, "web", false);
+    end_process(&mut world, "web", false);
     assert!(!world.copies["web"].running, "the restart after the next crash is delayed");
     world.advance(3_000);
     assert!(world.copies["web"].running);
-    exit(&mut world, "web", false);
+    end_process(&mut world, "web", false);
     world.advance(10_000);
     let report = world.service_report("web");
     assert_eq!((report.phase, report.reason), (Phase::Failed, Reason::Crashed));
@@ -135,7 +135,7 @@ fn late_crashes_never_exhaust_restart_attempts() {
     let mut world = World::running();
     for _ in 0..5 {
         world.advance(31_000);
-        exit(&mut world, "web", false);
+        end_process(&mut world, "web", false);
         world.advance(100);
         assert_eq!(world.service_report("web").phase, Phase::Running);
     }
@@ -146,7 +146,7 @@ fn late_crashes_never_exhaust_restart_attempts() {
 fn manually_stopped_service_restarts_without_failure() {
     let mut world = World::running();
     for _ in 0..4 {
-        exit(&mut world, "web", true);
+        end_process(&mut world, "web", true);
         world.advance(500);
         assert!(world.copies["web"].running);
     }

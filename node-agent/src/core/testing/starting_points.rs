@@ -35,7 +35,7 @@ impl World {
         world.create_resource("web");
         world.assign("web", Action::Start);
         world.advance(1_000);
-        assert!(world.copies["web"].running, "{:?} {:?}", world.logs, world.core.wait_texts(&world.now()));
+        assert!(world.copies["web"].running, "{:?} {:?}", world.logs, world.core.wait_messages(&world.now()));
         assert_eq!(world.service_report("web").phase, Phase::Running);
         world
     }
@@ -65,7 +65,7 @@ impl World {
         self.held_journals.clear();
         self.held_reads.clear();
         self.pending_requests.clear();
-        self.beats.clear();
+        self.heartbeat_start_times.clear();
         self.proven_ms = None;
         self.number = 0;
         self.exit = None;

@@ -11,12 +11,12 @@ fn the_state_document_shows_services_failures_and_the_next_deadline() {
     assert!(state.watchdog.armed && state.watchdog.acknowledged && state.watchdog.takes_pets);
     let web = &state.services["web"];
     assert_eq!((web.presence.as_str(), web.step, web.authorized), ("Running", "rest", true));
-    let left_ms = state.deadline_in_ms.expect("a proven heartbeat");
+    let remaining_ms = state.deadline_in_ms.expect("a proven heartbeat");
 
     world.network = NetworkFault::Down;
     world.advance(3_000);
     let cut_off = world.core.state(&world.now());
-    assert!(cut_off.deadline_in_ms.is_some_and(|later_ms| later_ms < left_ms), "{cut_off:?}");
+    assert!(cut_off.deadline_in_ms.is_some_and(|later_ms| later_ms < remaining_ms), "{cut_off:?}");
     assert!(cut_off.heartbeats_fail_since_ms.is_some() && cut_off.next.is_some(), "{cut_off:?}");
     let document = serde_json::to_string(&cut_off).expect("JSON");
     assert!(document.contains("\"heartbeatsFailSinceMs\"") && !document.contains("definition"), "{document}");

@@ -11,7 +11,7 @@ impl World {
     }
 
     /// Returns how often the usage report was written.
-    fn writes(&self) -> usize {
+    fn count_usage_writes(&self) -> usize {
         let key = self.keys.usage_report(&own_node());
         self.commits.iter().filter(|(transaction, _)| transaction.writes().contains_key(&key)).count()
     }
@@ -40,7 +40,7 @@ impl World {
     }
 
     /// Sets the usage that is read from now on: milli-cores and MiB of memory.
-    fn load(&mut self, name: &str, cpu: u64, memory: u64) {
+    fn set_load(&mut self, name: &str, cpu: u64, memory: u64) {
         self.loads.insert(name.into(), (cpu, memory));
     }
 
@@ -55,19 +55,23 @@ fn only_significant_usage_changes_are_written() {
     let node_report = world.state.get(&world.keys.node_report(&own_node())).entries[0].mod_revision;
     world.advance(120_000);
     assert_eq!(world.usage(), None, "nothing could be measured");
-    world.load("web", 2000, 4096);
+    world.set_load("web", 2000, 4096);
     world.advance(16_000);
     let written = world.usage().expect("the usage was written");
     assert_eq!(written.services["web"].usage.memory, Some(Quantity::from_units(4 << 30)));
     assert_eq!(world.cpu_of("web"), Some(2000));
     assert_eq!(written.node.cpu, Some(Quantity::from_milli(2000)));
     assert_eq!((written.epoch, written.boot_id.as_str()), (Epoch(1), "boot-1"));
-    world.load("web", 2100, 4100);
+    world.set_load("web", 2100, 4100);
     world.advance(120_000);
-    assert_eq!((world.cpu_of("web"), world.writes()), (Some(2000), 1), "the change is too small for a write");
-    world.load("web", 3000, 4100);
+    assert_eq!(
+        (world.cpu_of("web"), world.count_usage_writes()),
+        (Some(2000), 1),
+        "the change is too small for a write"
+    );
+    world.set_load("web", 3000, 4100);
     world.advance(16_000);
-    assert_eq!((world.cpu_of("web"), world.writes()), (Some(3000), 2));
+    assert_eq!((world.cpu_of("web"), world.count_usage_writes()), (Some(3000), 2));
     let memory = world.usage().expect("written").services["web"].usage.memory;
     assert_eq!(memory, Some(Quantity::from_units(4100 << 20)), "all figures are of one time");
     // Permits guard the node's report, so it must not change for the measurement.
@@ -78,29 +82,33 @@ fn only_significant_usage_changes_are_written() {
 fn usage_is_written_once_per_interval() {
     let mut world = World::running();
     for round in 0..40 {
-        world.load("web", if round % 2 == 0 { 500 } else { 4000 }, 100);
+        world.set_load("web", if round % 2 == 0 { 500 } else { 4000 }, 100);
         world.advance(15_000);
     }
-    assert!((10..=21).contains(&world.writes()), "{} writes in ten minutes", world.writes());
+    assert!(
+        (10..=21).contains(&world.count_usage_writes()),
+        "{} writes in ten minutes",
+        world.count_usage_writes()
+    );
 }
 
 #[test]
 fn old_usage_reports_include_small_changes() {
     let mut world = World::running();
     world.advance(80_000);
-    world.load("web", 2000, 4096);
+    world.set_load("web", 2000, 4096);
     world.advance(16_000);
-    world.load("web", 2100, 4096);
+    world.set_load("web", 2100, 4096);
     world.advance(560_000);
     assert_eq!(world.cpu_of("web"), Some(2000));
     world.advance(60_000);
-    assert_eq!((world.cpu_of("web"), world.writes()), (Some(2100), 2));
+    assert_eq!((world.cpu_of("web"), world.count_usage_writes()), (Some(2100), 2));
 }
 
 #[test]
 fn usage_of_stopped_service_is_not_reported() {
     let mut world = World::running();
-    world.load("web", 2000, 4096);
+    world.set_load("web", 2000, 4096);
     world.advance(16_000);
     assert_eq!(world.cpu_of("web"), Some(2000));
     world.assign("web", Action::Stop { timeout_ms: Some(0) });
@@ -113,7 +121,7 @@ fn end_of_an_unmeasured_service_is_reported() {
     let mut world = World::running();
     world.create_resource("db");
     world.assign("db", Action::Start);
-    world.load("web", 2000, 4096);
+    world.set_load("web", 2000, 4096);
     world.advance(16_000);
     let reported_services =
         |world: &World| world.usage().expect("written").services.into_keys().collect::<Vec<_>>();
@@ -129,14 +137,14 @@ fn usage_is_written_again_once_rates_exclude_an_ended_service() {
     let mut world = World::running();
     world.create_resource("db");
     world.assign("db", Action::Start);
-    world.load("web", 2000, 4096);
+    world.set_load("web", 2000, 4096);
     world.advance(80_000);
     world.assign("db", Action::Stop { timeout_ms: Some(0) });
     world.advance(16_000);
-    world.load("web", 1900, 4096);
+    world.set_load("web", 1900, 4096);
     world.advance(75_000);
     assert_eq!(world.cpu_of("web"), Some(1900), "a small change is written after the window of the rates");
-    world.load("web", 2000, 4096);
+    world.set_load("web", 2000, 4096);
     world.advance(300_000);
     assert_eq!(world.cpu_of("web"), Some(1900), "later, a small change is not written soon");
 }
@@ -144,7 +152,7 @@ fn usage_is_written_again_once_rates_exclude_an_ended_service() {
 #[test]
 fn unreadable_usage_is_not_reported() {
     let mut world = World::running();
-    world.load("web", 2000, 4096);
+    world.set_load("web", 2000, 4096);
     world.advance(16_000);
     world.measuring_hangs = true;
     world.advance(40_000);
@@ -156,7 +164,7 @@ fn unreadable_usage_is_not_reported() {
 #[test]
 fn new_epoch_starts_new_usage_measurement() {
     let mut world = World::running();
-    world.load("web", 2000, 4096);
+    world.set_load("web", 2000, 4096);
     world.advance(16_000);
     world.restart_agent("boot-2");
     world.copies.clear();
@@ -184,14 +192,14 @@ fn failed_usage_writes_are_retried_later() {
         world.advance(100);
     }
     world.advance(14_000);
-    world.load("web", 2000, 4096);
+    world.set_load("web", 2000, 4096);
     world.network = NetworkFault::Down;
     world.advance(2_000);
-    assert_eq!((world.readings, world.writes()), (readings_before + 2, 1));
+    assert_eq!((world.readings, world.count_usage_writes()), (readings_before + 2, 1));
     world.network = NetworkFault::Up;
     world.deliver();
     world.advance(16_000);
-    assert_eq!((world.cpu_of("web"), world.writes()), (Some(2000), 2));
+    assert_eq!((world.cpu_of("web"), world.count_usage_writes()), (Some(2000), 2));
 }
 
 #[test]

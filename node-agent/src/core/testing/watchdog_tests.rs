@@ -17,26 +17,26 @@ impl World {
             boot_id: Some(boot_id.into()),
             ..OperationSpec::default()
         };
-        self.in_maintenance(true);
+        self.set_maintenance(true);
         let status = OperationStatus { phase, ..OperationStatus::default() };
         self.write(&self.keys.spec(Kind::Operation, "t1"), &Operation::new("t1", spec));
         self.write(&self.keys.status(Kind::Operation, "t1"), &status);
         self.deliver();
     }
 
-    fn in_maintenance(&mut self, maintenance: bool) {
+    fn set_maintenance(&mut self, maintenance: bool) {
         let spec = NodeSpec { maintenance, ..NodeSpec::default() };
         self.write(&self.keys.spec(Kind::Node, NODE), &Node::new(NODE, spec));
         self.deliver();
     }
 
-    fn timings(&mut self, timing: TimingSpec) {
+    fn set_timings(&mut self, timing: TimingSpec) {
         let spec = ClusterSpec { timing, ..ClusterSpec::default() };
         self.write(&self.keys.spec(Kind::Cluster, "default"), &Cluster::new("default", spec));
         self.deliver();
     }
 
-    fn until_reset(&mut self) {
+    fn run_until_reset(&mut self) {
         for _ in 0..100 {
             if !self.was_reset {
                 self.advance(100);
@@ -63,7 +63,7 @@ fn watchdog_test_resets_idle_node_and_records() {
     let mut world = World::active();
     assert!(!world.node_report().watchdog.tested);
     world.request_watchdog_test("boot-1", OperationPhase::Running);
-    world.until_reset();
+    world.run_until_reset();
     assert_eq!(world.journal.active_trial.as_ref().map(|trial| trial.operation.as_str()), Some("t1"));
     world.boot_again("boot-2");
     let watchdog = world.node_report().watchdog;
@@ -87,11 +87,11 @@ fn watchdog_test_resets_idle_node_and_records() {
     // Later boots also have the record of the test. Another timeout, driver or machine needs another test.
     world.boot_again("boot-3");
     assert!(world.node_report().watchdog.tested);
-    world.timings(TimingSpec { profile: Profile::Fast, ..TimingSpec::default() });
+    world.set_timings(TimingSpec { profile: Profile::Fast, ..TimingSpec::default() });
     world.advance(5_000);
     let watchdog = world.node_report().watchdog;
     assert!(!watchdog.tested && watchdog.last_test.is_some(), "{watchdog:?}");
-    world.timings(TimingSpec::default());
+    world.set_timings(TimingSpec::default());
     world.advance(5_000);
     assert!(world.node_report().watchdog.tested);
     let proven = world.journal.tested_watchdog.as_mut().expect("remembered");
@@ -128,7 +128,7 @@ fn watchdog_test_needs_node_in_maintenance() {
     let mut world = World::active();
     world.network = NetworkFault::Down;
     world.request_watchdog_test("boot-1", OperationPhase::Running);
-    world.in_maintenance(false);
+    world.set_maintenance(false);
     world.network = NetworkFault::Up;
     world.deliver();
     world.advance(30_000);
@@ -172,7 +172,7 @@ fn watchdog_test_blocks_service_starts() {
     world.request_watchdog_test("boot-1", OperationPhase::Running);
     world.create_resource("web");
     world.assign("web", Action::Start);
-    world.until_reset();
+    world.run_until_reset();
     assert_eq!(world.copies.get("web").map_or(0, |copy| copy.starts), 0);
 }
 

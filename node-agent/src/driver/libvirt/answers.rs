@@ -13,7 +13,7 @@ pub(super) struct ListedDomain {
 }
 
 /// Parses the output of `list --uuid --name`.
-pub(super) fn domains(printed: &str) -> Vec<ListedDomain> {
+pub(super) fn parse_domains(printed: &str) -> Vec<ListedDomain> {
     let listed = |line: &str| {
         let (uuid, name) = line.trim().split_once(char::is_whitespace)?;
         Some(ListedDomain { uuid: uuid.to_owned(), name: name.trim().to_owned() })
@@ -29,7 +29,7 @@ pub(super) struct State {
 }
 
 /// Parses the output of `domstate --reason`, such as `paused (migrating)`.
-pub(super) fn state(printed: &str) -> Option<State> {
+pub(super) fn parse_state(printed: &str) -> Option<State> {
     let line = printed.lines().map(str::trim).find(|line| !line.is_empty())?;
     let (state, reason) = line.split_once(" (").unwrap_or((line, ""));
     Some(State { state: state.to_owned(), reason: reason.trim_end_matches(')').to_owned() })
@@ -41,7 +41,7 @@ pub(super) enum Job {
     /// No job.
     None,
     /// Outgoing migration.
-    Outgoing(Outgoing),
+    Outgoing(OutgoingMigration),
     /// Incoming migration.
     Incoming,
     /// Any other job, such as a backup.
@@ -50,7 +50,7 @@ pub(super) enum Job {
 
 /// Progress of a live migration from this node.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingMigration {
     /// Time since the start of the migration, in milliseconds.
     pub(super) elapsed_ms: Millis,
     /// Data that remains to be sent, and total data, in bytes; `None` if not reported.
@@ -63,7 +63,7 @@ pub(super) struct Outgoing {
 }
 
 /// Parses the output of `domjobinfo`, or its error.
-pub(super) fn job(answer: Result<&str, &str>) -> Option<Job> {
+pub(super) fn parse_job(answer: Result<&str, &str>) -> Option<Job> {
     let printed = match answer {
         Ok(printed) => printed,
         // The target of a migration reports this error, because only the source has statistics.
@@ -83,7 +83,7 @@ pub(super) fn job(answer: Result<&str, &str>) -> Option<Job> {
     let number = |name: &str| field(name)?.split(' ').next()?.parse::<u64>().ok();
     let operation = field("Operation").unwrap_or_default();
     Some(match operation.as_str() {
-        "Outgoing migration" => Job::Outgoing(Outgoing {
+        "Outgoing migration" => Job::Outgoing(OutgoingMigration {
             elapsed_ms: number("Time elapsed").unwrap_or(0),
             remaining: field("Data remaining").and_then(|text| bytes(&text)),
             total: field("Data total").and_then(|text| bytes(&text)),
@@ -102,7 +102,7 @@ fn bytes(text: &str) -> Option<f64> {
     Some(number.parse::<f64>().ok()? * 1024_f64.powi(i32::try_from(power).ok()?))
 }
 
-impl fmt::Display for Outgoing {
+impl fmt::Display for OutgoingMigration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.remaining, self.total) {
             (Some(remaining), Some(total)) if total > 0.0 => {
@@ -129,7 +129,7 @@ impl fmt::Display for Outgoing {
 
 /// The used part of the output of `dominfo`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Info {
+pub(super) struct DomainInfo {
     /// `true` if libvirt starts the domain at boot.
     pub(super) autostart: bool,
     /// Number of virtual CPUs, and maximum memory.
@@ -137,7 +137,7 @@ pub(super) struct Info {
 }
 
 /// Parses the output of `dominfo`.
-pub(super) fn info(printed: &str) -> Info {
+pub(super) fn parse_info(printed: &str) -> DomainInfo {
     let field = |name: &str| {
         printed.lines().find_map(|line| {
             let (key, value) = line.split_once(':')?;
@@ -146,7 +146,7 @@ pub(super) fn info(printed: &str) -> Info {
     };
     let units = |text: &str| text.parse::<i128>().ok().map(Quantity::from_units);
     let kibibytes = |text: &str| text.strip_suffix(" KiB")?.parse::<i128>().ok();
-    Info {
+    DomainInfo {
         autostart: field("Autostart") == Some("enable"),
         amounts: Amounts {
             cpu: field("CPU(s)").and_then(units),
@@ -157,7 +157,7 @@ pub(super) fn info(printed: &str) -> Info {
 }
 
 /// Parses the output of `domstats`.
-pub(super) fn sample(printed: &str, at: MonotonicTime) -> Sample {
+pub(super) fn parse_sample(printed: &str, at: MonotonicTime) -> Sample {
     let fields = || printed.lines().filter_map(|line| line.trim().split_once('='));
     let number = |name: &str| fields().find(|(key, _)| *key == name)?.1.parse::<u64>().ok();
     let sum = |prefix: &str, suffixes: [&str; 2]| {
@@ -184,11 +184,11 @@ mod tests {
     fn domain_lists_and_states_are_parsed() {
         let printed =
             "e9179356-0344-471b-84d6-d658b58985c7 g1 \n2ad2ffdd-0cb6-45df-8d3e-cd41ba16c7f0  100\n\n";
-        let listed = domains(printed);
+        let listed = parse_domains(printed);
         let names: Vec<&str> = listed.iter().map(|listed| listed.name.as_str()).collect();
         assert_eq!(names, ["g1", "100"]);
         assert_eq!(listed[1].uuid, "2ad2ffdd-0cb6-45df-8d3e-cd41ba16c7f0");
-        assert_eq!(domains(""), []);
+        assert_eq!(parse_domains(""), []);
         for (printed, expected) in [
             ("running (booted)\n\n", Some(("running", "booted"))),
             ("paused (I/O error)\n", Some(("paused", "I/O error"))),
@@ -198,7 +198,7 @@ mod tests {
         ] {
             let expected =
                 expected.map(|(state, reason)| State { state: state.into(), reason: reason.into() });
-            assert_eq!(state(printed), expected, "{printed:?}");
+            assert_eq!(parse_state(printed), expected, "{printed:?}");
         }
     }
 
@@ -208,39 +208,44 @@ mod tests {
             Time elapsed:     84127        ms\nData processed:   8.867 MiB\nData remaining:   96.000 MiB\n\
             Data total:       128.000 MiB\nMemory processed: 8.867 MiB\nMemory bandwidth: 3.952 MiB/s\n\
             Iteration:        2           \n";
-        let Some(Job::Outgoing(outgoing_job)) = job(Ok(outgoing)) else { panic!("{:?}", job(Ok(outgoing))) };
+        let Some(Job::Outgoing(outgoing_job)) = parse_job(Ok(outgoing)) else {
+            panic!("{:?}", parse_job(Ok(outgoing)))
+        };
         assert_eq!(outgoing_job.elapsed_ms, 84_127);
         assert_eq!(outgoing_job.to_string(), "25 % sent, 96 of 128 MiB left, 3.952 MiB/s, round 2");
-        assert_eq!(Outgoing::default().to_string(), "starting");
-        assert_eq!(job(Ok("Job type:         None        \n\n")), Some(Job::None));
+        assert_eq!(OutgoingMigration::default().to_string(), "starting");
+        assert_eq!(parse_job(Ok("Job type:         None        \n\n")), Some(Job::None));
         let error_text =
             "Operation not supported: migration statistics are available only on the source host";
-        assert_eq!(job(Err(error_text)), Some(Job::Incoming));
-        assert_eq!(job(Err("failed to get domain 'x'")), None);
+        assert_eq!(parse_job(Err(error_text)), Some(Job::Incoming));
+        assert_eq!(parse_job(Err("failed to get domain 'x'")), None);
         assert_eq!(
-            job(Ok("Job type:         Unbounded\nOperation:        Backup\n")),
+            parse_job(Ok("Job type:         Unbounded\nOperation:        Backup\n")),
             Some(Job::Other("Backup".into()))
         );
-        assert_eq!(job(Ok("Job type:   Unbounded\nOperation:   Incoming migration\n")), Some(Job::Incoming));
+        assert_eq!(
+            parse_job(Ok("Job type:   Unbounded\nOperation:   Incoming migration\n")),
+            Some(Job::Incoming)
+        );
     }
 
     #[test]
     fn domain_info_and_usage_are_parsed() {
         let printed = "Id:             1\nName:           g1\nCPU(s):         2\nMax memory:     131072 KiB\n\
             Used memory:    65536 KiB\nPersistent:     no\nAutostart:      disable\n";
-        let domain_info = info(printed);
+        let domain_info = parse_info(printed);
         assert!(!domain_info.autostart);
         assert_eq!(domain_info.amounts.cpu, Some(Quantity::from_units(2)));
         assert_eq!(domain_info.amounts.memory, Some(Quantity::from_units(128 << 20)));
-        assert!(info("Autostart:      enable\n").autostart);
+        assert!(parse_info("Autostart:      enable\n").autostart);
         let printed = "Domain: 'g1'\n  cpu.time=2800000000\n  cpu.user=1\n  balloon.rss=1000\n  net.count=2\n\
             \x20 net.0.rx.bytes=5\n  net.0.tx.bytes=6\n  net.1.rx.bytes=7\n  block.count=1\n  block.0.rd.bytes=10\n\
             \x20 block.0.rd.times=99\n  block.0.wr.bytes=20\n";
-        let domain_info = sample(printed, MonotonicTime(7));
+        let domain_info = parse_sample(printed, MonotonicTime(7));
         assert_eq!(domain_info.cpu, Some(Meter::Total(2_800_000)));
         assert_eq!(domain_info.memory, Some(1_024_000));
         assert_eq!((domain_info.disk, domain_info.network), (Some(Meter::Total(30)), Some(Meter::Total(18))));
-        let without_figures = sample("Domain: 'g1'\n", MonotonicTime(7));
+        let without_figures = parse_sample("Domain: 'g1'\n", MonotonicTime(7));
         assert_eq!((without_figures.cpu, without_figures.memory, without_figures.disk), (None, None, None));
     }
 }

@@ -1,6 +1,6 @@
 //! One service's domain on this node: its state, its start and its end.
 
-use super::answers::{self, Info};
+use super::answers::{self, DomainInfo};
 use super::definition::{self, Source};
 use super::domain_state::DomainState;
 use super::failure::{self, invalid_configuration, retry_here, try_elsewhere};
@@ -76,11 +76,11 @@ impl Domain {
             Err(error) if error.is_answer() && self.uuid().await?.is_none() => return Ok(absent()),
             Err(error) => return Err(error),
         };
-        let reported = answers::state(&printed)
+        let reported = answers::parse_state(&printed)
             .ok_or_else(|| VirshError::Reported(format!("virsh domstate printed {printed:?}")))?;
         let job = match self.virsh.run(QUERY_TIMEOUT, &["domjobinfo", &uuid]).await {
-            Ok(printed) => answers::job(Ok(&printed)),
-            Err(error) if error.is_answer() => answers::job(Err(&error.to_string())),
+            Ok(printed) => answers::parse_job(Ok(&printed)),
+            Err(error) if error.is_answer() => answers::parse_job(Err(&error.to_string())),
             Err(error) => return Err(error),
         };
         let state = match (reported.state.as_str(), job) {
@@ -96,15 +96,15 @@ impl Domain {
     /// Returns the domain's uuid, or `None` if the domain does not exist in libvirt.
     pub(super) async fn uuid(&self) -> Result<Option<String>, VirshError> {
         let printed = self.virsh.run(QUERY_TIMEOUT, &["list", "--all", "--uuid", "--name"]).await?;
-        Ok(answers::domains(&printed)
+        Ok(answers::parse_domains(&printed)
             .into_iter()
             .find(|listed| listed.name == self.name)
             .map(|listed| listed.uuid))
     }
 
     /// Returns the domain's `dominfo`.
-    pub(super) async fn info(&self, uuid: &str) -> Result<Info, VirshError> {
-        self.virsh.run(QUERY_TIMEOUT, &["dominfo", uuid]).await.map(|printed| answers::info(&printed))
+    pub(super) async fn info(&self, uuid: &str) -> Result<DomainInfo, VirshError> {
+        self.virsh.run(QUERY_TIMEOUT, &["dominfo", uuid]).await.map(|printed| answers::parse_info(&printed))
     }
 
     /// Returns the path of the marker file of a reception. It exists from the time at which this node prepares to

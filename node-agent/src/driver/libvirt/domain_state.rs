@@ -1,6 +1,6 @@
 //! The state of a domain, derived from libvirt's state and job.
 
-use super::answers::{Job, Outgoing, State};
+use super::answers::{Job, OutgoingMigration, State};
 use ha_api_types::record::Observed;
 
 /// State of a domain on this node.
@@ -21,7 +21,7 @@ pub(super) enum DomainState {
     /// The rest of a domain that cannot run again, and the reason.
     Broken(&'static str),
     /// A live migration from this node is in progress.
-    Leaving(Outgoing),
+    Leaving(OutgoingMigration),
     /// The domain is changing to another state, with a description.
     Changing(String),
 }
@@ -102,9 +102,9 @@ mod tests {
     /// Checks the state for a job given as a character: `-` none, `<` outgoing, `>` incoming, `b` a backup. A trailing
     /// `!` means that this node was requested to receive the domain.
     fn check(state: &str, job: &str, expected: &str) {
-        let read = super::super::answers::state(state).expect("a state");
+        let read = super::super::answers::parse_state(state).expect("a state");
         let job_state = match job.trim_end_matches('!') {
-            "<" => Job::Outgoing(Outgoing::default()),
+            "<" => Job::Outgoing(OutgoingMigration::default()),
             ">" => Job::Incoming,
             "b" => Job::Other("Backup".into()),
             _ => Job::None,

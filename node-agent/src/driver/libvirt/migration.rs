@@ -5,7 +5,7 @@
 //! failure at that moment would make the guest run twice. The guest therefore arrives paused, and the target resumes it
 //! only after the source has committed that no part of the guest remains there.
 
-use super::answers::{self, Job, Outgoing};
+use super::answers::{self, Job, OutgoingMigration};
 use super::domain::{Domain, QUERY_TIMEOUT};
 use super::domain_state::DomainState;
 use super::failure::{retry_here, try_elsewhere};
@@ -234,7 +234,7 @@ impl MigrationSupervisor<'_> {
 
     async fn update(&mut self) {
         let Ok(printed) = self.run_virsh(&["domjobinfo", self.uuid]).await else { return };
-        let Some(Job::Outgoing(outgoing)) = answers::job(Ok(&printed)) else { return };
+        let Some(Job::Outgoing(outgoing)) = answers::parse_job(Ok(&printed)) else { return };
         self.report_progress(&outgoing);
         let migration = &self.domain.spec.migration;
         if let Some(milliseconds) = migration.max_downtime_ms().filter(|_| !self.is_downtime_set) {
@@ -263,7 +263,7 @@ impl MigrationSupervisor<'_> {
         })
     }
 
-    fn report_progress(&mut self, outgoing: &Outgoing) {
+    fn report_progress(&mut self, outgoing: &OutgoingMigration) {
         if Instant::now() < self.report_progress_at {
             return;
         }

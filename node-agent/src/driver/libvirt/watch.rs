@@ -42,10 +42,10 @@ struct Shared {
 }
 
 /// Watched services by libvirt connection and domain.
-type Watched = BTreeMap<(Virsh, String), Service>;
+type Watched = BTreeMap<(Virsh, String), WatchedService>;
 
 #[derive(Debug)]
-struct Service {
+struct WatchedService {
     name: ResourceName,
     uid: ObjectUid,
     /// Last seen state: `true` if the domain runs.
@@ -74,7 +74,7 @@ impl Watches {
     ) {
         {
             let mut watched = self.shared.lock_watched();
-            let new = Service {
+            let new = WatchedService {
                 name: service.name.clone(),
                 uid: service.uid.clone(),
                 is_running,
@@ -184,7 +184,7 @@ async fn poll_domains(shared: &Weak<Shared>, virsh: &Virsh) -> bool {
     let listed = virsh.run(LIST_TIMEOUT, &["list", "--uuid", "--name"]).await;
     let Some(shared) = shared.upgrade() else { return false };
     if let Ok(printed) = listed {
-        let listed = answers::domains(&printed);
+        let listed = answers::parse_domains(&printed);
         shared.compare_with_list(virsh, begin, |domain| listed.iter().any(|other| other.name == domain));
     }
     true
@@ -238,13 +238,13 @@ impl Shared {
         }
     }
 
-    fn on_appeared(&self, service: &mut Service) {
+    fn on_appeared(&self, service: &mut WatchedService) {
         if !std::mem::replace(&mut service.is_running, true) {
             self.send(DriverEvent::Appeared { name: service.name.clone(), uid: service.uid.clone() });
         }
     }
 
-    fn on_exited(&self, service: &mut Service, message: &str, stopped_externally: bool) {
+    fn on_exited(&self, service: &mut WatchedService, message: &str, stopped_externally: bool) {
         service.host_shutdown_announced = false;
         service.power_button_pressed_at = None;
         if std::mem::replace(&mut service.is_running, false) {

@@ -74,7 +74,7 @@ pub(super) async fn query_state(
 ) -> Result<ContainerState, ToolError> {
     match tools::info(container).await {
         Ok(info) if info.is_running() => {
-            if let Some(run) = run(info.pid, info.state != "RUNNING") {
+            if let Some(run) = read_run(info.pid, info.state != "RUNNING") {
                 record_init_process(context, container, run.init.pid);
                 return Ok(ContainerState::Runs(run));
             }
@@ -104,7 +104,7 @@ fn state_from_processes(context: &Context, container: &Container) -> io::Result<
         )));
     }
     let mut pids = Vec::new();
-    for group in groups(context, container)? {
+    for group in control_groups(context, container)? {
         pids.extend(context.groups.members(&group)?.into_iter().filter(|pid| *pid > 0));
     }
     if !pids.is_empty() {
@@ -113,7 +113,7 @@ fn state_from_processes(context: &Context, container: &Container) -> io::Result<
     Ok(if container.is_defined() { ContainerState::Ended } else { ContainerState::Undefined })
 }
 
-fn run(pid: Option<i32>, is_frozen: bool) -> Option<Run> {
+fn read_run(pid: Option<i32>, is_frozen: bool) -> Option<Run> {
     let status = ProcessStatus::read(pid?).ok()?.filter(|status| !status.ended)?;
     Some(Run { init: status.identity, is_frozen })
 }
@@ -124,7 +124,7 @@ pub(super) fn monitors(container: &Container) -> io::Result<Vec<LxcProcess>> {
 }
 
 /// Returns the control groups with processes of a container whose monitor does not run.
-pub(super) fn groups(context: &Context, container: &Container) -> io::Result<Vec<String>> {
+pub(super) fn control_groups(context: &Context, container: &Container) -> io::Result<Vec<String>> {
     let configured = config::Settings::read(&container.config_file()).ok();
     let configured = configured.and_then(|settings| settings.group());
     let last = context.last_groups.lock().unwrap_or_else(PoisonError::into_inner);
@@ -140,6 +140,6 @@ fn record_init_process(context: &Context, container: &Container, init: i32) {
 }
 
 /// Returns processes without a monitor as text for a message.
-pub(super) fn orphans(container: &str, pids: &[i32]) -> String {
+pub(super) fn orphans_message(container: &str, pids: &[i32]) -> String {
     format!("monitor of container {container} has ended, but {} remain", describe(pids))
 }

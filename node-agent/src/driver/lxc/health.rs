@@ -41,7 +41,7 @@ pub(super) async fn run_health_check(container: &Container, check: &HealthCheck)
                 &output.stderr
             })
             .into_owned();
-            failed(output.status.code(), text.trim())
+            classify_failure(output.status.code(), text.trim())
         }
         Ok(Err(error)) => Health::Unknown(format!("cannot run lxc-attach: {error}")),
         Err(_) => {
@@ -66,7 +66,7 @@ fn kill_children(parent: i32) -> io::Result<()> {
 }
 
 /// Classifies a check that did not succeed, by its exit status and output.
-fn failed(status: Option<i32>, text: &str) -> Health {
+fn classify_failure(status: Option<i32>, text: &str) -> Health {
     let last = text.lines().last().unwrap_or("no output");
     // 126 and 127: the program cannot be executed, so no check can succeed.
     if text.starts_with(ATTACH_ERROR_PREFIX) && !matches!(status, Some(126 | 127)) {
@@ -83,12 +83,12 @@ mod tests {
     #[test]
     fn health_check_and_lxc_failures_differ() {
         let unhealthy = |text: &str| Health::Unhealthy(text.to_owned());
-        assert_eq!(failed(Some(3), "first\nlast"), unhealthy("exit status 3: last"));
-        assert_eq!(failed(Some(1), ""), unhealthy("exit status 1: no output"));
-        assert_eq!(failed(None, ""), unhealthy("killed: no output"));
+        assert_eq!(classify_failure(Some(3), "first\nlast"), unhealthy("exit status 3: last"));
+        assert_eq!(classify_failure(Some(1), ""), unhealthy("exit status 1: no output"));
+        assert_eq!(classify_failure(None, ""), unhealthy("killed: no output"));
         let refused = "lxc-attach: web: a.c: b: 406 Connection refused - Failed to get init pid";
-        assert_eq!(failed(Some(1), refused), Health::Unknown(refused.to_owned()));
+        assert_eq!(classify_failure(Some(1), refused), Health::Unknown(refused.to_owned()));
         let missing = "lxc-attach: web: a.c: b: 1841 No such file or directory - Failed to exec \"/nope\"";
-        assert_eq!(failed(Some(127), missing), unhealthy(&format!("exit status 127: {missing}")));
+        assert_eq!(classify_failure(Some(127), missing), unhealthy(&format!("exit status 127: {missing}")));
     }
 }

@@ -1,7 +1,7 @@
 //! The driver's commands: probe, start or adopt, stop, kill.
 
-use super::container::{self, Container, ContainerState, Run, orphans, query_state};
-use super::log::{self, Files};
+use super::container::{self, Container, ContainerState, Run, orphans_message, query_state};
+use super::log::{self, LogFiles};
 use super::tools::{self, ToolError};
 use super::{Context, config, health, limits, watch};
 use crate::core::DriverFailure;
@@ -73,7 +73,9 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -
             Ok(ContainerState::Changing(state)) => {
                 return Observed::Unknown(format!("container {} is {state}", container.name));
             }
-            Ok(ContainerState::Orphaned(pids)) => return Observed::Unknown(orphans(&container.name, &pids)),
+            Ok(ContainerState::Orphaned(pids)) => {
+                return Observed::Unknown(orphans_message(&container.name, &pids));
+            }
             Err(error) => return Observed::Unknown(error.to_string()),
         }
     }
@@ -179,7 +181,7 @@ async fn wait_for_launch(
                 return Err(early_end_failure(context, service, None).await);
             }
             ContainerState::Orphaned(pids) => {
-                return Err(retry_here(Reason::StartFailed, orphans(&container.name, &pids)));
+                return Err(retry_here(Reason::StartFailed, orphans_message(&container.name, &pids)));
             }
         }
     }
@@ -208,7 +210,7 @@ async fn launch(
     container: &Container,
     deadline: Instant,
 ) -> Result<(), DriverFailure> {
-    let files = Files::of(&context.settings, service);
+    let files = LogFiles::of(&context.settings, service);
     files.prepare().map_err(|error| {
         retry_here(Reason::StartFailed, format!("cannot write {}: {error}", files.lxc().display()))
     })?;
@@ -315,7 +317,7 @@ async fn wait_until_ready(
                 return Err(early_end_failure(context, service, Some(run)).await);
             }
             ContainerState::Orphaned(pids) => {
-                return Err(retry_here(Reason::StartFailed, orphans(&container.name, &pids)));
+                return Err(retry_here(Reason::StartFailed, orphans_message(&container.name, &pids)));
             }
             ContainerState::Changing(_) => {}
         }
@@ -333,13 +335,17 @@ async fn early_end_failure(
     service: &ServiceDefinition,
     run: Option<Run>,
 ) -> DriverFailure {
-    let end_message = how_it_ended(context, service, run).await;
+    let end_message = end_description(context, service, run).await;
     retry_here(Reason::StartFailed, format!("service exited immediately after its start: {end_message}"))
 }
 
 /// Returns how a run ended, with the last output of the container, as a clause for a message.
-pub(super) async fn how_it_ended(context: &Context, service: &ServiceDefinition, run: Option<Run>) -> String {
-    let text = Files::of(&context.settings, service).text();
+pub(super) async fn end_description(
+    context: &Context,
+    service: &ServiceDefinition,
+    run: Option<Run>,
+) -> String {
+    let text = LogFiles::of(&context.settings, service).text();
     let end_message = run.and_then(|run| log::init_exit(&text, run.init.pid));
     let end_message = end_message.unwrap_or_else(|| "container has stopped".to_owned());
     let last_output = log::last_line(context, service).await;
@@ -430,7 +436,7 @@ async fn kill_processes(
             }
         }
         if monitors.is_empty() {
-            for group in container::groups(&context, &container)? {
+            for group in container::control_groups(&context, &container)? {
                 context.groups.kill(&group)?;
             }
         }

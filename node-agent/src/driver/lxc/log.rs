@@ -18,13 +18,13 @@ const LOG_BYTES_MAX: u64 = 1 << 20;
 
 /// Files of a service.
 #[derive(Clone, Debug)]
-pub(super) struct Files {
+pub(super) struct LogFiles {
     directory: PathBuf,
 }
 
-impl Files {
-    pub(super) fn of(settings: &LxcSettings, service: &ServiceDefinition) -> Files {
-        Files { directory: settings.directory.join(service.name.as_str()) }
+impl LogFiles {
+    pub(super) fn of(settings: &LxcSettings, service: &ServiceDefinition) -> LogFiles {
+        LogFiles { directory: settings.directory.join(service.name.as_str()) }
     }
 
     /// Returns the file for the output of the console.
@@ -71,7 +71,7 @@ pub(super) async fn read(
         Settings::read(&container.config_file()).ok().and_then(|settings| settings.console_log());
     match configured {
         Some(file) => of_file(file, query).await,
-        None => match of_file(Files::of(&context.settings, service).console(), query).await {
+        None => match of_file(LogFiles::of(&context.settings, service).console(), query).await {
             Err(LogFailure::NotKept(_)) => Err(LogFailure::NotKept(format!(
                 "hactl has not started container {} on this node, or its console has no terminal (lxc.pty.max)",
                 container.name
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn long_lxc_log_is_truncated() {
         let directory = tempfile::tempdir().unwrap();
-        let files = Files { directory: directory.path().join("web") };
+        let files = LogFiles { directory: directory.path().join("web") };
         files.prepare().unwrap();
         fs::write(files.lxc(), "short").unwrap();
         files.truncate_if_long();

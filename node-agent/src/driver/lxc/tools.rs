@@ -33,18 +33,18 @@ pub(super) enum ToolError {
 
 /// State of a container as reported by its monitor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Info {
+pub(super) struct ContainerInfo {
     /// State in LXC's words, such as `RUNNING`.
     pub(super) state: String,
     /// Pid of the container's first process.
     pub(super) pid: Option<i32>,
 }
 
-impl Info {
+impl ContainerInfo {
     /// Parses the output of `lxc-info --state --pid`.
-    fn parse(text: &str) -> Info {
+    fn parse(text: &str) -> ContainerInfo {
         let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        Info {
+        ContainerInfo {
             state: field("State:").unwrap_or_default().to_owned(),
             pid: field("PID:").and_then(|pid| pid.parse().ok()),
         }
@@ -103,8 +103,10 @@ pub(super) async fn output(
 
 /// Reads the state of a container from its monitor. A container that is not defined is reported as stopped, or as an
 /// error.
-pub(super) async fn info(container: &Container) -> Result<Info, ToolError> {
-    run("lxc-info", container, &["--state", "--pid"], QUERY_TIMEOUT).await.map(|text| Info::parse(&text))
+pub(super) async fn info(container: &Container) -> Result<ContainerInfo, ToolError> {
+    run("lxc-info", container, &["--state", "--pid"], QUERY_TIMEOUT)
+        .await
+        .map(|text| ContainerInfo::parse(&text))
 }
 
 /// Checks that this machine has LXC.
@@ -127,8 +129,8 @@ mod tests {
     #[test]
     fn lxc_states_are_parsed() {
         let check = |text: &str, state: &str, pid: Option<i32>, is_running: bool| {
-            let info = Info::parse(text);
-            assert_eq!(info, Info { state: state.to_owned(), pid }, "{text}");
+            let info = ContainerInfo::parse(text);
+            assert_eq!(info, ContainerInfo { state: state.to_owned(), pid }, "{text}");
             assert_eq!(info.is_running(), is_running, "{text}");
         };
         check("State:          RUNNING\nPID:            32217\n", "RUNNING", Some(32217), true);

@@ -1,8 +1,8 @@
 //! Watches of containers: the kernel reports the end of the first process immediately; a container that was started by
 //! hand is detected by the socket of its monitor.
 
-use super::container::{Container, ContainerState, Run, orphans, query_state};
-use super::log::Files;
+use super::container::{Container, ContainerState, Run, orphans_message, query_state};
+use super::log::LogFiles;
 use super::{Context, health, lifecycle, processes};
 use crate::core::DriverEvent;
 use crate::driver::health::wait_until_unhealthy;
@@ -31,7 +31,7 @@ type Watched = (ObjectUid, Container, Option<ProcessIdentity>, Option<HealthChec
 pub(super) type Watches = watches::Watches<Watched>;
 
 /// End of a run.
-struct End {
+struct ContainerEnd {
     message: String,
     stopped_externally: bool,
 }
@@ -73,7 +73,7 @@ async fn wait_for_end(
     service: &ServiceDefinition,
     container: &Container,
     mut run: Run,
-) -> Option<End> {
+) -> Option<ContainerEnd> {
     loop {
         let check = service.driver.lxc.as_ref().and_then(|lxc| lxc.health_check.as_ref());
         let health_failed = async {
@@ -93,7 +93,7 @@ async fn wait_for_end(
             message = health_failed => Some(message),
         };
         if let Some(message) = failure_message {
-            return Some(End { message, stopped_externally: false });
+            return Some(ContainerEnd { message, stopped_externally: false });
         }
         // `lxc-stop` waits for the end of the container, so `lxc-stop` still runs now.
         let stopped_externally = is_being_stopped(container).await;
@@ -103,19 +103,22 @@ async fn wait_for_end(
             match query_state(&context, container).await {
                 Ok(ContainerState::Runs(next)) => break next,
                 Ok(ContainerState::Ended | ContainerState::Undefined) => {
-                    let message = lifecycle::how_it_ended(&context, service, Some(run)).await;
-                    return Some(End { message, stopped_externally });
+                    let message = lifecycle::end_description(&context, service, Some(run)).await;
+                    return Some(ContainerEnd { message, stopped_externally });
                 }
                 Ok(ContainerState::Orphaned(pids)) => {
-                    return Some(End { message: orphans(&container.name, &pids), stopped_externally: false });
+                    return Some(ContainerEnd {
+                        message: orphans_message(&container.name, &pids),
+                        stopped_externally: false,
+                    });
                 }
                 Ok(ContainerState::Changing(state)) if Instant::now() > deadline => {
                     let message = format!("init process has exited, but the container is {state}");
-                    return Some(End { message, stopped_externally });
+                    return Some(ContainerEnd { message, stopped_externally });
                 }
                 Err(error) if Instant::now() > deadline => {
                     let message = format!("init process has exited: {error}");
-                    return Some(End { message, stopped_externally });
+                    return Some(ContainerEnd { message, stopped_externally });
                 }
                 Ok(ContainerState::Changing(_)) | Err(_) => {}
             }
@@ -146,15 +149,15 @@ async fn poll_for_end(
     container: &Container,
     run: Run,
 ) -> Option<String> {
-    let files = Files::of(&driver.upgrade()?.settings, service);
+    let files = LogFiles::of(&driver.upgrade()?.settings, service);
     loop {
         sleep(driver.upgrade()?.settings.poll_interval).await;
         files.truncate_if_long();
         let context = driver.upgrade()?;
         match query_state(&context, container).await {
-            Ok(ContainerState::Orphaned(pids)) => return Some(orphans(&container.name, &pids)),
+            Ok(ContainerState::Orphaned(pids)) => return Some(orphans_message(&container.name, &pids)),
             Ok(ContainerState::Ended | ContainerState::Undefined) if !run.init.is_alive().unwrap_or(true) => {
-                return Some(lifecycle::how_it_ended(&context, service, Some(run)).await);
+                return Some(lifecycle::end_description(&context, service, Some(run)).await);
             }
             Ok(_) => {}
             Err(error) => tracing::debug!(resource = service.name.as_str(), %error, "cannot check a service"),

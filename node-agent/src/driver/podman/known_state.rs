@@ -1,7 +1,7 @@
 //! The known state of a watched service, and its changes after each query of the container.
 
 use super::container::{Exit, Run};
-use super::hints::{EndCause, STOP_EVIDENCE_WINDOW_MS, StopEvidence};
+use super::stop_evidence::{EndCause, STOP_EVIDENCE_WINDOW_MS, StopEvidence};
 use ha_api_types::time::Millis;
 
 /// Known state of a service.

@@ -30,7 +30,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(25);
 const READINESS_BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// Container found under the service's container name.
-pub(super) enum Found {
+pub(super) enum FoundContainer {
     Nothing,
     /// A container that hactl did not create, for a service whose container hactl must create. The container is left
     /// unchanged.
@@ -65,19 +65,19 @@ impl<'a> Target<'a> {
 pub(super) async fn query_container(
     context: &Context,
     service: &ServiceDefinition,
-) -> Result<Found, ApiError> {
+) -> Result<FoundContainer, ApiError> {
     match Target::of(service) {
         Some(target) => find(&context.client, &target).await,
-        None => Ok(Found::Nothing),
+        None => Ok(FoundContainer::Nothing),
     }
 }
 
-async fn find(client: &Client, target: &Target<'_>) -> Result<Found, ApiError> {
+async fn find(client: &Client, target: &Target<'_>) -> Result<FoundContainer, ApiError> {
     let mut was_process_gone = false;
     loop {
-        let Some(container) = client.inspect(&target.name).await? else { return Ok(Found::Nothing) };
+        let Some(container) = client.inspect(&target.name).await? else { return Ok(FoundContainer::Nothing) };
         if target.is_created_by_hactl() && container.resource() != Some(&target.service.name) {
-            return Ok(Found::Foreign);
+            return Ok(FoundContainer::Foreign);
         }
         let process = client.process(&container).await;
         let container_state = container.container_state(process);
@@ -89,7 +89,7 @@ async fn find(client: &Client, target: &Target<'_>) -> Result<Found, ApiError> {
             was_process_gone = true;
             continue;
         }
-        return Ok(Found::Container(Box::new(container), container_state));
+        return Ok(FoundContainer::Container(Box::new(container), container_state));
     }
 }
 
@@ -99,18 +99,22 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -
     let deadline = Instant::now() + MAX_TRANSITION;
     loop {
         match find(&context.client, &target).await {
-            Ok(Found::Container(_, ContainerState::Runs(run))) => {
+            Ok(FoundContainer::Container(_, ContainerState::Runs(run))) => {
                 context.watches.set_running(context, service, &target.name, run);
                 return Observed::Running;
             }
-            Ok(Found::Nothing | Found::Foreign | Found::Container(_, ContainerState::Ended(_))) => {
+            Ok(
+                FoundContainer::Nothing
+                | FoundContainer::Foreign
+                | FoundContainer::Container(_, ContainerState::Ended(_)),
+            ) => {
                 context.watches.set_stopped(service, &target.name);
                 return Observed::NotRunning;
             }
-            Ok(Found::Container(_, ContainerState::Changing(_))) if Instant::now() < deadline => {
+            Ok(FoundContainer::Container(_, ContainerState::Changing(_))) if Instant::now() < deadline => {
                 sleep(POLL_INTERVAL).await;
             }
-            Ok(Found::Container(_, ContainerState::Changing(state))) => {
+            Ok(FoundContainer::Container(_, ContainerState::Changing(state))) => {
                 return Observed::Unknown(format!("container {} is {state}", target.name));
             }
             Err(_) if context.is_absent() => return Observed::NotRunning,
@@ -153,19 +157,21 @@ async fn start_or_adopt(
     let (client, name) = (&context.client, &target.name);
     loop {
         match find(client, target).await.map_err(|error| query_failure(&error))? {
-            Found::Foreign => return Err(foreign_container_failure(name)),
-            Found::Nothing if target.is_created_by_hactl() => create(context, target, deadline).await?,
-            Found::Nothing => {
+            FoundContainer::Foreign => return Err(foreign_container_failure(name)),
+            FoundContainer::Nothing if target.is_created_by_hactl() => {
+                create(context, target, deadline).await?;
+            }
+            FoundContainer::Nothing => {
                 let message = format!(
                     "container {name} does not exist on this node: create it with podman create, or set spec.driver.podman.image"
                 );
                 return Err(failure(FailureClass::NeverHere, Reason::NotInstalled, message));
             }
-            Found::Container(_, ContainerState::Changing(_)) => {
+            FoundContainer::Container(_, ContainerState::Changing(_)) => {
                 sleep(POLL_INTERVAL).await;
                 continue;
             }
-            Found::Container(container, ContainerState::Runs(run)) => {
+            FoundContainer::Container(container, ContainerState::Runs(run)) => {
                 if !target.is_created_by_hactl() {
                     check_suitable(client, &container).await?;
                 } else if container.definition() != Some(&definition::digest(target.podman)) {
@@ -176,7 +182,7 @@ async fn start_or_adopt(
                 }
                 return wait_until_ready(client, target, run, deadline).await;
             }
-            Found::Container(container, ContainerState::Ended(exit)) => {
+            FoundContainer::Container(container, ContainerState::Ended(exit)) => {
                 if target.is_created_by_hactl() {
                     // Every start begins with the content of the image.
                     stop_container(context, target, 0).await?;
@@ -197,14 +203,14 @@ async fn start_or_adopt(
         // Find the new run, and wait until it is ready.
         sleep(POLL_INTERVAL).await;
         match find(client, target).await.map_err(|error| query_failure(&error))? {
-            Found::Container(_, ContainerState::Runs(run)) => {
+            FoundContainer::Container(_, ContainerState::Runs(run)) => {
                 return wait_until_ready(client, target, run, deadline).await;
             }
-            Found::Container(_, ContainerState::Ended(exit)) => {
+            FoundContainer::Container(_, ContainerState::Ended(exit)) => {
                 return Err(early_end_failure(client, name, exit.code, &exit.describe()).await);
             }
-            Found::Container(_, ContainerState::Changing(_)) => {}
-            Found::Nothing | Found::Foreign => {
+            FoundContainer::Container(_, ContainerState::Changing(_)) => {}
+            FoundContainer::Nothing | FoundContainer::Foreign => {
                 return Err(retry_here(
                     Reason::StartFailed,
                     format!("container {name} was removed during its start"),
@@ -303,7 +309,7 @@ async fn wait_until_ready(
     }
     loop {
         match find(client, target).await.map_err(|error| query_failure(&error))? {
-            Found::Container(_, ContainerState::Runs(now)) => {
+            FoundContainer::Container(_, ContainerState::Runs(now)) => {
                 let Some(check) = &target.podman.health_check else { return Ok(now) };
                 match timeout_at(deadline, health::run_health_check(client, &target.name, check)).await {
                     Ok(Health::Healthy) => return Ok(run),
@@ -318,11 +324,11 @@ async fn wait_until_ready(
                     Err(_) => {}
                 }
             }
-            Found::Container(_, ContainerState::Ended(exit)) => {
+            FoundContainer::Container(_, ContainerState::Ended(exit)) => {
                 return Err(early_end_failure(client, &target.name, exit.code, &exit.describe()).await);
             }
-            Found::Container(_, ContainerState::Changing(_)) => {}
-            Found::Nothing | Found::Foreign => {
+            FoundContainer::Container(_, ContainerState::Changing(_)) => {}
+            FoundContainer::Nothing | FoundContainer::Foreign => {
                 return Err(retry_here(Reason::StartFailed, "container was removed during its start"));
             }
         }
@@ -367,7 +373,7 @@ async fn stop_container(
 ) -> Result<(), DriverFailure> {
     let (client, name) = (&context.client, &target.name);
     if graceful_ms > 0
-        && let Ok(Found::Container(container, ContainerState::Runs(_))) = find(client, target).await
+        && let Ok(FoundContainer::Container(container, ContainerState::Runs(_))) = find(client, target).await
     {
         let graceful = Duration::from_millis(graceful_ms);
         let graceful_stop = async {
@@ -385,22 +391,25 @@ async fn stop_container(
     let mut last_error = String::new();
     loop {
         let stop_result = match find(client, target).await {
-            Ok(Found::Nothing | Found::Foreign) => return Ok(()),
-            Ok(Found::Container(_, ContainerState::Ended(_))) if !target.is_created_by_hactl() => {
+            Ok(FoundContainer::Nothing | FoundContainer::Foreign) => return Ok(()),
+            Ok(FoundContainer::Container(_, ContainerState::Ended(_))) if !target.is_created_by_hactl() => {
                 return Ok(());
             }
-            Ok(Found::Container(container, ContainerState::Runs(_))) => match client.kill(name).await {
-                // In some versions of podman, the signal ends a paused container only after the container is resumed.
-                Err(_) if container.is_paused() => client.unpause(name).await,
-                stop_result => stop_result,
-            },
+            Ok(FoundContainer::Container(container, ContainerState::Runs(_))) => {
+                match client.kill(name).await {
+                    // In some versions of podman, the signal ends a paused container only after the container is
+                    // resumed.
+                    Err(_) if container.is_paused() => client.unpause(name).await,
+                    stop_result => stop_result,
+                }
+            }
             // Wait for the change. A container that stays between two states is removed after half of the time.
-            Ok(Found::Container(_, ContainerState::Changing(_)))
+            Ok(FoundContainer::Container(_, ContainerState::Changing(_)))
                 if !target.is_created_by_hactl() || Instant::now() < deadline - KILL_TIMEOUT / 2 =>
             {
                 Ok(())
             }
-            Ok(Found::Container(_, ContainerState::Ended(_) | ContainerState::Changing(_))) => {
+            Ok(FoundContainer::Container(_, ContainerState::Ended(_) | ContainerState::Changing(_))) => {
                 client.remove(name).await
             }
             Err(_) if context.is_absent() => return Ok(()),

@@ -5,9 +5,9 @@ use super::Context;
 use super::client::{ContainerEvent, Events, seconds_since_1970};
 use super::container::{ContainerState, Run};
 use super::health;
-use super::hints::StopEvidence;
-use super::known::{KnownState, QueryResult, ReportedChange};
-use super::lifecycle::{self, Found};
+use super::known_state::{KnownState, QueryResult, ReportedChange};
+use super::lifecycle::{self, FoundContainer};
+use super::stop_evidence::StopEvidence;
 use crate::core::DriverEvent;
 use ha_api_types::id::ResourceName;
 use ha_api_types::resource::ServiceDefinition;
@@ -44,14 +44,14 @@ struct Entry {
     /// Increased by every command, so that the result of a query that began before the command is ignored.
     generation: u64,
     next_query_at: Instant,
-    health: Option<Health>,
+    health: Option<HealthCheckTask>,
 }
 
 /// Task that checks a service's health; dropping this value aborts the task.
 #[derive(Debug)]
-struct Health(AbortHandle);
+struct HealthCheckTask(AbortHandle);
 
-impl Drop for Health {
+impl Drop for HealthCheckTask {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -110,7 +110,7 @@ impl Watches {
             }
         });
         if let Some(entry) = self.lock().get_mut(&service.name) {
-            entry.health = Some(Health(task.abort_handle()));
+            entry.health = Some(HealthCheckTask(task.abort_handle()));
         }
     }
 
@@ -172,7 +172,7 @@ impl Watches {
     }
 
     /// Returns the services that are due for a query, and the time of the next query.
-    fn due(&self) -> (Vec<ResourceName>, Option<Instant>) {
+    fn due_queries(&self) -> (Vec<ResourceName>, Option<Instant>) {
         let now = Instant::now();
         let entries = self.lock();
         let watched = || entries.iter().filter(|(_, entry)| entry.known != KnownState::Busy);
@@ -225,11 +225,14 @@ pub(super) async fn run(driver: Weak<Context>) {
                 }
             }
         }
-        for name in context.watches.due().0 {
+        for name in context.watches.due_queries().0 {
             query_service(&context, &name).await;
         }
-        let mut next_check_at =
-            context.watches.due().1.unwrap_or_else(|| Instant::now() + context.settings.poll_interval);
+        let mut next_check_at = context
+            .watches
+            .due_queries()
+            .1
+            .unwrap_or_else(|| Instant::now() + context.settings.poll_interval);
         if events.is_none() {
             next_check_at = next_check_at.min(open_at);
         }
@@ -268,8 +271,8 @@ async fn query_service(context: &Context, resource: &ResourceName) {
     };
     let mut next_query_delay = context.settings.poll_interval;
     let query_result = match lifecycle::query_container(context, &service).await {
-        Ok(Found::Nothing | Found::Foreign) => QueryResult::Nothing,
-        Ok(Found::Container(container, container_state)) => match container_state {
+        Ok(FoundContainer::Nothing | FoundContainer::Foreign) => QueryResult::Nothing,
+        Ok(FoundContainer::Container(container, container_state)) => match container_state {
             ContainerState::Runs(run) => QueryResult::Runs(run),
             ContainerState::Ended(exit) => {
                 QueryResult::Ended(exit, context.client.last_output_suffix(&container.name).await)

@@ -27,7 +27,7 @@ pub(in crate::driver) fn run() -> io::Result<()> {
     let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     close_others(&[channel.as_raw_fd()])?;
     let failure = match read_order(&channel) {
-        Ok(order) => become_program(&order),
+        Ok(order) => exec_program(&order),
         Err(error) => LaunchFailure::new(LaunchStep::Prepare, "the launcher received no request", &error),
     };
     (&channel).write_all(&serde_json::to_vec(&failure)?)
@@ -68,7 +68,7 @@ pub(in crate::driver) fn close_others(keep: &[RawFd]) -> io::Result<()> {
 }
 
 /// Executes the program. Returns only on failure.
-fn become_program(order: &LaunchOrder) -> LaunchFailure {
+fn exec_program(order: &LaunchOrder) -> LaunchFailure {
     match prepare(order) {
         Ok(mut command) => {
             let error = command.exec();

@@ -111,7 +111,7 @@ impl ProcessStatus {
     pub(in crate::driver) fn read(pid: i32) -> io::Result<Option<ProcessStatus>> {
         let text = match fs::read(format!("/proc/{pid}/stat")) {
             Ok(text) => text,
-            Err(error) if vanished(&error) => return Ok(None),
+            Err(error) if is_process_gone(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
         match parse(pid, &String::from_utf8_lossy(&text)) {
@@ -145,7 +145,7 @@ impl ProcessStatus {
     }
 }
 
-fn vanished(error: &io::Error) -> bool {
+fn is_process_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(nix::libc::ESRCH)
 }
 

@@ -113,7 +113,7 @@ impl UnitState {
         });
         let mut wanted_by = Vec::new();
         for kind in ["WantedBy", "RequiredBy", "UpheldBy"] {
-            wanted_by.extend(texts(unit, kind));
+            wanted_by.extend(string_list(unit, kind));
         }
         UnitState {
             load: load_state(unit),
@@ -135,9 +135,9 @@ impl UnitState {
             active_until_us: number(unit, "ActiveExitTimestampMonotonic"),
             group: text(interface_properties, "ControlGroup"),
             wanted_by,
-            triggered_by: texts(unit, "TriggeredBy"),
-            before: texts(unit, "Before"),
-            after: texts(unit, "After"),
+            triggered_by: string_list(unit, "TriggeredBy"),
+            before: string_list(unit, "Before"),
+            after: string_list(unit, "After"),
             service,
             id,
         }
@@ -186,7 +186,7 @@ fn word(value: &Value<'_>) -> String {
     Str::try_from(value).map(|text| text.as_str().to_owned()).unwrap_or_default()
 }
 
-fn texts(properties: &Properties, name: &str) -> Vec<String> {
+fn string_list(properties: &Properties, name: &str) -> Vec<String> {
     match properties.get(name).map(|value| &**value) {
         Some(Value::Array(array)) => array.iter().map(word).collect(),
         Some(_) | None => Vec::new(),

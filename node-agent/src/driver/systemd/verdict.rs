@@ -120,7 +120,7 @@ pub(super) fn start_failure(unit: &str, result: &JobResult, state: &UnitState) -
             "conditions in the unit file are not met on this node".to_owned(),
         ),
         JobResult::Done | JobResult::NotObserved | JobResult::Failed if state.has_ended() => {
-            (class_and_reason, how_it_ended(state))
+            (class_and_reason, end_description(state))
         }
         JobResult::Done | JobResult::NotObserved | JobResult::Failed => {
             ((FailureClass::RetryHere, Reason::StartFailed), format!("unit is {}", state.description))
@@ -153,7 +153,7 @@ fn exit_failure_class(process_end: MainEnd) -> (FailureClass, Reason) {
 }
 
 /// Returns how an ended unit ended, as a clause for a message.
-pub(super) fn how_it_ended(state: &UnitState) -> String {
+pub(super) fn end_description(state: &UnitState) -> String {
     let main = state.service.as_ref().map_or(MainEnd::None, |service| service.main_end);
     match state.result.as_str() {
         "success" | "exit-code" | "signal" | "core-dump" => describe_main_end(main, &state.result),
@@ -336,7 +336,7 @@ mod tests {
             ("", ("", 0), "service exited"),
             ("exec-condition", ("", 0), "unit failed (exec-condition)"),
         ] {
-            assert_eq!(how_it_ended(&ended_unit(result, end)), expected);
+            assert_eq!(end_description(&ended_unit(result, end)), expected);
         }
     }
 

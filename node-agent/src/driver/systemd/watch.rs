@@ -3,7 +3,7 @@
 use super::Context;
 use super::bus::{BusError, Session, Signal};
 use super::state::UnitState;
-use super::verdict::{RunState, how_it_ended, is_stopped_externally, run_state};
+use super::verdict::{RunState, end_description, is_stopped_externally, run_state};
 use crate::core::DriverEvent;
 use ha_api_types::resource::ServiceDefinition;
 use std::sync::{Arc, Weak};
@@ -57,7 +57,7 @@ impl WatchState {
                 let message = if stopped_externally {
                     "systemd stopped the unit without a request from hactl".to_owned()
                 } else {
-                    how_it_ended(state)
+                    end_description(state)
                 };
                 Some(ReportedChange::Exited { message, stopped_externally })
             }
@@ -124,8 +124,8 @@ async fn watch_once(
         drop(context);
         let deadline = Instant::now() + POLL_INTERVAL;
         match wait_for_change(&session, &mut signals, path.as_str(), unit, deadline).await {
-            Change::Job | Change::Missed => watch_state.is_job_observed = true,
-            Change::Properties | Change::Nothing => {}
+            UnitChange::Job | UnitChange::Missed => watch_state.is_job_observed = true,
+            UnitChange::Properties | UnitChange::Nothing => {}
         }
     }
     Ok(())
@@ -133,7 +133,7 @@ async fn watch_once(
 
 /// A signal about a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum UnitChange {
     /// A job for the unit was created.
     Job,
     /// The unit has changed, or a job of it has ended.
@@ -151,20 +151,20 @@ pub(super) async fn wait_for_change(
     path: &str,
     unit: &str,
     deadline: Instant,
-) -> Change {
+) -> UnitChange {
     let changed = async {
         loop {
             match signals.recv().await {
-                Ok(Signal::JobNew { unit: of }) if of == unit => return Change::Job,
-                Ok(Signal::JobRemoved { unit: of, .. }) if of == unit => return Change::Properties,
-                Ok(Signal::Changed { path: of }) if of == path => return Change::Properties,
+                Ok(Signal::JobNew { unit: of }) if of == unit => return UnitChange::Job,
+                Ok(Signal::JobRemoved { unit: of, .. }) if of == unit => return UnitChange::Properties,
+                Ok(Signal::Changed { path: of }) if of == path => return UnitChange::Properties,
                 Ok(
                     Signal::JobNew { .. }
                     | Signal::JobRemoved { .. }
                     | Signal::Changed { .. }
                     | Signal::Answered { .. },
                 ) => {}
-                Err(RecvError::Lagged(_)) => return Change::Missed,
+                Err(RecvError::Lagged(_)) => return UnitChange::Missed,
                 // No further signals arrive; the caller detects the closed connection.
                 Err(RecvError::Closed) => std::future::pending().await,
             }
@@ -173,10 +173,10 @@ pub(super) async fn wait_for_change(
     let changed_or_closed = async {
         tokio::select! {
             change = changed => change,
-            () = session.connection.closed() => Change::Missed,
+            () = session.connection.closed() => UnitChange::Missed,
         }
     };
-    timeout_at(deadline, changed_or_closed).await.unwrap_or(Change::Nothing)
+    timeout_at(deadline, changed_or_closed).await.unwrap_or(UnitChange::Nothing)
 }
 
 /// Reads all signals that were sent until now. Returns `true` if a signal reports a new job of the unit, or if such a

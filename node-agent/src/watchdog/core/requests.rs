@@ -1,19 +1,19 @@
 //! The effect of each request on the state, from the message to its answer.
 
 use super::{
-    Arm, Core, DeviceFacts, Effect, Moment, NANOSECONDS_PER_MILLISECOND, Outcome, Pending, PetStatus,
-    Purpose, Refusal, Request, State, Timing, Undo,
+    Arm, Core, DeviceFacts, DualClockTime, Effect, NANOSECONDS_PER_MILLISECOND, Outcome, PendingOperation,
+    PetStatus, Purpose, Refusal, Request, State, Timing, Undo,
 };
 
 impl Core {
-    pub(super) fn handle_message(&mut self, now: Moment, number: u64, request: Request) {
+    pub(super) fn handle_message(&mut self, now: DualClockTime, number: u64, request: Request) {
         if number != self.next_number || number == 0 {
             self.reply(number, Outcome::Refused(Refusal::OutOfOrder { expected: self.next_number }));
             self.effects.push_back(Effect::Disconnect);
             return;
         }
         self.next_number += 1;
-        if !matches!(self.pending, Pending::Nothing) {
+        if !matches!(self.pending, PendingOperation::Nothing) {
             return self.refuse(number, Refusal::BadMessage);
         }
         match request {
@@ -29,7 +29,7 @@ impl Core {
         self.reply(number, Outcome::Refused(refusal));
     }
 
-    fn arm(&mut self, now: Moment, number: u64, arm: Arm) {
+    fn arm(&mut self, now: DualClockTime, number: u64, arm: Arm) {
         if let Some(deadline) = arm.deadline {
             if let Some(refusal) = check_deadline_distance(now, deadline, arm.heartbeat_valid_ms) {
                 return self.refuse(number, refusal);
@@ -43,7 +43,7 @@ impl Core {
             None => {
                 self.smallest_margin_ms = None;
                 self.worst_lateness_ms = None;
-                self.pending = Pending::Open { number, arm, is_reopening: false };
+                self.pending = PendingOperation::Open { number, arm, is_reopening: false };
                 self.effects.push_back(Effect::Open { timeout_seconds: arm.timeout_seconds });
             }
             Some(device) => self.rearm(now, number, arm, device),
@@ -51,7 +51,7 @@ impl Core {
     }
 
     /// Changes an open device: the new timing, and possibly a new deadline, become active with one pet, or not at all.
-    fn rearm(&mut self, now: Moment, number: u64, arm: Arm, device: DeviceFacts) {
+    fn rearm(&mut self, now: DualClockTime, number: u64, arm: Arm, device: DeviceFacts) {
         let (smallest_seconds, largest_seconds) =
             (device.smallest_timeout_seconds, device.largest_timeout_seconds);
         if arm.timeout_seconds < smallest_seconds || arm.timeout_seconds > largest_seconds {
@@ -65,17 +65,20 @@ impl Core {
         self.state = state_of(&arm);
         self.save();
         self.pet(now, true);
-        self.pending = Pending::Pet { number, outcome: Outcome::Done, undo };
+        self.pending = PendingOperation::Pet { number, outcome: Outcome::Done, undo };
     }
 
-    pub(super) fn handle_open_result(&mut self, now: Moment, result: Result<DeviceFacts, Refusal>) {
-        let (number, arm, is_reopening) = match std::mem::replace(&mut self.pending, Pending::Nothing) {
-            Pending::Open { number, arm, is_reopening } => (number, arm, is_reopening),
-            pending @ (Pending::Nothing | Pending::Pet { .. } | Pending::Close { .. }) => {
-                self.pending = pending;
-                return;
-            }
-        };
+    pub(super) fn handle_open_result(&mut self, now: DualClockTime, result: Result<DeviceFacts, Refusal>) {
+        let (number, arm, is_reopening) =
+            match std::mem::replace(&mut self.pending, PendingOperation::Nothing) {
+                PendingOperation::Open { number, arm, is_reopening } => (number, arm, is_reopening),
+                pending @ (PendingOperation::Nothing
+                | PendingOperation::Pet { .. }
+                | PendingOperation::Close { .. }) => {
+                    self.pending = pending;
+                    return;
+                }
+            };
         let device = match result {
             Ok(device) => device,
             Err(refusal) => return self.refuse(number, refusal),
@@ -95,19 +98,19 @@ impl Core {
         self.state = state_of(&arm);
         self.save();
         self.pet(now, true);
-        self.pending = Pending::Pet { number, outcome: Outcome::Done, undo: Undo::Close };
+        self.pending = PendingOperation::Pet { number, outcome: Outcome::Done, undo: Undo::Close };
     }
 
     /// Opens a device that refuses pets again. A driver that was bound again provides another device under the same
     /// name. The old open device does not work again.
     fn reopen(&mut self, number: u64, arm: Arm) {
-        self.pending = Pending::Open { number, arm, is_reopening: true };
+        self.pending = PendingOperation::Open { number, arm, is_reopening: true };
         self.effects.push_back(Effect::Open { timeout_seconds: arm.timeout_seconds });
     }
 
     /// Replaces the device that refuses pets with the newly opened device. Until the new device has accepted pets for a
     /// whole timeout, it counts as failed. It is not closed, so that the deadline stays active.
-    fn on_reopened(&mut self, now: Moment, number: u64, arm: &Arm, device: DeviceFacts) {
+    fn on_reopened(&mut self, now: DualClockTime, number: u64, arm: &Arm, device: DeviceFacts) {
         self.device = Some(device);
         self.fires_at = None;
         self.save();
@@ -121,10 +124,10 @@ impl Core {
         self.state = state_of(arm);
         self.save();
         self.pet(now, true);
-        self.pending = Pending::Pet { number, outcome: Outcome::Done, undo: Undo::Reopened };
+        self.pending = PendingOperation::Pet { number, outcome: Outcome::Done, undo: Undo::Reopened };
     }
 
-    fn set_deadline(&mut self, now: Moment, number: u64, deadline: Moment) {
+    fn set_deadline(&mut self, now: DualClockTime, number: u64, deadline: DualClockTime) {
         let (Some(_), Some(timing)) = (self.device, self.timing) else {
             return self.refuse(number, Refusal::NotArmed);
         };
@@ -143,12 +146,12 @@ impl Core {
         self.state = State::Armed { deadline };
         self.save();
         self.pet(now, false);
-        self.pending = Pending::Pet { number, outcome: Outcome::Done, undo: Undo::Nothing };
+        self.pending = PendingOperation::Pet { number, outcome: Outcome::Done, undo: Undo::Nothing };
     }
 
     /// Replaces the active deadline with an earlier one, even if the request that carried it fails: observers may
     /// already use that deadline.
-    fn apply_earlier_deadline(&mut self, deadline: Moment) {
+    fn apply_earlier_deadline(&mut self, deadline: DualClockTime) {
         if let State::Armed { deadline: active_deadline } = self.state
             && deadline.is_earlier_on_a_clock(active_deadline)
         {
@@ -157,7 +160,7 @@ impl Core {
         }
     }
 
-    fn stay(&mut self, now: Moment, number: u64) {
+    fn stay(&mut self, now: DualClockTime, number: u64) {
         if self.device.is_none() || self.state == State::Released {
             return self.refuse(number, Refusal::NotArmed);
         }
@@ -167,7 +170,7 @@ impl Core {
         self.reply(number, Outcome::Done);
     }
 
-    fn release(&mut self, now: Moment, number: u64) {
+    fn release(&mut self, now: DualClockTime, number: u64) {
         if self.device.is_none() {
             return self.reply(number, Outcome::Done);
         }
@@ -189,13 +192,15 @@ impl Core {
         self.requested_seconds = None;
         self.effects.push_back(Effect::Pet { timeout_seconds: Some(timeout_seconds) });
         self.effects.push_back(Effect::Close);
-        self.pending = Pending::Close { number, outcome };
+        self.pending = PendingOperation::Close { number, outcome };
     }
 
     pub(super) fn handle_close_result(&mut self, result: Result<(), u32>) {
-        let (number, outcome) = match std::mem::replace(&mut self.pending, Pending::Nothing) {
-            Pending::Close { number, outcome } => (number, outcome),
-            pending @ (Pending::Nothing | Pending::Open { .. } | Pending::Pet { .. }) => {
+        let (number, outcome) = match std::mem::replace(&mut self.pending, PendingOperation::Nothing) {
+            PendingOperation::Close { number, outcome } => (number, outcome),
+            pending @ (PendingOperation::Nothing
+            | PendingOperation::Open { .. }
+            | PendingOperation::Pet { .. }) => {
                 self.pending = pending;
                 return;
             }
@@ -216,7 +221,7 @@ impl Core {
     /// Handles the result of the pet that completes a request.
     pub(super) fn handle_requested_pet_result(
         &mut self,
-        now: Moment,
+        now: DualClockTime,
         number: u64,
         outcome: Outcome,
         undo: Undo,
@@ -280,7 +285,7 @@ impl Core {
                 } else if self.pet(now, true) {
                     // The device may have refused only the new timeout.
                     let undo = if result.is_err() { Undo::KeepPrevious { arm } } else { Undo::Nothing };
-                    self.pending = Pending::Pet { number, outcome: Outcome::Refused(refusal), undo };
+                    self.pending = PendingOperation::Pet { number, outcome: Outcome::Refused(refusal), undo };
                 } else {
                     self.refuse(number, refusal);
                 }
@@ -338,7 +343,11 @@ fn state_of(arm: &Arm) -> State {
 }
 
 /// Returns a refusal if the deadline is more than Th ahead. A heartbeat proves at most Th from a moment in the past.
-fn check_deadline_distance(now: Moment, deadline: Moment, heartbeat_valid_ms: u32) -> Option<Refusal> {
+fn check_deadline_distance(
+    now: DualClockTime,
+    deadline: DualClockTime,
+    heartbeat_valid_ms: u32,
+) -> Option<Refusal> {
     let ahead_ns = now.longest_ns(deadline);
     (ahead_ns > u64::from(heartbeat_valid_ms) * NANOSECONDS_PER_MILLISECOND).then(|| {
         Refusal::DeadlineTooFar {

@@ -21,12 +21,12 @@ enum Condition {
 /// A device, a clock and a peer around one core.
 struct World {
     core: Core,
-    now: Moment,
+    now: DualClockTime,
     facts: DeviceFacts,
     open: bool,
     timeout_seconds: u32,
     /// Time at which the device resets the machine.
-    fires_at: Option<Moment>,
+    fires_at: Option<DualClockTime>,
     fired: bool,
     message_number: u64,
     last_reply: Option<Reply>,
@@ -62,7 +62,7 @@ impl World {
     fn new(facts: DeviceFacts) -> Self {
         let mut world = Self {
             core: Core::new(Privileges::default()),
-            now: Moment { monotonic_raw_ns: 100 * SECOND_NS, boottime_ns: 500 * SECOND_NS },
+            now: DualClockTime { monotonic_raw_ns: 100 * SECOND_NS, boottime_ns: 500 * SECOND_NS },
             facts,
             open: false,
             timeout_seconds: 0,
@@ -159,7 +159,7 @@ impl World {
         reply.outcome
     }
 
-    fn arm(&self, deadline: Option<Moment>) -> Request {
+    fn arm(&self, deadline: Option<DualClockTime>) -> Request {
         let _ = self;
         Request::Arm(Arm {
             timeout_seconds: 5,
@@ -200,7 +200,7 @@ impl World {
         }
     }
 
-    fn in_ms(&self, ms: u64) -> Moment {
+    fn in_ms(&self, ms: u64) -> DualClockTime {
         self.now.plus_ms(ms)
     }
 }

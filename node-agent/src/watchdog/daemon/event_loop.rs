@@ -11,7 +11,7 @@ use super::super::protocol::{
 };
 use super::super::{clock, seqpacket, system_calls, system_conf};
 use super::DEVICE_DESCRIPTOR_NAME;
-use super::record::Record;
+use super::record::StateRecord;
 use super::service_manager::ServiceManager;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll, ppoll};
@@ -37,7 +37,7 @@ pub(super) struct EventLoop {
     listener: UnixListener,
     signals: SignalFd,
     allowed_uid: Option<u32>,
-    record: Record,
+    record: StateRecord,
     manager: ServiceManager,
     connection: Option<UnixStream>,
     /// The process that is served now or was served last.
@@ -53,7 +53,7 @@ impl EventLoop {
         listener: UnixListener,
         signals: SignalFd,
         allowed_uid: Option<u32>,
-        record: Record,
+        record: StateRecord,
         manager: ServiceManager,
     ) -> Self {
         Self {

@@ -8,11 +8,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A memory file with one record.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct StateRecord {
     descriptor: OwnedFd,
 }
 
-impl Record {
+impl StateRecord {
     /// Returns the record that an earlier daemon kept, or a new one.
     pub(super) fn new(stored_descriptor: Option<OwnedFd>) -> Result<Self, Errno> {
         let descriptor = match stored_descriptor {
@@ -46,20 +46,20 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::Moment;
+    use super::super::super::DualClockTime;
     use super::super::super::protocol::State;
     use super::*;
 
     #[test]
     fn record_is_readable_through_inherited_descriptor() {
-        let record = Record::new(None).unwrap();
+        let record = StateRecord::new(None).unwrap();
         assert_eq!(record.read(), None);
         let saved = SavedState {
-            state: State::Armed { deadline: Moment::on_both_clocks(7) },
+            state: State::Armed { deadline: DualClockTime::on_both_clocks(7) },
             ..SavedState::default()
         };
         record.write(&saved);
-        let next = Record::new(Some(record.descriptor.try_clone().unwrap())).unwrap();
+        let next = StateRecord::new(Some(record.descriptor.try_clone().unwrap())).unwrap();
         drop(record);
         assert_eq!(next.read(), Some(saved));
     }

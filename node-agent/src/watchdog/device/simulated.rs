@@ -41,7 +41,7 @@ impl SimulatedDevice {
     /// run.
     pub(crate) fn inherit(socket: &Path) -> Option<(Self, DeviceFacts)> {
         let mut device = Self::connect(socket).ok()?;
-        device.run_operation(Operation::TimeLeft).ok().filter(|left_ms| *left_ms > 0)?;
+        device.run_operation(Operation::TimeLeft).ok().filter(|remaining_ms| *remaining_ms > 0)?;
         device.timeout_seconds = device.run_operation(Operation::GetTimeout).ok()?;
         let facts = device.facts();
         Some((device, facts))

@@ -1,7 +1,7 @@
 //! The encoding of the messages: little-endian, one fixed size, no allocation.
 
 use super::{
-    Arm, DeviceFacts, DeviceKind, LargestTimeouts, Moment, Name, Notice, Outcome, Privileges, Purpose,
+    Arm, DeviceFacts, DeviceKind, DualClockTime, LargestTimeouts, Name, Notice, Outcome, Privileges, Purpose,
     Refusal, Reply, Request, SavedState, State, Status, Timing, VERSION,
 };
 use thiserror::Error;
@@ -226,7 +226,7 @@ impl Writer {
         self.u64(number);
     }
 
-    fn moment(&mut self, moment: Moment) {
+    fn moment(&mut self, moment: DualClockTime) {
         self.u64(moment.monotonic_raw_ns);
         self.u64(moment.boottime_ns);
     }
@@ -367,8 +367,8 @@ impl<'a> Reader<'a> {
         Ok((self.u16()?, self.u64()?))
     }
 
-    fn moment(&mut self) -> Result<Moment, DecodeError> {
-        Ok(Moment { monotonic_raw_ns: self.u64()?, boottime_ns: self.u64()? })
+    fn moment(&mut self) -> Result<DualClockTime, DecodeError> {
+        Ok(DualClockTime { monotonic_raw_ns: self.u64()?, boottime_ns: self.u64()? })
     }
 
     fn limits(&mut self) -> Result<LargestTimeouts, DecodeError> {

@@ -26,7 +26,7 @@ fn every_refusal() -> Vec<Refusal> {
 }
 
 fn every_state() -> Vec<State> {
-    let deadline = Moment { monotonic_raw_ns: 1, boottime_ns: u64::MAX };
+    let deadline = DualClockTime { monotonic_raw_ns: 1, boottime_ns: u64::MAX };
     vec![State::Released, State::Armed { deadline }, State::Staying, State::Expired { deadline }]
 }
 
@@ -54,7 +54,9 @@ fn every_reply_round_trips() {
         .chain([Outcome::Done]);
     for outcome in outcomes {
         for state in every_state() {
-            for (device, last_pet) in [(None, None), (Some(a_device()), Some(Moment::on_both_clocks(77)))] {
+            for (device, last_pet) in
+                [(None, None), (Some(a_device()), Some(DualClockTime::on_both_clocks(77)))]
+            {
                 let status = Status {
                     state,
                     device,
@@ -98,14 +100,14 @@ fn every_request_round_trips() {
             not_retained_seconds: 1,
         },
         heartbeat_valid_ms: 6000,
-        deadline: Some(Moment::on_both_clocks(123_456_789)),
+        deadline: Some(DualClockTime::on_both_clocks(123_456_789)),
         purpose: Purpose::Guard,
     };
     for request in [
         Request::Arm(arm),
         Request::Arm(Arm { deadline: None, ..arm }),
         Request::Arm(Arm { purpose: Purpose::Test, ..arm }),
-        Request::Deadline(Moment { monotonic_raw_ns: 5, boottime_ns: 6 }),
+        Request::Deadline(DualClockTime { monotonic_raw_ns: 5, boottime_ns: 6 }),
         Request::PetWithoutDeadline,
         Request::Release,
         Request::Query,
@@ -184,7 +186,7 @@ fn saved_record_of_older_release_is_decoded() {
     bytes[25] = 8;
     let checksum = checksum(&bytes);
     bytes[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
-    let deadline = Moment { monotonic_raw_ns: 7, boottime_ns: 8 };
+    let deadline = DualClockTime { monotonic_raw_ns: 7, boottime_ns: 8 };
     let expected = SavedState { state: State::Armed { deadline }, ..SavedState::default() };
     assert_eq!(decode_saved(&bytes), Ok(expected));
     assert_eq!(encode_saved(&expected), bytes, "and such a release reads ours");

@@ -66,8 +66,8 @@ impl Timer {
                 Answer::Value(self.timeout_seconds)
             }
             Operation::TimeLeft => {
-                let left_ms = self.expires_at_ns.map_or(0, |at| (at - now_ns).div_ceil(1_000_000));
-                Answer::Value(u32::try_from(left_ms).unwrap_or(u32::MAX))
+                let remaining_ms = self.expires_at_ns.map_or(0, |at| (at - now_ns).div_ceil(1_000_000));
+                Answer::Value(u32::try_from(remaining_ms).unwrap_or(u32::MAX))
             }
             Operation::MagicClose => {
                 self.expires_at_ns = None;

@@ -22,7 +22,7 @@ pub struct AllGroups<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExclusionReason {
     /// No other group reaches the storage of the group's instances.
-    Alone,
+    NoConnectedGroup,
     /// Moves between groups are switched off.
     InterGroupMoves,
 }
@@ -30,7 +30,7 @@ pub enum ExclusionReason {
 impl std::fmt::Display for ExclusionReason {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
-            ExclusionReason::Alone => "no other group reaches the storage of its instances",
+            ExclusionReason::NoConnectedGroup => "no other group reaches the storage of its instances",
             ExclusionReason::InterGroupMoves => "moves between groups are disabled",
         })
     }
@@ -78,7 +78,7 @@ impl<'a> AllGroups<'a> {
         if !self.inter_group_moves {
             Some(ExclusionReason::InterGroupMoves)
         } else if partition::connected_groups(self.cluster, group).is_empty() {
-            Some(ExclusionReason::Alone)
+            Some(ExclusionReason::NoConnectedGroup)
         } else {
             None
         }

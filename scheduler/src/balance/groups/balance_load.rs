@@ -134,7 +134,7 @@ pub fn balance_load(all_groups: &AllGroups<'_>, min_gain: f64, max_length: usize
             // A group to which others can send instances is not alone.
             exclusion_reason: all_groups.exclusion_reason(loads.groups[index]).filter(
                 |reason| match reason {
-                    ExclusionReason::Alone => !reachable.contains(&loads.groups[index]),
+                    ExclusionReason::NoConnectedGroup => !reachable.contains(&loads.groups[index]),
                     ExclusionReason::InterGroupMoves => true,
                 },
             ),
@@ -174,9 +174,9 @@ fn make_best_move(
             .filter(|(service, _)| !moves.iter().any(|planned| planned.service == *service))
             .map(|(service, target)| {
                 let current_group = all_groups.group_of(state.placement(service).primary);
-                shift(all_groups, loads, service, current_group, target);
+                move_load(all_groups, loads, service, current_group, target);
                 let gain = before - loads.deviation();
-                shift(all_groups, loads, service, target, current_group);
+                move_load(all_groups, loads, service, target, current_group);
                 (gain, service, target)
             })
             .filter(|(gain, ..)| *gain >= min_gain.max(1e-9))
@@ -188,7 +188,7 @@ fn make_best_move(
             let from = state.placement(service);
             let nodes = all_groups.open_nodes(state, target);
             if let Ok(steps) = move_within_limits(state, service, nodes) {
-                shift(all_groups, loads, service, all_groups.group_of(from.primary), target);
+                move_load(all_groups, loads, service, all_groups.group_of(from.primary), target);
                 return Some(PlannedMove::new(all_groups, service, from, steps));
             }
         }
@@ -229,7 +229,7 @@ fn demotes(current_group: Allocation, target: Allocation) -> bool {
     current_group == Allocation::Preferred && target == Allocation::LastResort
 }
 
-fn shift(all_groups: &AllGroups<'_>, loads: &mut Loads, service: usize, from: usize, to: usize) {
+fn move_load(all_groups: &AllGroups<'_>, loads: &mut Loads, service: usize, from: usize, to: usize) {
     let mut load = load(all_groups, service);
     if all_groups.problem.start_placements[service].secondary.is_some() {
         load[2] *= 2.0;

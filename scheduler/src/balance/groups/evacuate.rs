@@ -2,8 +2,8 @@
 
 use super::all_groups::{AllGroups, PlannedMove};
 use super::other_groups::{NoEligibleGroup, Obstacle, move_within_limits, shortlists};
-use super::partition::Barrier;
-use crate::balance::model::Reach;
+use super::partition::EntryBarrier;
+use crate::balance::model::StorageReach;
 use crate::balance::moves::destinations;
 use crate::balance::plan::{Step, make_step};
 use crate::balance::problem::Placement;
@@ -29,7 +29,7 @@ pub struct Evacuation {
     /// Moves to other groups, to be executed after `inside`.
     pub outside: Vec<PlannedMove>,
     /// Instances for which no other node was found.
-    pub stuck: Vec<NoEligibleGroup>,
+    pub immovable: Vec<NoEligibleGroup>,
 }
 
 /// Plans the evacuation of nodes, which must be drained in the problem's settings. `nodes` are their positions in the
@@ -52,7 +52,7 @@ pub fn evacuate(all_groups: &AllGroups<'_>, nodes: &[usize], part: EvacuatedCopi
         .collect();
     // The largest instances are the hardest to place.
     waiting.sort_by_key(|&service| (-all_groups.problem.services[service].memory, service));
-    let mut evacuation = Evacuation { inside: Vec::new(), outside: Vec::new(), stuck: Vec::new() };
+    let mut evacuation = Evacuation { inside: Vec::new(), outside: Vec::new(), immovable: Vec::new() };
     let mut remaining = Vec::new();
     for service in waiting {
         let from = state.placement(service);
@@ -67,7 +67,7 @@ pub fn evacuate(all_groups: &AllGroups<'_>, nodes: &[usize], part: EvacuatedCopi
             Ok((_, steps)) => evacuation.outside.push(PlannedMove::new(all_groups, service, from, steps)),
             Err(mut no_eligible_group) => {
                 no_eligible_group.obstacles.insert(0, (all_groups.group_of(from.primary), obstacle));
-                evacuation.stuck.push(no_eligible_group);
+                evacuation.immovable.push(no_eligible_group);
             }
         }
     }
@@ -82,8 +82,8 @@ fn move_inside_group(
     from: Placement,
 ) -> Result<Vec<Step>, Obstacle> {
     let problem = &all_groups.problem;
-    if problem.services[service].reach == Reach::Local {
-        return Err(Obstacle::Barrier(Barrier::Local));
+    if problem.services[service].reach == StorageReach::Local {
+        return Err(Obstacle::EntryBarrier(EntryBarrier::Local));
     }
     if let Some(reason) = all_groups
         .cluster
@@ -91,7 +91,7 @@ fn move_inside_group(
         .get(&problem.services[service].instance)
         .and_then(|constraints| constraints.immovable_reason)
     {
-        return Err(Obstacle::Barrier(Barrier::Immovable(reason)));
+        return Err(Obstacle::EntryBarrier(EntryBarrier::Immovable(reason)));
     }
     let mut nodes = all_groups.nodes_of(all_groups.group_of(from.primary));
     nodes.retain(|&node| !problem.nodes[node].is_offline);

@@ -3,13 +3,13 @@
 //! Replicated services move to their secondary, which reserves memory for them. Shared services move to any node within
 //! the limits. The answer *survives* is based on an arrangement that was found; two packing strategies are tried.
 
-use crate::balance::model::Reach;
+use crate::balance::model::StorageReach;
 use crate::balance::problem::{Placement, Problem};
 use crate::balance::state::{RequiredLimits, State};
 
 /// Returns `true` if some shared service uses memory, so that this check applies.
 pub(super) fn has_shared_services(problem: &Problem) -> bool {
-    problem.services.iter().any(|service| service.reach == Reach::Shared && service.memory_used > 0)
+    problem.services.iter().any(|service| service.reach == StorageReach::Shared && service.memory_used > 0)
 }
 
 /// Returns the first node whose failure the cluster would not survive. `extra_services` are additional services with
@@ -26,7 +26,7 @@ pub(super) fn first_fatal_failure(
     let placements: Vec<(usize, Placement)> = state.placements().iter().copied().enumerate().collect();
     for &(service, placement) in placements.iter().chain(extra_services) {
         let problem_service = &problem.services[service];
-        if problem_service.memory_used > 0 && problem_service.reach != Reach::Local {
+        if problem_service.memory_used > 0 && problem_service.reach != StorageReach::Local {
             running[placement.primary].push((service, placement));
         }
     }

@@ -1,6 +1,6 @@
 //! A service that does not exist yet: its size and storage, and the check against the policy of a group.
 
-use super::partition::{self, Barrier};
+use super::partition::{self, EntryBarrier};
 use crate::balance::live_constraints::LiveConstraints;
 use crate::balance::model::{
     Allocation, Cluster, DEFAULT_LOAD, Instance, Policy, Specification, Status, Template,
@@ -32,7 +32,7 @@ pub struct NewService {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupRefusal {
     /// The group accepts nothing, or does not reach the storage.
-    Barrier(Barrier),
+    EntryBarrier(EntryBarrier),
     /// The policy of the group requires another size.
     Size {
         /// The dimension outside the range: memory, disk, or cpus.
@@ -49,7 +49,7 @@ pub enum GroupRefusal {
 impl fmt::Display for GroupRefusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            GroupRefusal::Barrier(barrier) => write!(formatter, "{barrier}"),
+            GroupRefusal::EntryBarrier(barrier) => write!(formatter, "{barrier}"),
             GroupRefusal::Size { amount_name, requested, minimum, maximum } => {
                 write!(
                     formatter,
@@ -118,10 +118,12 @@ impl NewService {
     /// Returns the reason why the group cannot accept the service.
     pub fn check_policy(&self, cluster: &Cluster, group: usize) -> Result<(), GroupRefusal> {
         if cluster.groups[group].allocation == Allocation::Unallocable {
-            return Err(GroupRefusal::Barrier(Barrier::Unallocable));
+            return Err(GroupRefusal::EntryBarrier(EntryBarrier::Unallocable));
         }
         if !partition::permits(cluster, group, self.template) {
-            return Err(GroupRefusal::Barrier(Barrier::Template(partition::template_word(self.template))));
+            return Err(GroupRefusal::EntryBarrier(EntryBarrier::Template(partition::template_name(
+                self.template,
+            ))));
         }
         cluster.policy(group).map_or(Ok(()), |policy| self.check_size(policy))
     }

@@ -1,8 +1,8 @@
 //! Placements for an instance on some nodes, the best first, and the obstacles if there is none.
 
 use super::all_groups::AllGroups;
-use super::partition::{self, Barrier};
-use crate::balance::model::{Allocation, Reach};
+use super::partition::{self, EntryBarrier};
+use crate::balance::model::{Allocation, StorageReach};
 use crate::balance::moves::intermediate_placements;
 use crate::balance::plan::{Step, make_step};
 use crate::balance::problem::Placement;
@@ -14,7 +14,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Obstacle {
     /// A barrier prevents the move of the instance to the group.
-    Barrier(Barrier),
+    EntryBarrier(EntryBarrier),
     /// The group itself is not healthy, or the plan empties it.
     Unhealthy,
     /// The most frequent shortage of the group's nodes.
@@ -28,7 +28,7 @@ pub enum Obstacle {
 impl fmt::Display for Obstacle {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Obstacle::Barrier(barrier) => write!(formatter, "{barrier}"),
+            Obstacle::EntryBarrier(barrier) => write!(formatter, "{barrier}"),
             Obstacle::Unhealthy => formatter.write_str("group is not healthy"),
             Obstacle::BlockingReason(reason) => write!(formatter, "{reason}"),
             Obstacle::NoRoute => formatter.write_str("no sequence of moves keeps the limits at every step"),
@@ -61,12 +61,12 @@ impl NoEligibleGroup {
 /// Number of nodes that are tried first; all nodes are tried if these lack capacity.
 const SHORTLIST_SIZE: usize = 40;
 
-pub(super) fn placements(reach: Reach, nodes: &[usize]) -> Vec<Placement> {
+pub(super) fn placements(reach: StorageReach, nodes: &[usize]) -> Vec<Placement> {
     match reach {
-        Reach::Local | Reach::Shared => {
+        StorageReach::Local | StorageReach::Shared => {
             nodes.iter().map(|&primary| Placement { primary, secondary: None }).collect()
         }
-        Reach::Replicated => nodes
+        StorageReach::Replicated => nodes
             .iter()
             .flat_map(|&primary| {
                 let other_nodes = nodes.iter().filter(move |&&node| node != primary);
@@ -226,9 +226,9 @@ impl AllGroups<'_> {
         is_open: &dyn Fn(usize) -> bool,
     ) -> Result<(), Obstacle> {
         if !self.inter_group_moves {
-            return Err(Obstacle::Barrier(Barrier::InterGroupMoves));
+            return Err(Obstacle::EntryBarrier(EntryBarrier::InterGroupMoves));
         }
-        partition::check_move(self.cluster, instance, group).map_err(Obstacle::Barrier)?;
+        partition::check_move(self.cluster, instance, group).map_err(Obstacle::EntryBarrier)?;
         if is_open(group) { Ok(()) } else { Err(Obstacle::Unhealthy) }
     }
 }

@@ -5,14 +5,14 @@
 //! shared or replicated instance moves only to groups with all networks of its own group. On a live cluster, the
 //! scheduler's conditions determine the eligible nodes of each service.
 
-use crate::balance::model::{Allocation, Cluster, Reach, Template};
+use crate::balance::model::{Allocation, Cluster, StorageReach, Template};
 use std::fmt;
 
 /// A storage mode and pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     /// Range of nodes that can access the storage.
-    pub reach: Reach,
+    pub reach: StorageReach,
     /// Name of the pool; on files the name of the template.
     pub pool: String,
     /// The groups that reach the storage, by position in the cluster.
@@ -21,7 +21,7 @@ pub struct Partition {
 
 /// The reason why an instance may not move to a group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Barrier {
+pub enum EntryBarrier {
     /// The disk of the instance is on one node only.
     Local,
     /// The group's policy does not permit the template.
@@ -40,27 +40,27 @@ pub enum Barrier {
     Nodes,
 }
 
-impl fmt::Display for Barrier {
+impl fmt::Display for EntryBarrier {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Barrier::Local => formatter.write_str("disk is on one node only"),
-            Barrier::Template(template) => {
+            EntryBarrier::Local => formatter.write_str("disk is on one node only"),
+            EntryBarrier::Template(template) => {
                 write!(formatter, "policy of the group does not permit {template}")
             }
-            Barrier::Networks(networks) => {
+            EntryBarrier::Networks(networks) => {
                 write!(formatter, "group is not connected to {}", networks.join(", "))
             }
-            Barrier::Unallocable => formatter.write_str("group is unallocable"),
-            Barrier::Immovable(reason) => formatter.write_str(reason),
-            Barrier::Copies => formatter.write_str("no command can copy the disk to another node"),
-            Barrier::Nodes => formatter.write_str("storage or a rule excludes every node of the group"),
-            Barrier::InterGroupMoves => formatter.write_str("moves between groups are disabled"),
+            EntryBarrier::Unallocable => formatter.write_str("group is unallocable"),
+            EntryBarrier::Immovable(reason) => formatter.write_str(reason),
+            EntryBarrier::Copies => formatter.write_str("no command can copy the disk to another node"),
+            EntryBarrier::Nodes => formatter.write_str("storage or a rule excludes every node of the group"),
+            EntryBarrier::InterGroupMoves => formatter.write_str("moves between groups are disabled"),
         }
     }
 }
 
 /// Returns the word for a template in the text format.
-pub fn template_word(template: Template) -> &'static str {
+pub fn template_name(template: Template) -> &'static str {
     Template::WORDS.iter().find(|(listed, _)| *listed == template).map_or("", |(_, word)| *word)
 }
 
@@ -77,7 +77,7 @@ pub(super) fn permits(cluster: &Cluster, group: usize, template: Template) -> bo
 /// Returns the partitions of all instances of a cluster, in the order of templates. Local storage is in no partition.
 pub fn partitions(cluster: &Cluster) -> Vec<Partition> {
     let used_templates = Template::WORDS.iter().filter(|(template, _)| {
-        template.reach() != Reach::Local
+        template.reach() != StorageReach::Local
             && cluster.instances.iter().any(|instance| instance.template == *template)
     });
     used_templates
@@ -98,40 +98,40 @@ pub fn populated_groups(cluster: &Cluster) -> impl Iterator<Item = usize> {
 ///
 /// # Errors
 /// Returns the barrier that prevents it.
-pub fn check_reach(cluster: &Cluster, index: usize, group: usize) -> Result<(), Barrier> {
+pub fn check_reach(cluster: &Cluster, index: usize, group: usize) -> Result<(), EntryBarrier> {
     let instance = &cluster.instances[index];
     if let Some(constraints) = cluster.live_constraints.get(&index) {
         if let Some(reason) = constraints.immovable_reason {
-            return Err(Barrier::Immovable(reason));
+            return Err(EntryBarrier::Immovable(reason));
         }
-        if instance.template.reach() == Reach::Replicated && !constraints.can_copy_disk {
-            return Err(Barrier::Copies);
+        if instance.template.reach() == StorageReach::Replicated && !constraints.can_copy_disk {
+            return Err(EntryBarrier::Copies);
         }
         if !constraints.nodes.iter().any(|&node| cluster.nodes[node].group == group) {
-            return Err(Barrier::Nodes);
+            return Err(EntryBarrier::Nodes);
         }
     }
-    if instance.template.reach() == Reach::Local {
-        return Err(Barrier::Local);
+    if instance.template.reach() == StorageReach::Local {
+        return Err(EntryBarrier::Local);
     }
     if !permits(cluster, group, instance.template) {
-        return Err(Barrier::Template(template_word(instance.template)));
+        return Err(EntryBarrier::Template(template_name(instance.template)));
     }
     let connected = &cluster.groups[group].networks;
     let group_networks = &cluster.groups[cluster.nodes[instance.primary].group].networks;
     let missing: Vec<String> =
         group_networks.iter().filter(|network| !connected.contains(network)).cloned().collect();
-    if missing.is_empty() { Ok(()) } else { Err(Barrier::Networks(missing)) }
+    if missing.is_empty() { Ok(()) } else { Err(EntryBarrier::Networks(missing)) }
 }
 
 /// Checks whether an instance may move to another group.
 ///
 /// # Errors
 /// Returns the barrier that prevents it.
-pub fn check_move(cluster: &Cluster, index: usize, group: usize) -> Result<(), Barrier> {
+pub fn check_move(cluster: &Cluster, index: usize, group: usize) -> Result<(), EntryBarrier> {
     check_reach(cluster, index, group)?;
     if cluster.groups[group].allocation == Allocation::Unallocable {
-        return Err(Barrier::Unallocable);
+        return Err(EntryBarrier::Unallocable);
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ pub struct Redistribution {
     /// The unhealthy groups that no instance can leave.
     pub skipped: Vec<(usize, ExclusionReason)>,
     /// The moves that repair the other unhealthy groups, or the reason why there are none.
-    pub result: Result<Vec<PlannedMove>, Blocked>,
+    pub result: Result<Vec<PlannedMove>, RedistributionFailure>,
     /// The groups other than the skipped ones that are not healthy after the moves.
     pub remaining: Vec<(usize, Health)>,
 }
@@ -31,7 +31,7 @@ impl Redistribution {
 
 /// The reason why nothing moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Blocked {
+pub enum RedistributionFailure {
     /// No other group is healthy and accepts instances.
     NothingHealthy,
     /// An instance that must leave fits nowhere.
@@ -79,11 +79,11 @@ fn repair_all(
     state: &mut State<'_>,
     groups: &[usize],
     healthy: &[usize],
-) -> Result<Vec<PlannedMove>, Blocked> {
+) -> Result<Vec<PlannedMove>, RedistributionFailure> {
     let accepts_instances =
         |group: &&usize| all_groups.allocation(**group) != crate::balance::model::Allocation::Unallocable;
     if !groups.is_empty() && !healthy.iter().any(|group| accepts_instances(&group)) {
-        return Err(Blocked::NothingHealthy);
+        return Err(RedistributionFailure::NothingHealthy);
     }
     let mut moved = Vec::new();
     for &group in groups {
@@ -100,7 +100,7 @@ fn repair_group(
     group: usize,
     healthy: &[usize],
     moved: &mut Vec<PlannedMove>,
-) -> Result<(), Blocked> {
+) -> Result<(), RedistributionFailure> {
     let is_open = |target: usize| healthy.contains(&target);
     let mut move_out = |state: &mut State<'_>, service: usize| {
         let from = state.placement(service);
@@ -110,8 +110,10 @@ fn repair_group(
     };
     let nodes = all_groups.nodes_of(group);
     for service in instances_on_offline_nodes(all_groups, state, &nodes) {
-        move_out(state, service)
-            .map_err(|no_eligible_group| Blocked::NoEligibleGroup { group, no_eligible_group })?;
+        move_out(state, service).map_err(|no_eligible_group| RedistributionFailure::NoEligibleGroup {
+            group,
+            no_eligible_group,
+        })?;
     }
     loop {
         let failing: Vec<usize> = nodes.iter().copied().filter(|&node| state.fails_n1(node)).collect();
@@ -128,9 +130,10 @@ fn repair_group(
         });
         if !has_moved {
             let nodes = failing.iter().map(|&node| all_groups.problem.nodes[node].cluster_node).collect();
-            return Err(first_refusal.map_or(Blocked::StillFailing { group, nodes }, |no_eligible_group| {
-                Blocked::NoEligibleGroup { group, no_eligible_group }
-            }));
+            return Err(first_refusal
+                .map_or(RedistributionFailure::StillFailing { group, nodes }, |no_eligible_group| {
+                    RedistributionFailure::NoEligibleGroup { group, no_eligible_group }
+                }));
         }
     }
 }

@@ -9,7 +9,7 @@ use super::compress::{Verdict, best, compress};
 use super::evacuate::{EvacuatedCopies, evacuate};
 use super::new_service::NewService;
 use super::partition::{check_move, permits};
-use super::redistribute::{Blocked, redistribute};
+use super::redistribute::{RedistributionFailure, redistribute};
 use super::samples::sample_with_several_groups;
 use super::{failover, partition};
 use crate::balance::model::{Allocation, Cluster, Template};
@@ -228,7 +228,7 @@ proptest! {
         let placements = keeps_limits(&all_groups, &planned_moves);
         for (service, placement) in placements.iter().enumerate() {
             let stays = [Some(placement.primary), placement.secondary].into_iter().flatten().any(|node| nodes.contains(&node));
-            prop_assert_eq!(stays, evacuation.stuck.iter().any(|stuck| stuck.service == service));
+            prop_assert_eq!(stays, evacuation.immovable.iter().any(|stuck| stuck.service == service));
         }
         prop_assert!(evacuation.inside.iter().all(|moved| !moved.is_between_groups()));
         prop_assert!(evacuation.outside.iter().all(PlannedMove::is_between_groups));
@@ -345,7 +345,7 @@ fn redistribution_reports_blocking_reasons() {
     };
     assert_eq!(blocked(UNHEALTHY_CLUSTER_TEXT), (Ok(2), Vec::new()));
     let unallocable = UNHEALTHY_CLUSTER_TEXT.replace("u2|preferred", "u2|unallocable");
-    assert_eq!(blocked(&unallocable), (Err(Blocked::NothingHealthy), Vec::new()));
+    assert_eq!(blocked(&unallocable), (Err(RedistributionFailure::NothingHealthy), Vec::new()));
     let without_common_network = UNHEALTHY_CLUSTER_TEXT.replace("g1|u1|preferred||", "g1|u1|preferred||lan");
     assert_eq!(
         blocked(&without_common_network),
@@ -354,7 +354,7 @@ fn redistribution_reports_blocking_reasons() {
     let full = UNHEALTHY_CLUSTER_TEXT
         .replace("c|1000|0|1000", "c|1000|0|150")
         .replace("d|1000|0|1000", "d|1000|0|150");
-    assert!(matches!(blocked(&full), (Err(Blocked::NoEligibleGroup { group: 0, .. }), _)));
+    assert!(matches!(blocked(&full), (Err(RedistributionFailure::NoEligibleGroup { group: 0, .. }), _)));
     let local = UNHEALTHY_CLUSTER_TEXT.replace("b||rbd", "b||plain");
-    assert!(matches!(blocked(&local), (Err(Blocked::NoEligibleGroup { group: 0, .. }), _)));
+    assert!(matches!(blocked(&local), (Err(RedistributionFailure::NoEligibleGroup { group: 0, .. }), _)));
 }

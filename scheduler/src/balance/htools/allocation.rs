@@ -2,7 +2,7 @@
 //! instance, those with the lowest resulting score after which every node can still be evacuated.
 
 use super::global_failover::{DiskSizes, Running, try_evacuation};
-use crate::balance::model::{Allocation, Cluster, Instance, Reach, Role, Specification, Template};
+use crate::balance::model::{Allocation, Cluster, Instance, Role, Specification, StorageReach, Template};
 use crate::balance::problem::{Placement, Problem, Settings};
 use crate::balance::state::State;
 use crate::balance::state::checked::{Checks, FailMode};
@@ -28,13 +28,13 @@ impl Request {
 
     /// Returns the number of nodes that the instance needs: 2 for a replicated instance, 1 otherwise.
     pub fn node_count(&self) -> usize {
-        if self.instance.template.reach() == Reach::Replicated { 2 } else { 1 }
+        if self.instance.template.reach() == StorageReach::Replicated { 2 } else { 1 }
     }
 }
 
 /// Rules that apply to every allocation.
 #[derive(Clone, Debug, Default)]
-pub struct Rules {
+pub struct AllocationRules {
     /// Settings of scores and limits.
     pub settings: Settings,
     /// `true` if every node must be evacuable after an allocation.
@@ -53,7 +53,7 @@ pub struct Rules {
     pub restricted_to: Option<BTreeSet<String>>,
 }
 
-impl Rules {
+impl AllocationRules {
     /// Returns `true` if every node must be evacuable after each copy of a request. As in hspace, a replicated instance fails
     /// over to its secondary, which N+1 covers; only the search for a smaller size checks the other nodes too.
     fn fills_with_checks(&self, request: &Request) -> bool {
@@ -144,18 +144,18 @@ fn range_refusal(
 /// A cluster with a request, as the states in which its nodes are tried.
 pub struct Trial<'a> {
     /// Reach of the instance that the request replaces. As in Ganeti, that instance is evacuated instead.
-    pub(super) replaced: Option<Reach>,
+    pub(super) replaced: Option<StorageReach>,
     /// `true` while nodes are filled without a check that each node can be evacuated.
     defers_evacuations: bool,
     cluster: &'a Cluster,
-    rules: &'a Rules,
-    whole: Part<'a>,
+    rules: &'a AllocationRules,
+    whole: TrialPart<'a>,
     /// One part for each group whose nodes must stay evacuable.
-    groups: Vec<(usize, Part<'a>)>,
+    groups: Vec<(usize, TrialPart<'a>)>,
 }
 
 /// Some groups with the request and its copies.
-struct Part<'a> {
+struct TrialPart<'a> {
     state: State<'a>,
     /// Position of the request among the services.
     service: usize,
@@ -164,15 +164,15 @@ struct Part<'a> {
     positions: BTreeMap<usize, usize>,
 }
 
-impl<'a> Part<'a> {
-    fn new(cluster: &Cluster, problem: &'a Problem, rules: &Rules) -> Part<'a> {
+impl<'a> TrialPart<'a> {
+    fn new(cluster: &Cluster, problem: &'a Problem, rules: &AllocationRules) -> TrialPart<'a> {
         let mut state = State::new(problem, &problem.start_placements);
         state.load_as_ganeti(cluster, &rules.changed_nodes);
         let service = problem.services.len() - 1;
         let running = Running::new(cluster, problem, &rules.disk_sizes);
         let positions =
             problem.nodes.iter().enumerate().map(|(position, node)| (node.cluster_node, position)).collect();
-        Part { state, service, running, positions }
+        TrialPart { state, service, running, positions }
     }
 
     fn placement(&self, (primary, secondary): InstanceNodes) -> Option<Placement> {
@@ -183,7 +183,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    fn add(&mut self, placement: Placement, replaced: Option<Reach>) {
+    fn add(&mut self, placement: Placement, replaced: Option<StorageReach>) {
         self.state.add_unchecked(self.service, placement);
         let reach = replaced.unwrap_or(self.state.problem().services[self.service].reach);
         self.running.push(self.service, placement, reach);
@@ -204,7 +204,12 @@ pub struct TrialProblems {
 
 impl TrialProblems {
     /// Builds the problems of these groups with a request. Nodes of other groups do not count in scores.
-    pub fn new(cluster: &Cluster, request: &Request, rules: &Rules, groups: &[usize]) -> TrialProblems {
+    pub fn new(
+        cluster: &Cluster,
+        request: &Request,
+        rules: &AllocationRules,
+        groups: &[usize],
+    ) -> TrialProblems {
         let whole = problem(cluster, request, rules, groups);
         let checked = (0..cluster.groups.len())
             .filter(|group| rules.checks_capacity && !rules.ignored_groups.contains(group));
@@ -214,7 +219,7 @@ impl TrialProblems {
 }
 
 /// Returns the problem of some groups, with the request as its last service.
-fn problem(cluster: &Cluster, request: &Request, rules: &Rules, groups: &[usize]) -> Problem {
+fn problem(cluster: &Cluster, request: &Request, rules: &AllocationRules, groups: &[usize]) -> Problem {
     Problem::with_new_instance(cluster, groups, &rules.settings, Some((&request.instance, None)))
 }
 
@@ -261,15 +266,17 @@ pub(super) fn take_amounts(cluster: &mut Cluster, instance: &Instance, nodes: In
 
 impl<'a> Trial<'a> {
     /// Builds the states of the problems.
-    pub fn new(cluster: &'a Cluster, rules: &'a Rules, problems: &'a TrialProblems) -> Trial<'a> {
+    pub fn new(cluster: &'a Cluster, rules: &'a AllocationRules, problems: &'a TrialProblems) -> Trial<'a> {
         let groups = problems.groups.iter().filter(|(_, problem)| !problem.nodes.is_empty());
         Trial {
             replaced: None,
             defers_evacuations: false,
             cluster,
             rules,
-            whole: Part::new(cluster, &problems.whole, rules),
-            groups: groups.map(|(group, problem)| (*group, Part::new(cluster, problem, rules))).collect(),
+            whole: TrialPart::new(cluster, &problems.whole, rules),
+            groups: groups
+                .map(|(group, problem)| (*group, TrialPart::new(cluster, problem, rules)))
+                .collect(),
         }
     }
 
@@ -424,10 +431,10 @@ impl Filled {
     }
 
     /// Returns the rules with the nodes that the added instances changed.
-    fn rules(&self, rules: &Rules) -> Rules {
+    fn rules(&self, rules: &AllocationRules) -> AllocationRules {
         let nodes =
             self.added_instances().iter().flat_map(|added| nodes_of((added.primary, added.secondary)));
-        Rules { changed_nodes: nodes.collect(), ..rules.clone() }
+        AllocationRules { changed_nodes: nodes.collect(), ..rules.clone() }
     }
 
     /// Returns the instances that were added to the cluster, which follow its other instances.
@@ -483,12 +490,19 @@ impl Filled {
     ///
     /// As in hspace, many copies are added before the check that each node can be evacuated. If some node cannot, they are
     /// removed, and fewer are added at a time, in the end with this check for each of them.
-    pub fn fill(&mut self, request: &Request, rules: &Rules, candidates: &[Candidate], limit: Option<usize>) {
+    pub fn fill(
+        &mut self,
+        request: &Request,
+        rules: &AllocationRules,
+        candidates: &[Candidate],
+        limit: Option<usize>,
+    ) {
         let all: Vec<usize> = (0..self.cluster.groups.len()).collect();
-        let filling = Rules { checks_capacity: rules.fills_with_checks(request), ..rules.clone() };
+        let filling = AllocationRules { checks_capacity: rules.fills_with_checks(request), ..rules.clone() };
         let problems = TrialProblems::new(&self.cluster, request, &filling, &all);
         let mut placed = Vec::new();
-        let rules = &Rules { checks_capacity: rules.fills_with_checks(request), ..self.rules(rules) };
+        let rules =
+            &AllocationRules { checks_capacity: rules.fills_with_checks(request), ..self.rules(rules) };
         let mut trial = Trial::new(&self.cluster, rules, &problems);
         self.failures = if rules.checks_capacity {
             self.place_in_steps(&mut trial, request, candidates, limit, &mut placed)
@@ -508,7 +522,7 @@ impl Filled {
     pub fn fill_in_tiers(
         &self,
         request: &Request,
-        rules: &Rules,
+        rules: &AllocationRules,
         candidates: &[Candidate],
         limit: Option<usize>,
         known: &mut KnownAttempts,
@@ -531,14 +545,14 @@ impl Filled {
         let mut by_count: Vec<FailMode> = FailMode::WORDS.iter().map(|(mode, _)| *mode).collect();
         by_count.sort_by_key(|mode| filled.failures.get(mode).copied().unwrap_or(0));
         by_count.reverse();
-        if let Some(smaller) = by_count.first().and_then(|mode| shrunk(request, *mode)) {
+        if let Some(smaller) = by_count.first().and_then(|mode| shrunk_request(request, *mode)) {
             let further = filled.fill_in_tiers(&smaller, rules, candidates, limit, known);
             if further.added > filled.added {
                 return further;
             }
         }
         for mode in by_count {
-            if let Some(smaller) = filled.sufficient(request, rules, candidates, mode, known) {
+            if let Some(smaller) = filled.sufficient_request(request, rules, candidates, mode, known) {
                 return filled.fill_in_tiers(&smaller, rules, candidates, limit, known);
             }
         }
@@ -546,10 +560,10 @@ impl Filled {
     }
 
     /// Returns the first request that fits while one amount shrinks. Stops when nodes no longer lack this amount.
-    fn sufficient(
+    fn sufficient_request(
         &self,
         request: &Request,
-        rules: &Rules,
+        rules: &AllocationRules,
         candidates: &[Candidate],
         mode: FailMode,
         known: &mut KnownAttempts,
@@ -573,7 +587,7 @@ impl Filled {
             if !failures.contains_key(&mode) {
                 return None;
             }
-            request = shrunk(&request, mode)?;
+            request = shrunk_request(&request, mode)?;
         }
     }
 }
@@ -632,7 +646,7 @@ impl KnownAttempts {
 }
 
 /// Returns a request with one unit less of the amount that a failure is about.
-fn shrunk(request: &Request, mode: FailMode) -> Option<Request> {
+fn shrunk_request(request: &Request, mode: FailMode) -> Option<Request> {
     let mut smaller = request.clone();
     let instance = &mut smaller.instance;
     match mode {

@@ -1,8 +1,8 @@
 //! The choice of nodes with exclusive storage for a new instance, by the rules of Ganeti's hail: those on which the fewest
 //! instances of the sizes in the policy no longer fit.
 
-use super::allocation::{InstanceNodes, Request, Rules, Trial, TrialProblems, add, nodes_of};
-use super::group_choice::{Metric, Tried};
+use super::allocation::{AllocationRules, InstanceNodes, Request, Trial, TrialProblems, add, nodes_of};
+use super::group_choice::{GroupTrial, Metric};
 use crate::balance::model::{Cluster, DEFAULT_LOAD, Instance, Specification, Status, Template};
 use crate::balance::problem::{Placement, Problem};
 use crate::balance::state::State;
@@ -17,13 +17,13 @@ pub(super) fn attempt(
     request: &Request,
     group: usize,
     candidates: impl Iterator<Item = InstanceNodes>,
-    rules: &Rules,
-) -> Tried {
-    let rules = Rules { checks_capacity: false, ..rules.clone() };
+    rules: &AllocationRules,
+) -> GroupTrial {
+    let rules = AllocationRules { checks_capacity: false, ..rules.clone() };
     let problems = TrialProblems::new(cluster, request, &rules, &[group]);
     let mut trial = Trial::new(cluster, &rules, &problems);
     let sizes = smallest_instances(cluster, group);
-    let mut tried = Tried::default();
+    let mut tried = GroupTrial::default();
     for nodes in candidates {
         tried.add(trial.try_nodes(request, nodes).map(|_| {
             let mut filled = cluster.clone();
@@ -32,7 +32,8 @@ pub(super) fn attempt(
             let mut changed = rules.clone();
             changed.changed_nodes.extend(&used);
             let lost = sizes.iter().map(|size| {
-                fitting(cluster, size, group, &used, &rules) - fitting(&filled, size, group, &used, &changed)
+                count_fitting_instances(cluster, size, group, &used, &rules)
+                    - count_fitting_instances(&filled, size, group, &used, &changed)
             });
             let disk = used.iter().map(|node| filled.nodes[*node].disk_free).sum();
             (nodes, Metric::Loss((lost.collect(), disk)))
@@ -66,7 +67,13 @@ fn smallest_instances(cluster: &Cluster, group: usize) -> Vec<Instance> {
 }
 
 /// Returns the number of instances of a size that fit on each of these nodes, in total.
-fn fitting(cluster: &Cluster, size: &Instance, group: usize, nodes: &[usize], rules: &Rules) -> i64 {
+fn count_fitting_instances(
+    cluster: &Cluster,
+    size: &Instance,
+    group: usize,
+    nodes: &[usize],
+    rules: &AllocationRules,
+) -> i64 {
     let problem = Problem::with_new_instance(cluster, &[group], &rules.settings, Some((size, None)));
     let mut state = State::new(&problem, &problem.start_placements);
     state.load_as_ganeti(cluster, &rules.changed_nodes);

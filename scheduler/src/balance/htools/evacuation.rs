@@ -3,10 +3,11 @@
 //! nodes.
 
 use super::allocation::{
-    Candidate, InstanceNodes, Request, Rules, Trial, TrialProblems, nodes_of, relocate, take_amounts,
+    AllocationRules, Candidate, InstanceNodes, Request, Trial, TrialProblems, nodes_of, relocate,
+    take_amounts,
 };
-use super::group_choice::{Tried, Wanted, choose_among};
-use crate::balance::model::{Cluster, Instance, Reach, Role, Template};
+use super::group_choice::{GroupTrial, RequestedInstance, choose_among};
+use crate::balance::model::{Cluster, Instance, Role, StorageReach, Template};
 use crate::balance::problem::{Placement, Problem, Settings};
 use crate::balance::state::State;
 use crate::balance::state::checked::{Checks, FailMode};
@@ -36,7 +37,7 @@ pub enum Step {
 
 /// An instance that was moved.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Moved {
+pub struct MovedInstance {
     /// Position of the instance in the cluster.
     pub instance: usize,
     /// Nodes of the instance afterward.
@@ -51,7 +52,7 @@ pub struct Evacuation {
     /// The cluster afterward.
     pub cluster: Cluster,
     /// The moved instances, in their order.
-    pub moved: Vec<Moved>,
+    pub moved: Vec<MovedInstance>,
     /// The other instances, each with the reason.
     pub failed: Vec<(usize, String)>,
     /// Nodes that changed, by position in the cluster.
@@ -69,11 +70,11 @@ impl Evacuation {
     }
 
     /// Returns the rules with the nodes that changed.
-    fn rules(&self, rules: &Rules) -> Rules {
-        Rules { changed_nodes: self.changed_nodes.clone(), ..rules.clone() }
+    fn rules(&self, rules: &AllocationRules) -> AllocationRules {
+        AllocationRules { changed_nodes: self.changed_nodes.clone(), ..rules.clone() }
     }
 
-    fn add(&mut self, instance: usize, result: Result<Moved, String>) {
+    fn add(&mut self, instance: usize, result: Result<MovedInstance, String>) {
         match result {
             Ok(moved) => {
                 let before = &self.cluster.instances[instance];
@@ -88,7 +89,7 @@ impl Evacuation {
 }
 
 /// Moves instances away from nodes inside their groups.
-pub fn evacuate(cluster: &Cluster, instances: &[usize], mode: Mode, rules: &Rules) -> Evacuation {
+pub fn evacuate(cluster: &Cluster, instances: &[usize], mode: Mode, rules: &AllocationRules) -> Evacuation {
     let mut excluded = offline_nodes(cluster);
     for instance in instances.iter().map(|index| &cluster.instances[*index]) {
         if mode != Mode::Secondary {
@@ -115,7 +116,12 @@ pub fn evacuate(cluster: &Cluster, instances: &[usize], mode: Mode, rules: &Rule
 }
 
 /// Moves instances to other groups: to one of `targets`, or if these are empty, to any group without one of the instances.
-pub fn change_group(cluster: &Cluster, instances: &[usize], targets: &[usize], rules: &Rules) -> Evacuation {
+pub fn change_group(
+    cluster: &Cluster,
+    instances: &[usize],
+    targets: &[usize],
+    rules: &AllocationRules,
+) -> Evacuation {
     let left: BTreeSet<usize> =
         instances.iter().map(|index| cluster.nodes[cluster.instances[*index].primary].group).collect();
     let all: Vec<usize> = (0..cluster.groups.len()).collect();
@@ -123,8 +129,10 @@ pub fn change_group(cluster: &Cluster, instances: &[usize], targets: &[usize], r
     let targets: Vec<usize> = targets.iter().copied().filter(|group| !left.contains(group)).collect();
     let offline = offline_nodes(cluster);
     // As in Ganeti, the moves to the group obey the default options.
-    let default =
-        Rules { settings: Settings { ignore_soft_errors: false, ..rules.settings.clone() }, ..rules.clone() };
+    let default = AllocationRules {
+        settings: Settings { ignore_soft_errors: false, ..rules.settings.clone() },
+        ..rules.clone()
+    };
     let mut evacuation = Evacuation::new(cluster);
     for &index in instances {
         let result =
@@ -145,9 +153,14 @@ fn offline_nodes(cluster: &Cluster) -> BTreeSet<usize> {
 }
 
 /// Returns the group to which an instance should move.
-fn best_group(cluster: &Cluster, index: usize, targets: &[usize], rules: &Rules) -> Result<usize, String> {
+fn best_group(
+    cluster: &Cluster,
+    index: usize,
+    targets: &[usize],
+    rules: &AllocationRules,
+) -> Result<usize, String> {
     let request = Request::of_existing(cluster, index, &rules.disk_sizes);
-    let wanted = Wanted {
+    let wanted = RequestedInstance {
         node_count: if request.node_count() == 2 { 2 } else { 1 },
         networks: rules.networks.get(&index).cloned().unwrap_or_default(),
         group: None,
@@ -176,17 +189,17 @@ fn move_instance(
     mode: Mode,
     group: usize,
     targets: &[usize],
-    rules: &Rules,
-) -> Result<Moved, String> {
+    rules: &AllocationRules,
+) -> Result<MovedInstance, String> {
     let instance = &cluster.instances[index];
     let word = Template::WORDS.iter().find(|(template, _)| *template == instance.template);
     let word = word.map_or("", |(_, word)| word);
     match instance.template.reach() {
-        Reach::Local => return Err(format!("Instances of type {word} cannot be relocated")),
-        Reach::Shared if mode == Mode::Secondary => {
+        StorageReach::Local => return Err(format!("Instances of type {word} cannot be relocated")),
+        StorageReach::Shared if mode == Mode::Secondary => {
             return Err(format!("Instances with disk template '{word}' can't execute change secondary"));
         }
-        Reach::Shared | Reach::Replicated => {}
+        StorageReach::Shared | StorageReach::Replicated => {}
     }
     let all: Vec<usize> = (0..cluster.groups.len()).collect();
     let whole = Problem::of_groups(cluster, &all, &rules.settings);
@@ -214,19 +227,20 @@ fn move_instance(
         let start = of_group.start_placements[search.group_service];
         search.group.remove_added(search.group_service, start);
     }
-    let moved = |(to, steps): (Placement, Vec<Step>)| Moved {
+    let moved = |(to, steps): (Placement, Vec<Step>)| MovedInstance {
         instance: index,
         nodes: (to.primary, to.secondary),
         steps,
     };
     match (instance.template.reach(), mode) {
-        (Reach::Replicated, Mode::Primary) => {
-            let to = search.apply(search.start, Step::Failover).map_err(|mode| mode.word().to_owned())?;
+        (StorageReach::Replicated, Mode::Primary) => {
+            let to = search.apply(search.start, Step::Failover).map_err(|mode| mode.name().to_owned())?;
             Ok(moved((to, vec![Step::Failover])))
         }
-        (Reach::Replicated, Mode::All) => search.change_all(targets).map(moved),
+        (StorageReach::Replicated, Mode::All) => search.change_all(targets).map(moved),
         (reach, _) => {
-            let step = if reach == Reach::Replicated { Step::ReplaceSecondary } else { Step::FailoverTo };
+            let step =
+                if reach == StorageReach::Replicated { Step::ReplaceSecondary } else { Step::FailoverTo };
             search.change_one(cluster, targets, step).map(moved)
         }
     }
@@ -314,7 +328,7 @@ impl Move<'_> {
                 }
                 Err(mode) => {
                     let name = cluster.nodes[node].name.as_str();
-                    failures.extend([" Node ", name, " failed: ", mode.word(), ";"]);
+                    failures.extend([" Node ", name, " failed: ", mode.name(), ";"]);
                 }
             }
         }
@@ -361,7 +375,7 @@ impl Move<'_> {
                 Ok(to) => placement = to,
                 Err(mode) => {
                     self.undo(placement);
-                    return Err(format!("{what}: {}", mode.word()));
+                    return Err(format!("{what}: {}", mode.name()));
                 }
             }
         }
@@ -379,16 +393,16 @@ pub fn relocate_instance(
     index: usize,
     node_count: i64,
     excluded: &[usize],
-    rules: &Rules,
+    rules: &AllocationRules,
 ) -> Result<(Cluster, usize), String> {
     if node_count != 1 {
         return Err(format!("Exchange {node_count} nodes mode is not implemented"));
     }
     let instance = &cluster.instances[index];
     let (left, word, mode) = match instance.template.reach() {
-        Reach::Local => return Err("Can't relocate non-mirrored instances".to_owned()),
-        Reach::Replicated => (instance.secondary, "secondary", Mode::Secondary),
-        Reach::Shared => (Some(instance.primary), "primary", Mode::Primary),
+        StorageReach::Local => return Err("Can't relocate non-mirrored instances".to_owned()),
+        StorageReach::Replicated => (instance.secondary, "secondary", Mode::Secondary),
+        StorageReach::Shared => (Some(instance.primary), "primary", Mode::Primary),
     };
     if left.is_none_or(|left| excluded != [left]) {
         let left = left.map_or("-1".to_owned(), |left| left.to_string());
@@ -413,8 +427,8 @@ pub fn relocate_instance(
 pub fn allocate_secondary(
     cluster: &Cluster,
     index: usize,
-    rules: &Rules,
-) -> Result<(Tried, Cluster), String> {
+    rules: &AllocationRules,
+) -> Result<(GroupTrial, Cluster), String> {
     let Request { instance, disks } = Request::of_existing(cluster, index, &rules.disk_sizes);
     if instance.secondary.is_some() {
         return Err("Instance already has a secondary".to_owned());
@@ -426,7 +440,7 @@ pub fn allocate_secondary(
     let sizes = rules.disk_sizes.iter().filter(|(other, _)| **other != index);
     let sizes = sizes.map(|(other, sizes)| (other - usize::from(*other > index), sizes.clone()));
     let changed_nodes = BTreeSet::from([primary]);
-    let rules = Rules { disk_sizes: sizes.collect(), changed_nodes, ..rules.clone() };
+    let rules = AllocationRules { disk_sizes: sizes.collect(), changed_nodes, ..rules.clone() };
     let replaced = instance.template.reach();
     let request = Request { instance: Instance { template: Template::Drbd, ..instance }, disks };
     let is_peer =
@@ -437,7 +451,7 @@ pub fn allocate_secondary(
     let mut trial = Trial::new(&without, &rules, &problems);
     trial.replaced = Some(replaced);
     let attempt = trial.attempt(&request, &[candidate]);
-    let tried = Tried::from_attempt(attempt, &trial);
+    let tried = GroupTrial::from_attempt(attempt, &trial);
     let mut after = cluster.clone();
     if let Some((nodes, _)) = &tried.best {
         after.instances[index].template = Template::Drbd;

@@ -6,7 +6,7 @@
 //! nodes are checked too, and are possible targets.
 
 use super::allocation::{Request, policy_refusal};
-use crate::balance::model::{Cluster, Reach};
+use crate::balance::model::{Cluster, StorageReach};
 use crate::balance::problem::{Placement, Problem};
 use crate::balance::state::State;
 use crate::balance::state::checked::Checks;
@@ -17,7 +17,7 @@ pub type DiskSizes = BTreeMap<usize, Vec<i64>>;
 
 /// The instances of a group with their placements, which the state contains.
 pub(super) struct Running {
-    placements: Vec<(usize, Placement, Reach)>,
+    placements: Vec<(usize, Placement, StorageReach)>,
     /// Instances of the cluster on local storage that the policy of the group does not allow, by position in the problem.
     forbidden: Vec<bool>,
 }
@@ -27,7 +27,7 @@ impl Running {
         let is_forbidden = |(service, placement): (usize, &Placement)| {
             let request = Request::of_existing(cluster, problem.services[service].instance, sizes);
             let node = &cluster.nodes[problem.nodes[placement.primary].cluster_node];
-            request.instance.template.reach() == Reach::Local
+            request.instance.template.reach() == StorageReach::Local
                 && policy_refusal(cluster, node.group, &request, node.exclusive_storage).is_some()
         };
         let placements = problem.start_placements.iter().zip(&problem.services).enumerate();
@@ -39,7 +39,7 @@ impl Running {
         }
     }
 
-    pub(super) fn push(&mut self, service: usize, placement: Placement, reach: Reach) {
+    pub(super) fn push(&mut self, service: usize, placement: Placement, reach: StorageReach) {
         self.placements.push((service, placement, reach));
     }
 
@@ -79,13 +79,13 @@ type Changed = (usize, Option<Placement>, Option<Placement>);
 
 fn evacuate(state: &mut State<'_>, node: usize, running: &Running, changed: &mut Vec<Changed>) -> Option<()> {
     let problem = state.problem();
-    let on_node = |reach: Reach| {
-        let is_here = move |(_, placement, each): &&(usize, Placement, Reach)| {
+    let on_node = |reach: StorageReach| {
+        let is_here = move |(_, placement, each): &&(usize, Placement, StorageReach)| {
             placement.primary == node && *each == reach
         };
         running.placements.iter().rev().filter(is_here).map(|(service, placement, _)| (*service, *placement))
     };
-    for (service, from) in on_node(Reach::Replicated) {
+    for (service, from) in on_node(StorageReach::Replicated) {
         let to = from.swapped()?;
         if !can_run_after(problem, node, to.primary) {
             return None;
@@ -101,14 +101,14 @@ fn evacuate(state: &mut State<'_>, node: usize, running: &Running, changed: &mut
         state.add_checked(service, to, checks).ok()?;
         changed.push((service, None, Some(to)));
     }
-    for (service, from) in on_node(Reach::Shared) {
+    for (service, from) in on_node(StorageReach::Shared) {
         state.remove_added(service, from);
         changed.push((service, Some(from), None));
         let to = best_other_node(state, service, node, true)?;
         state.add_unchecked(service, to);
         changed.push((service, None, Some(to)));
     }
-    let mut local: Vec<(usize, Placement)> = on_node(Reach::Local).collect();
+    let mut local: Vec<(usize, Placement)> = on_node(StorageReach::Local).collect();
     local.sort_by_key(|(service, _)| std::cmp::Reverse(problem.services[*service].memory_forthcoming));
     for (service, _) in local {
         if running.is_forbidden(service) {

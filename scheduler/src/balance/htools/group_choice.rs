@@ -2,7 +2,7 @@
 //! resort, then the group with the lowest resulting score.
 
 use super::allocation::{
-    Attempt, InstanceNodes, Request, Rules, Trial, TrialProblems, add, candidates, nodes_of,
+    AllocationRules, Attempt, InstanceNodes, Request, Trial, TrialProblems, add, candidates, nodes_of,
 };
 use super::dedicated::{self, Loss};
 use crate::balance::groups::partition::populated_groups;
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A new instance with the conditions of a request to hail.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wanted {
+pub struct RequestedInstance {
     /// The instance to be placed.
     pub request: Request,
     /// Number of nodes.
@@ -64,7 +64,7 @@ impl Metric {
 
 /// All attempts to place an instance in a group.
 #[derive(Clone, Debug, Default)]
-pub struct Tried {
+pub struct GroupTrial {
     /// Number of refusals by mode.
     pub failures: BTreeMap<FailMode, usize>,
     /// Number of nodes or pairs of nodes that accept the instance.
@@ -73,12 +73,12 @@ pub struct Tried {
     pub best: Option<(InstanceNodes, Metric)>,
 }
 
-impl Tried {
+impl GroupTrial {
     /// Converts an attempt of a trial.
-    pub(super) fn from_attempt(attempt: Attempt, trial: &Trial<'_>) -> Tried {
+    pub(super) fn from_attempt(attempt: Attempt, trial: &Trial<'_>) -> GroupTrial {
         let best =
             attempt.best.map(|(placement, score)| (trial.cluster_nodes(placement), Metric::Score(score)));
-        Tried { failures: attempt.failures, successes: attempt.successes, best }
+        GroupTrial { failures: attempt.failures, successes: attempt.successes, best }
     }
 
     /// Adds the result for some nodes. Of equal ones, the last one counts.
@@ -99,7 +99,7 @@ impl Tried {
     /// Returns the description of hail.
     pub fn describe(&self, cluster: &Cluster) -> String {
         let reasons: Vec<String> =
-            self.failures.iter().map(|(mode, count)| format!("{}: {count}", mode.word())).collect();
+            self.failures.iter().map(|(mode, count)| format!("{}: {count}", mode.name())).collect();
         let reasons = reasons.join(", ");
         match &self.best {
             None if reasons.is_empty() => {
@@ -162,8 +162,8 @@ impl Refusal {
 /// Returns the reasons of all groups.
 pub fn choose(
     cluster: &Cluster,
-    wanted: &Wanted,
-    rules: &Rules,
+    wanted: &RequestedInstance,
+    rules: &AllocationRules,
     is_dedicated: bool,
 ) -> Result<Choice, Refusal> {
     match &wanted.group {
@@ -173,9 +173,11 @@ pub fn choose(
             let tried = try_named_group(cluster, wanted, group, rules, is_dedicated);
             let tried = tried.map_err(Refusal::Request)?;
             match tried.best {
-                Some((nodes, _)) => Ok(Choice { group, nodes, log: vec![described(cluster, group, &tried)] }),
+                Some((nodes, _)) => {
+                    Ok(Choice { group, nodes, log: vec![group_description(cluster, group, &tried)] })
+                }
                 None => Err(Refusal::NoNode {
-                    group: with_policy(cluster, group),
+                    group: name_with_policy(cluster, group),
                     reasons: tried.describe(cluster),
                 }),
             }
@@ -186,11 +188,11 @@ pub fn choose(
 /// Tries the nodes of the only group. The nodes of other groups do not count.
 fn try_named_group(
     cluster: &Cluster,
-    wanted: &Wanted,
+    wanted: &RequestedInstance,
     group: usize,
-    rules: &Rules,
+    rules: &AllocationRules,
     is_dedicated: bool,
-) -> Result<Tried, String> {
+) -> Result<GroupTrial, String> {
     if !has_networks(cluster, group, wanted) {
         return Err(missing_network(cluster, "The group", group, wanted));
     }
@@ -211,9 +213,9 @@ pub fn group_named(cluster: &Cluster, name: &str) -> Result<usize, String> {
 /// Chooses among the groups with nodes, or among the `allowed` ones of these.
 pub(super) fn choose_among(
     cluster: &Cluster,
-    wanted: &Wanted,
+    wanted: &RequestedInstance,
     allowed: Option<&[usize]>,
-    rules: &Rules,
+    rules: &AllocationRules,
     is_dedicated: bool,
 ) -> Result<Choice, String> {
     let all: Vec<usize> = (0..cluster.groups.len()).collect();
@@ -247,7 +249,7 @@ pub(super) fn choose_among(
         match result {
             Err(cause) => log.push(format!("Group {}: error {cause}", cluster.groups[group].name)),
             Ok(tried) => {
-                log.push(described(cluster, group, &tried));
+                log.push(group_description(cluster, group, &tried));
                 if cluster.groups[group].allocation != Allocation::Unallocable {
                     solutions.extend(tried.best.map(|(nodes, metric)| (group, nodes, metric)));
                 }
@@ -269,23 +271,23 @@ pub(super) fn choose_among(
     }
 }
 
-fn has_networks(cluster: &Cluster, group: usize, wanted: &Wanted) -> bool {
+fn has_networks(cluster: &Cluster, group: usize, wanted: &RequestedInstance) -> bool {
     wanted.networks.iter().all(|network| cluster.groups[group].networks.contains(network))
 }
 
-fn missing_network(cluster: &Cluster, word: &str, group: usize, wanted: &Wanted) -> String {
+fn missing_network(cluster: &Cluster, word: &str, group: usize, wanted: &RequestedInstance) -> String {
     format!(
         "{word} {} is not connected to a network required by instance {}",
         cluster.groups[group].name, wanted.request.instance.name
     )
 }
 
-fn described(cluster: &Cluster, group: usize, tried: &Tried) -> String {
-    format!("{}: {}", with_policy(cluster, group), tried.describe(cluster))
+fn group_description(cluster: &Cluster, group: usize, tried: &GroupTrial) -> String {
+    format!("{}: {}", name_with_policy(cluster, group), tried.describe(cluster))
 }
 
 /// Formats the name of a group with its policy, as in hail's descriptions.
-fn with_policy(cluster: &Cluster, group: usize) -> String {
+fn name_with_policy(cluster: &Cluster, group: usize) -> String {
     let policy = match cluster.groups[group].allocation {
         Allocation::Preferred => "preferred",
         Allocation::LastResort => "last_resort",
@@ -297,12 +299,12 @@ fn with_policy(cluster: &Cluster, group: usize) -> String {
 /// Tries the nodes of a group. The nodes of all groups of the scope count in scores.
 fn try_group(
     cluster: &Cluster,
-    wanted: &Wanted,
+    wanted: &RequestedInstance,
     group: usize,
     scope: &[usize],
-    rules: &Rules,
+    rules: &AllocationRules,
     is_dedicated: bool,
-) -> Result<Tried, String> {
+) -> Result<GroupTrial, String> {
     let node_count = match wanted.node_count {
         1 => 1,
         2 => 2,
@@ -330,11 +332,11 @@ fn try_group(
     let problems = TrialProblems::new(cluster, &wanted.request, rules, scope);
     let mut trial = Trial::new(cluster, rules, &problems);
     let attempt = trial.attempt(&wanted.request, &candidates);
-    Ok(Tried::from_attempt(attempt, &trial))
+    Ok(GroupTrial::from_attempt(attempt, &trial))
 }
 
 /// The nodes of several new instances, or the reason for each, in their order.
-pub type Allocated = Vec<Result<InstanceNodes, String>>;
+pub type AllocationResults = Vec<Result<InstanceNodes, String>>;
 
 /// Places several instances one at a time. Returns the cluster with them.
 ///
@@ -342,10 +344,10 @@ pub type Allocated = Vec<Result<InstanceNodes, String>>;
 /// Returns the reason if an instance without a group cannot be placed, or if a request is invalid.
 pub fn choose_each(
     cluster: &Cluster,
-    wanted: &[Wanted],
-    rules: &Rules,
+    wanted: &[RequestedInstance],
+    rules: &AllocationRules,
     is_dedicated: bool,
-) -> Result<(Cluster, Allocated), String> {
+) -> Result<(Cluster, AllocationResults), String> {
     let mut filled = cluster.clone();
     let mut rules = rules.clone();
     let mut allocated = Vec::new();

@@ -1,12 +1,14 @@
-//! Computation of the score after a change without making the change, several times faster than making and reverting it.
+//! Computation of the score after a change without making the change, several times faster than making and reverting
+//! it.
 
 use super::State;
 use crate::balance::columns::SHARE_UNIT;
 use crate::balance::problem::Placement;
 
-/// An evaluator for changes of one placement. After each change of the placement, [`Probe::refresh`] must be called.
+/// An evaluator for changes of one placement. After each change of the placement, [`ChangeEvaluator::refresh`] must be
+/// called.
 #[derive(Clone, Debug, Default)]
-pub struct Probe {
+pub struct ChangeEvaluator {
     /// Weight, mean, sum of squared distances from the mean, and part of the score, for each column. The last column is
     /// reserved memory.
     columns: Vec<Column>,
@@ -65,14 +67,14 @@ enum TagScope {
     Location(usize),
 }
 
-impl Probe {
+impl ChangeEvaluator {
     /// Builds the probe of a placement.
-    pub fn new(state: &State<'_>) -> Probe {
+    pub fn new(state: &State<'_>) -> ChangeEvaluator {
         let weights = state.columns.weights.iter().copied().chain([1.0]);
         let columns = weights.map(|weight| Column { weight, ..Column::default() }).collect();
-        let mut probe = Probe { columns, ..Probe::default() };
-        probe.refresh(state);
-        probe
+        let mut change_evaluator = ChangeEvaluator { columns, ..ChangeEvaluator::default() };
+        change_evaluator.refresh(state);
+        change_evaluator
     }
 
     /// Updates the probe after a change of the placement.

@@ -43,7 +43,7 @@ impl FailMode {
     ];
 
     /// Returns the word of the mode in the output.
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         FailMode::WORDS.iter().find(|(mode, _)| *mode == self).map_or("", |(_, word)| word)
     }
 }

@@ -1,7 +1,7 @@
 //! Policy lines: `owner|std|min;max;…|templates|vcpu ratio|spindle ratio`, in older files `owner|std|min|max|…`.
 
 use super::field::{Fields, TextError, one_of};
-use crate::balance::model::{Generation, Policy, Specification, Template};
+use crate::balance::model::{FormatGeneration, Policy, Specification, Template};
 
 /// Reads a policy. The flag is `true` if the line is of the newer generation.
 pub(super) fn read(line: usize, text: &str) -> Result<(Policy, bool), TextError> {
@@ -75,7 +75,7 @@ fn specification(line: usize, text: &str, field: &str) -> Result<Specification, 
 }
 
 /// Formats a policy as a line.
-pub(super) fn write(policy: &Policy, generation: Generation) -> String {
+pub(super) fn write(policy: &Policy, generation: FormatGeneration) -> String {
     let templates: Vec<&str> = policy
         .templates
         .iter()
@@ -87,7 +87,7 @@ pub(super) fn write(policy: &Policy, generation: Generation) -> String {
         .iter()
         .flat_map(|(minimum, maximum)| [format_specification(minimum), format_specification(maximum)])
         .collect();
-    let separator = if generation == Generation::Newer { ";" } else { "|" };
+    let separator = if generation == FormatGeneration::Newer { ";" } else { "|" };
     format!(
         "{}|{}|{}|{}|{:?}|{:?}",
         policy.owner,

@@ -3,7 +3,7 @@
 use super::field::{Fields, TextError};
 use super::policy;
 use crate::balance::model::{
-    Allocation, Cluster, DEFAULT_LOAD, Generation, Group, Instance, Node, Role, Status, Template,
+    Allocation, Cluster, DEFAULT_LOAD, FormatGeneration, Group, Instance, Node, Role, Status, Template,
 };
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub fn read(text: &str) -> Result<Cluster, TextError> {
     let [groups, nodes, instances, tags, policies] = sections.as_slice() else {
         return Err(unexpected_section(&sections, text));
     };
-    let mut cluster = Cluster { generation: Generation::Older, ..Cluster::default() };
+    let mut cluster = Cluster { generation: FormatGeneration::Older, ..Cluster::default() };
     let mut group_names = Names::new("group");
     let mut group_uuids = Names::new("group uuid");
     for &(line, text) in groups {
@@ -61,7 +61,7 @@ pub fn read(text: &str) -> Result<Cluster, TextError> {
 impl Cluster {
     fn upgrade_generation(&mut self, is_newer: bool) {
         if is_newer {
-            self.generation = Generation::Newer;
+            self.generation = FormatGeneration::Newer;
         }
     }
 }

@@ -90,7 +90,7 @@ fn files_with_fewer_fields_are_accepted() {
     let older = "g1|uuid-1|preferred\n\nn1|1024.0|24|1000|4096|4096|8|N|uuid-1\n\n\n\n\
         |128,1,1024,1,1,1|64,1,1024,1,1,1|32768,8,1048576,16,1,12|drbd|4.0|32.0\n";
     let cluster = read(older).unwrap();
-    assert_eq!(cluster.generation, Generation::Older);
+    assert_eq!(cluster.generation, FormatGeneration::Older);
     assert_eq!(cluster.policies[0].ranges[0].0.memory, 64);
     assert_eq!((cluster.nodes[0].memory_total, cluster.nodes[0].spindles), (1024, 1));
     assert_eq!(read(&write(&cluster)).unwrap(), cluster);
@@ -152,7 +152,7 @@ fn clusters() -> impl Strategy<Value = Cluster> {
             live_constraints: std::collections::BTreeMap::new(),
             has_forthcoming_field: false,
             cpus_in_thousandths: false,
-            generation: if is_newer { Generation::Newer } else { Generation::Older },
+            generation: if is_newer { FormatGeneration::Newer } else { FormatGeneration::Older },
             groups: (0..group_count)
                 .map(|index| Group {
                     name: format!("g{index}"),

@@ -2,7 +2,7 @@
 
 use super::policy;
 use super::reader::{ALLOCATIONS, FLAGS, ROLES};
-use crate::balance::model::{Cluster, Generation, Group, Instance, Node, Status, Template};
+use crate::balance::model::{Cluster, FormatGeneration, Group, Instance, Node, Status, Template};
 
 /// Formats a cluster for [`super::read`].
 pub fn write(cluster: &Cluster) -> String {
@@ -21,11 +21,11 @@ fn lines<T>(items: &[T], line: impl Fn(&T) -> String) -> String {
     items.iter().map(|item| line(item) + "\n").collect::<Vec<_>>().concat()
 }
 
-fn format_group(group: &Group, generation: Generation) -> String {
+fn format_group(group: &Group, generation: FormatGeneration) -> String {
     let basic = format!("{}|{}|{}", group.name, group.uuid, word(&ALLOCATIONS, group.allocation));
     match generation {
-        Generation::Older => basic,
-        Generation::Newer => format!("{basic}|{}|{}", group.tags.join(","), group.networks.join(",")),
+        FormatGeneration::Older => basic,
+        FormatGeneration::Newer => format!("{basic}|{}|{}", group.tags.join(","), group.networks.join(",")),
     }
 }
 
@@ -44,8 +44,8 @@ fn format_node(node: &Node, cluster: &Cluster) -> String {
         node.spindles
     );
     match cluster.generation {
-        Generation::Older => basic,
-        Generation::Newer => format!(
+        FormatGeneration::Older => basic,
+        FormatGeneration::Newer => format!(
             "{basic}|{}|{}|{}|{}|{:?}",
             node.tags.join(","),
             word(&FLAGS, node.exclusive_storage),
@@ -71,7 +71,7 @@ fn format_instance(instance: &Instance, cluster: &Cluster) -> String {
         word(&Template::WORDS, instance.template),
         instance.tags.join(",")
     );
-    if cluster.generation == Generation::Older {
+    if cluster.generation == FormatGeneration::Older {
         return basic;
     }
     let spindles = instance.disk_spindles.map_or_else(|| "-".to_owned(), |count| count.to_string());

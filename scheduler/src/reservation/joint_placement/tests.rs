@@ -3,7 +3,7 @@
 
 use super::place_jointly;
 use crate::reservation::tests::generate::view;
-use crate::reservation::tests::{cluster, rules};
+use crate::reservation::tests::{cluster, set_resource_rules};
 use crate::reservation::{Verdict, check};
 use crate::view::View;
 use crate::{Verdict as CaseVerdict, place};
@@ -42,7 +42,7 @@ fn joint_placement_succeeds_where_sequential_fails() {
 #[test]
 fn a_partner_may_join_an_overcommitted_node_without_adding_to_its_use() {
     let mut view = cluster(&NODES, &["a node2 1Gi", "b node1 1Gi", "c node2 1Gi"]);
-    rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
+    set_resource_rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
     view.nodes.get_mut("node2").expect("a node").capacity.cpu = "1".parse().ok();
     for node in ["node1", "node3"] {
         view.nodes.get_mut(node).expect("a node").online = Err(Reason::Fencing);
@@ -85,17 +85,17 @@ fn important_services_are_placed_first() {
 #[test]
 fn rules_and_failed_starts_are_respected() {
     let mut view = cluster(&NODES, &["a node1 1Gi", "b node1 1Gi", "c node1 3Gi"]);
-    rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
+    set_resource_rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
     check_joint_placement(view, "a node3, b node3, c node2");
     let mut view = cluster(&NODES, &["a node1 1Gi", "b node1 1Gi", "c node2 0Gi"]);
-    rules(&mut view, &[(Affinity::Positive, &["a", "c"]), (Affinity::Negative, &["a", "b"])]);
+    set_resource_rules(&mut view, &[(Affinity::Positive, &["a", "c"]), (Affinity::Negative, &["a", "b"])]);
     check_joint_placement(view, "a node2, b node3");
     let mut view = cluster(&NODES, &["a node1 2Gi", "b node1 3Gi"]);
     view.services.get_mut(&"a".into()).expect("a service").failed_nodes.insert("node3".into());
     check_joint_placement(view, "a node2");
     // A service on a node that it may not use does not attract its partners to that node.
     let mut view = cluster(&NODES, &["a node1 1Gi", "b node2 1Gi"]);
-    rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
+    set_resource_rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
     check_joint_placement(view.clone(), "a node2");
     let nodes = NodePriorities([("node3".into(), 0)].into());
     view.groups.insert("g".to_owned(), GroupSpec { nodes, restricted: true, ..GroupSpec::default() });

@@ -2,7 +2,7 @@
 
 use crate::place::{Verdict, place_unit};
 use crate::reservation::{Move, Proof, counted_facts};
-use crate::unit::Unit;
+use crate::unit::PlacementUnit;
 use crate::view::{ServiceFacts, View};
 use ha_api_types::id::{NodeName, ResourceName};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,14 +17,14 @@ struct Group {
 }
 
 /// The cluster with all services as the check counts them, before placement, and the groups that must be placed.
-struct Failed {
+struct ClusterAfterFailure {
     view: View,
     groups: Vec<Group>,
     /// Groups that may be preempted, with `scheduler.preemption`.
     others: Vec<Group>,
 }
 
-fn after(view: &View, failed: &BTreeSet<NodeName>) -> Failed {
+fn after_failure(view: &View, failed: &BTreeSet<NodeName>) -> ClusterAfterFailure {
     let mut view = View {
         services: view
             .services
@@ -104,11 +104,11 @@ fn after(view: &View, failed: &BTreeSet<NodeName>) -> Failed {
             facts.used_nodes.retain(|node| !failed.contains(node));
         }
     });
-    Failed { view, groups, others }
+    ClusterAfterFailure { view, groups, others }
 }
 
 /// Returns `true` if all groups may be on their nodes once all have arrived.
-fn is_allowed(failed: &Failed, to: &[(&Group, &NodeName)]) -> bool {
+fn is_allowed(failed: &ClusterAfterFailure, to: &[(&Group, &NodeName)]) -> bool {
     let priorities = |group: &Group| -> Vec<i32> {
         group.members.iter().map(|member| failed.view.services[member].priority).collect()
     };
@@ -133,32 +133,32 @@ fn is_allowed(failed: &Failed, to: &[(&Group, &NodeName)]) -> bool {
                 }
             }
             let members = group.members.iter().map(|member| (member, &view.services[member])).collect();
-            let placement = place_unit(&view, &Unit::new(members));
+            let placement = place_unit(&view, &PlacementUnit::new(members));
             matches!(placement.verdicts.get(*node), Some(Verdict::Allowed(_)))
         })
 }
 
 /// Returns `true` if any arrangement has a node for every service.
 pub(super) fn survives(view: &View, failure: &BTreeSet<NodeName>) -> bool {
-    let failed = after(view, failure);
+    let failed = after_failure(view, failure);
     let nodes: Vec<&NodeName> = view.nodes.keys().filter(|node| !failure.contains(*node)).collect();
-    arranged(&failed, &nodes, &mut Vec::new(), 0)
+    can_place_all(&failed, &nodes, &mut Vec::new(), 0)
 }
 
-fn arranged<'a>(
-    failed: &'a Failed,
+fn can_place_all<'a>(
+    failed: &'a ClusterAfterFailure,
     nodes: &[&'a NodeName],
     to: &mut Vec<(&'a Group, &'a NodeName)>,
     index: usize,
 ) -> bool {
     let all_groups: Vec<&Group> = failed.groups.iter().chain(&failed.others).collect();
     let Some(group) = all_groups.get(index) else { return is_allowed(failed, to) };
-    if group.is_preempted && arranged(failed, nodes, to, index + 1) {
+    if group.is_preempted && can_place_all(failed, nodes, to, index + 1) {
         return true;
     }
     for node in nodes.iter().filter(|node| !group.is_preempted || **node != &group.from) {
         to.push((group, node));
-        if arranged(failed, nodes, to, index + 1) {
+        if can_place_all(failed, nodes, to, index + 1) {
             return true;
         }
         to.pop();
@@ -168,7 +168,7 @@ fn arranged<'a>(
 
 /// Returns `true` if a proof is valid.
 pub(super) fn proves(view: &View, failure: &BTreeSet<NodeName>, proof: &Proof) -> bool {
-    let failed = after(view, failure);
+    let failed = after_failure(view, failure);
     let moves: BTreeMap<&ResourceName, &Move> = proof
         .moves
         .iter()

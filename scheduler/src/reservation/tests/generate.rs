@@ -1,6 +1,6 @@
 //! Generator of small clusters with little free capacity and rules of all kinds.
 
-use super::{Affinity, cluster, rules};
+use super::{Affinity, cluster, set_resource_rules};
 use crate::view::{NodeFacts, NodePolicyId, ServiceFacts, View};
 use ha_api_types::id::NodeName;
 use ha_api_types::node::AllocationPolicy;
@@ -9,14 +9,14 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One service as numbers: node, memory, priority, and a number whose bits select facts.
-pub(super) type Drawn = (usize, u32, i32, u32);
+pub(super) type DrawnService = (usize, u32, i32, u32);
 
 fn node_name(index: usize) -> NodeName {
     format!("node{}", 1 + index).into()
 }
 
 /// Returns the service for drawn numbers, in a cluster of `nodes` nodes.
-pub(super) fn service(nodes: usize, (at, memory, priority, bits): Drawn) -> ServiceFacts {
+pub(super) fn service(nodes: usize, (at, memory, priority, bits): DrawnService) -> ServiceFacts {
     let node = node_name(at % nodes);
     let text = format!("s {node} {memory}Gi {priority}");
     let mut facts = cluster(&[], &[&text]).services.remove(&"s".into()).expect("a service");
@@ -118,7 +118,7 @@ fn add_rules(view: &mut View, anti_affinity: &BTreeSet<usize>, affinity: &BTreeS
             node.node_group = None;
         }
     }
-    rules(view, &sets);
+    set_resource_rules(view, &sets);
 }
 
 /// Generates a cluster of three or four equal nodes, and services of any size and priority without other constraints,

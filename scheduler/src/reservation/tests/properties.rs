@@ -1,9 +1,9 @@
 //! Properties: the verdict equals a brute-force search, every proof is valid, and the verdict cache agrees with a new
 //! check.
 
-use super::brute::{proves, survives};
-use super::generate::{Drawn, service, view, view_with_preemption};
-use crate::reservation::{EFFORT, Model, Verdict, VerdictCache, check};
+use super::brute_force::{proves, survives};
+use super::generate::{DrawnService, service, view, view_with_preemption};
+use crate::reservation::{MAX_SEARCH_STEPS, Model, Verdict, VerdictCache, check};
 use crate::view::View;
 use ha_api_types::id::{NodeName, ResourceName};
 use proptest::prelude::*;
@@ -63,7 +63,7 @@ proptest! {
     #[test]
     fn cached_verdict_equals_a_new_check(
         view in view(),
-        changes in prop::collection::vec((0_usize..8, any::<Option<Drawn>>()), 1..8),
+        changes in prop::collection::vec((0_usize..8, any::<Option<DrawnService>>()), 1..8),
         whole in any::<bool>(),
     ) {
         let mut now = view.clone();
@@ -91,7 +91,7 @@ proptest! {
             let fresh = Model::new(&now);
             for (node, verdict) in watch.verdicts() {
                 let failure = BTreeSet::from([node.to_owned()]);
-                assert_eq!(word(&verdict), word(&fresh.check(&failure, EFFORT)), "{node} in {now:#?}");
+                assert_eq!(word(&verdict), word(&fresh.check(&failure, MAX_SEARCH_STEPS)), "{node} in {now:#?}");
                 if let Verdict::Survives(proof) = &verdict {
                     assert!(proves(&now, &failure, proof), "{node}: {proof:?} in {now:#?}");
                 }

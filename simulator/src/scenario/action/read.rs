@@ -384,7 +384,7 @@ fn process_verb(word: &str) -> Result<ProcessVerb, String> {
 /// Parses `field=value`: the kind's spec must have the field, and the value must have the field's type.
 fn field_assignment(kind: Kind, word: &str) -> Result<(String, Value), String> {
     let (field, text) = word.split_once('=').ok_or_else(|| format!("{word:?} must be FIELD=VALUE"))?;
-    let renamed = renamed::of_path(kind, field);
+    let renamed = renamed::renamed_field_of_spec_path(kind, field);
     let field = renamed.map_or_else(|| field.to_owned(), RenamedField::current_path);
     let to_current_unit = |value: Value| match renamed {
         Some(renamed) => renamed.to_current(value),

@@ -118,9 +118,9 @@ pub(super) enum IntentStage<'a> {
     Ended(FencerOutcome),
     /// Ended with an unknown outcome: another process recorded it and its duration has passed, or its device is no
     /// longer declared.
-    Over,
-    /// Recorded by another process, which may run the device until `over_at`.
-    OtherProcess { over_at: MonotonicTime },
+    Expired,
+    /// Recorded by another process, which may run the device until `expires_at`.
+    OtherProcess { expires_at: MonotonicTime },
 }
 
 impl<'a> IntentStage<'a> {
@@ -132,9 +132,13 @@ impl<'a> IntentStage<'a> {
         work: &DeviceWork,
     ) -> IntentStage<'a> {
         let now = input.now.monotonic_raw;
-        let Some(sent) = sent_by_us(input, fence, work) else {
-            let over_at = fence.first_seen_at + intent.duration_ms;
-            return if now < over_at { IntentStage::OtherProcess { over_at } } else { IntentStage::Over };
+        let Some(sent) = own_intent_sent_at(input, fence, work) else {
+            let expires_at = fence.first_seen_at + intent.duration_ms;
+            return if now < expires_at {
+                IntentStage::OtherProcess { expires_at }
+            } else {
+                IntentStage::Expired
+            };
         };
         let device = devices.iter().find(|device| device.name == intent.name);
         let ends_at = sent + intent.duration_ms;
@@ -144,13 +148,13 @@ impl<'a> IntentStage<'a> {
             (None, None, Some(device)) if now < ends_at => IntentStage::ToStart { device, ends_at },
             // Only this process could start the device, but the time of the intent has passed, or the device is no
             // longer declared.
-            (None, None, _) => IntentStage::Over,
+            (None, None, _) => IntentStage::Expired,
         }
     }
 }
 
 /// Returns the time at which this process sent the intent that the fence holds now.
-pub(super) fn sent_by_us(
+pub(super) fn own_intent_sent_at(
     input: &PlanInput<'_>,
     fence: &Versioned<Fence>,
     work: &DeviceWork,

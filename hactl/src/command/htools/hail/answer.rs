@@ -1,6 +1,6 @@
 //! The answers of hail: JSON with success, information and result.
 
-use ha_scheduler::balance::htools::evacuation::{Evacuation, Moved, Step};
+use ha_scheduler::balance::htools::evacuation::{Evacuation, MovedInstance, Step};
 use ha_scheduler::balance::htools::group_choice::node_names;
 use ha_scheduler::balance::model::Cluster;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ pub(super) fn moves(cluster: &Cluster, evacuation: Evacuation) -> Answer {
 }
 
 /// Returns the operations of a move.
-fn job(cluster: &Cluster, moved: &Moved) -> Value {
+fn job(cluster: &Cluster, moved: &MovedInstance) -> Value {
     let instance = &cluster.instances[moved.instance];
     let name = instance.name.as_str();
     let node = |node: usize| cluster.nodes[node].name.as_str();

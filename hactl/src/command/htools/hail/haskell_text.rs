@@ -1,30 +1,31 @@
 //! The request as hail prints it with `-v -v`, in the notation of Haskell.
 
-use super::request::{Disk, Nic, Question, Received, is_movable};
+use super::request::{Disk, HailRequest, Nic, Question, is_movable};
 use ha_scheduler::balance::htools::evacuation::Mode;
-use ha_scheduler::balance::htools::group_choice::Wanted;
+use ha_scheduler::balance::htools::group_choice::RequestedInstance;
 use ha_scheduler::balance::model::{Cluster, Instance, Status, Template};
 use ha_scheduler::balance::text;
 
 /// Formats the question in the notation of Haskell.
-pub(super) fn question(received: &Received) -> String {
+pub(super) fn question(received: &HailRequest) -> String {
     let list = |numbers: &[usize]| format!("{numbers:?}").replace(' ', "");
     let first_new = received.cluster.instances.len();
-    let instance = |wanted: &Wanted, index: usize| {
+    let instance = |wanted: &RequestedInstance, index: usize| {
         let position = first_new + index;
-        shown_instance(
+        haskell_instance(
             &received.cluster,
             &wanted.request.instance,
             &received.disks[position],
             &received.nics[position],
         )
     };
-    let details =
-        |wanted: &Wanted| format!("AllocDetails {} {}", wanted.node_count, maybe(wanted.group.as_deref()));
+    let details = |wanted: &RequestedInstance| {
+        format!("AllocDetails {} {}", wanted.node_count, haskell_maybe(wanted.group.as_deref()))
+    };
     match &received.question {
         Question::Allocate { wanted, restricted_to } => {
             let nodes = restricted_to.as_ref();
-            let nodes = nodes.map_or("Nothing".to_owned(), |names| format!("(Just {})", texts(names)));
+            let nodes = nodes.map_or("Nothing".to_owned(), |names| format!("(Just {})", haskell_list(names)));
             format!("Allocate ({}) ({}) {nodes}", instance(wanted, 0), details(wanted))
         }
         Question::Relocate { instance, node_count, excluded } => {
@@ -52,12 +53,12 @@ pub(super) fn question(received: &Received) -> String {
 }
 
 /// Formats the cluster: groups, nodes and policies in the text format, and the instances in the notation of Haskell.
-pub(super) fn cluster(received: &Received) -> String {
+pub(super) fn cluster(received: &HailRequest) -> String {
     let without_instances = Cluster { instances: Vec::new(), ..received.cluster.clone() };
     let described = received.cluster.instances.iter().zip(&received.disks).zip(&received.nics).enumerate();
     let instances = described.map(|(index, ((instance, disks), nics))| {
         let secondary = instance.secondary.map_or("-1".to_owned(), |node| node.to_string());
-        let text = shown_instance(&received.cluster, instance, disks, nics);
+        let text = haskell_instance(&received.cluster, instance, disks, nics);
         let nodes = format!("pNode = {}, sNode = {secondary}, idx = {index}", instance.primary);
         format!("({index},{})", text.replace("pNode = 0, sNode = 0, idx = -1", &nodes))
     });
@@ -65,15 +66,15 @@ pub(super) fn cluster(received: &Received) -> String {
     format!("cdInstances = fromList [{instances}]\n{}", text::write(&without_instances))
 }
 
-fn maybe(text: Option<&str>) -> String {
+fn haskell_maybe(text: Option<&str>) -> String {
     text.map_or("Nothing".to_owned(), |text| format!("(Just {text:?})"))
 }
 
-fn texts(texts: &[String]) -> String {
+fn haskell_list(texts: &[String]) -> String {
     format!("[{}]", texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(","))
 }
 
-fn shown_instance(cluster: &Cluster, instance: &Instance, disks: &[Disk], nics: &[Nic]) -> String {
+fn haskell_instance(cluster: &Cluster, instance: &Instance, disks: &[Disk], nics: &[Nic]) -> String {
     let with_prefix = |marker: &str| -> Vec<String> {
         let prefixes: Vec<&str> = cluster.tags.iter().filter_map(|tag| tag.strip_prefix(marker)).collect();
         let has_prefix = |tag: &&String| prefixes.iter().any(|prefix| tag.starts_with(&format!("{prefix}:")));
@@ -125,9 +126,9 @@ fn shown_instance(cluster: &Cluster, instance: &Instance, disks: &[Disk], nics: 
         instance.vcpus,
         boolean(is_movable(instance.template)),
         instance.spindle_use,
-        texts(&instance.tags),
-        texts(&with_prefix("htools:iextags:")),
-        texts(&desired),
+        haskell_list(&instance.tags),
+        haskell_list(&with_prefix("htools:iextags:")),
+        haskell_list(&desired),
         nics.join(","),
         boolean(instance.forthcoming),
         name = instance.name,

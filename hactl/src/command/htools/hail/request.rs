@@ -3,16 +3,16 @@
 use super::super::{common_suffix, simulation};
 use ha_scheduler::balance::htools::allocation::Request;
 use ha_scheduler::balance::htools::evacuation::Mode;
-use ha_scheduler::balance::htools::group_choice::{Wanted, is_dedicated};
+use ha_scheduler::balance::htools::group_choice::{RequestedInstance, is_dedicated};
 use ha_scheduler::balance::model::{
-    Allocation, Cluster, DEFAULT_LOAD, Generation, Group, Instance, Node, Policy, Reach, Role, Specification,
-    Status, Template,
+    Allocation, Cluster, DEFAULT_LOAD, FormatGeneration, Group, Instance, Node, Policy, Role, Specification,
+    Status, StorageReach, Template,
 };
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// A request with its cluster.
-pub(super) struct Received {
+pub(super) struct HailRequest {
     pub(super) question: Question,
     pub(super) cluster: Cluster,
     /// Network cards of the instances, by position; new ones follow those of the cluster.
@@ -23,11 +23,11 @@ pub(super) struct Received {
 
 /// The question about the cluster. Instances, nodes and groups are given by their positions.
 pub(super) enum Question {
-    Allocate { wanted: Box<Wanted>, restricted_to: Option<Vec<String>> },
+    Allocate { wanted: Box<RequestedInstance>, restricted_to: Option<Vec<String>> },
     Relocate { instance: usize, node_count: i64, excluded: Vec<usize> },
     ChangeGroup { instances: Vec<usize>, groups: Vec<usize> },
     Evacuate { instances: Vec<usize>, mode: Mode },
-    AllocateEach(Vec<Wanted>),
+    AllocateEach(Vec<RequestedInstance>),
     AllocateSecondary(usize),
 }
 
@@ -127,13 +127,13 @@ fn integer(value: &Value) -> Option<i64> {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "sizes are bounded where they are used")]
-fn whole(number: f64) -> i64 {
+fn to_whole_number(number: f64) -> i64 {
     number as i64
 }
 
 /// Reads a request. `node_memory`, in MiB, replaces the amount of memory that each node reports for its own use, if KVM is
 /// the first hypervisor of the cluster; 0 replaces nothing.
-pub(super) fn read(text: &str, node_memory: i64) -> Result<Received, String> {
+pub(super) fn read(text: &str, node_memory: i64) -> Result<HailRequest, String> {
     let parsing = |cause: String| format!("Parsing input IAllocator message: {cause}");
     let value: Value =
         serde_json::from_str(text).map_err(|error| parsing(format!("Invalid JSON: {error}")))?;
@@ -158,7 +158,7 @@ pub(super) fn read(text: &str, node_memory: i64) -> Result<Received, String> {
         }
     }
     let question = reader.question(&request)?;
-    Ok(Received { question, cluster: reader.cluster, nics: reader.nics, disks: reader.disks })
+    Ok(HailRequest { question, cluster: reader.cluster, nics: reader.nics, disks: reader.disks })
 }
 
 /// The parts of a request that were read so far.
@@ -171,7 +171,7 @@ struct Reader {
 impl Default for Reader {
     fn default() -> Reader {
         let cluster = Cluster {
-            generation: Generation::Newer,
+            generation: FormatGeneration::Newer,
             has_forthcoming_field: true,
             policies: vec![simulation::default_policy("")],
             ..Cluster::default()
@@ -212,7 +212,7 @@ impl Reader {
         let exclusive_storage = parameters.boolean("exclusive_storage")?;
         let is_live = !offline && vm_capable;
         let live = |key: &str| if is_live { node.integer(key) } else { Ok(0) };
-        let live_number = |key: &str| if is_live { node.number(key).map(whole) } else { Ok(0) };
+        let live_number = |key: &str| if is_live { node.number(key).map(to_whole_number) } else { Ok(0) };
         let spindles =
             if exclusive_storage { live("total_spindles")? } else { parameters.integer("spindle_count")? };
         self.cluster.nodes.push(Node {
@@ -305,7 +305,7 @@ impl Reader {
     }
 
     /// Reads a new instance.
-    fn wanted(&mut self, fields: &Object<'_>, group: Option<String>) -> Result<Wanted, String> {
+    fn wanted(&mut self, fields: &Object<'_>, group: Option<String>) -> Result<RequestedInstance, String> {
         let name = fields.text("name")?;
         let node_count = fields.integer("required_nodes")?;
         let (instance, disks, nics) = read_instance(&name, fields)?;
@@ -313,7 +313,7 @@ impl Reader {
         let networks = nics.iter().filter_map(|nic| nic.network.clone()).collect();
         self.disks.push(disks);
         self.nics.push(nics);
-        Ok(Wanted { request, node_count, networks, group })
+        Ok(RequestedInstance { request, node_count, networks, group })
     }
 
     fn instance_with_name(&self, name: &str) -> Result<usize, String> {
@@ -438,7 +438,7 @@ fn read_specification(fields: &Object<'_>) -> Result<Specification, String> {
     })
 }
 
-impl Received {
+impl HailRequest {
     /// Returns the sizes of the disks of existing instances.
     pub(super) fn disk_sizes(&self) -> BTreeMap<usize, Vec<i64>> {
         let disks = self.disks.iter().take(self.cluster.instances.len()).enumerate();
@@ -500,5 +500,5 @@ impl Received {
 
 /// Returns `true` if hail moves instances with this storage.
 pub(super) fn is_movable(template: Template) -> bool {
-    template.reach() != Reach::Local && template != Template::Diskless
+    template.reach() != StorageReach::Local && template != Template::Diskless
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Creates a daemon that pets by a deadline 6 s away, with a device that refuses pets from now on.
-fn refusing() -> (World, Moment) {
+fn refusing() -> (World, DualClockTime) {
     let mut world = World::new(facts(true, false));
     let deadline = world.in_ms(6000);
     assert_eq!(world.send_request(world.arm(Some(deadline))), Outcome::Done);

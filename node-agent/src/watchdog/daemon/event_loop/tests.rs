@@ -1,7 +1,7 @@
 //! The loop with a simulated watchdog and an agent in other threads: an armed loop makes no allocations.
 
 use super::super::super::core::Core;
-use super::super::super::moment::Moment;
+use super::super::super::dual_clock_time::DualClockTime;
 use super::super::super::protocol::{
     Arm, LargestTimeouts, Outcome, Privileges, Purpose, Request, decode_reply, encode_request,
 };
@@ -36,7 +36,7 @@ fn device(listener: &UnixListener) {
     }
 }
 
-fn deadline() -> Moment {
+fn deadline() -> DualClockTime {
     clock::now().plus_ms(5_000)
 }
 
@@ -102,7 +102,7 @@ fn armed_event_loop_allocates_no_memory() {
         listener,
         signals,
         Some(nix::unistd::geteuid().as_raw()),
-        Record::new(None).unwrap(),
+        StateRecord::new(None).unwrap(),
         ServiceManager::from_environment(0),
     );
     let (armed, is_armed) = mpsc::channel();

@@ -38,7 +38,7 @@ fn request(template: Template, memory: i64, disk_spindles: Option<i64>) -> Reque
 /// After the failure of any node, 16 of them can run.
 fn check(checks_capacity: bool, limit: Option<usize>, expected: usize, refusals: &[(FailMode, usize)]) {
     let cluster = cluster(false);
-    let rules = Rules { checks_capacity, ..Rules::default() };
+    let rules = AllocationRules { checks_capacity, ..AllocationRules::default() };
     let candidates = candidates(&cluster, &allocatable_groups(&cluster), 1);
     let mut filled = Filled::new(&cluster);
     filled.fill(&request(Template::External, 1000, Some(1)), &rules, &candidates, limit);
@@ -74,7 +74,12 @@ fn more_instances_than_one_step_are_added() {
     let mut filled = Filled::new(&cluster);
     let request = request(Template::External, 1000, Some(1));
     assert!(filled.step(&request, 0) < 56);
-    filled.fill(&request, &Rules { checks_capacity: true, ..Rules::default() }, &candidates, None);
+    filled.fill(
+        &request,
+        &AllocationRules { checks_capacity: true, ..AllocationRules::default() },
+        &candidates,
+        None,
+    );
     assert_eq!(filled.added, 56, "seven of eight nodes are full after a failure");
 }
 
