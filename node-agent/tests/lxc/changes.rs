@@ -30,10 +30,12 @@ async fn container_shutdown_from_inside_is_not_manual_stop() {
     assert!(!stopped_externally);
 }
 
-// The driver must detect `lxc-stop` while this test waits for the end of that program.
+// The driver must detect `lxc-stop` while this test waits for the end of that program. `lxc-stop` waits for the hook, which
+// gives the driver enough time on a busy machine.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_by_hand_is_distinguished_from_a_crash() {
     let mut node = Node::new(RUN_SCRIPT);
+    node.configure("lxc.hook.post-stop = /bin/sh -c 'sleep 2'");
     let service = node.service();
     for arguments in [&["--kill"][..], &["--timeout", "20"]] {
         node.driver.start(&service).await.unwrap();

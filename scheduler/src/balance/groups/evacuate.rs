@@ -61,6 +61,13 @@ pub fn evacuate(all_groups: &AllGroups<'_>, nodes: &[usize], part: EvacuatedCopi
             Err(obstacle) => remaining.push((service, obstacle)),
         }
     }
+    // All moves inside groups come before the moves to other groups, because those need not be applied.
+    remaining.retain(|&(service, _)| {
+        let moves = move_after_another(all_groups, &mut state, service, nodes);
+        let remains = moves.is_none();
+        evacuation.inside.extend(moves.into_iter().flatten());
+        remains
+    });
     for (service, obstacle) in remaining {
         let from = state.placement(service);
         match all_groups.move_to_other_group(&mut state, service, &|_| true) {
@@ -82,19 +89,8 @@ fn move_inside_group(
     from: Placement,
 ) -> Result<Vec<Step>, Obstacle> {
     let problem = &all_groups.problem;
-    if problem.services[service].reach == StorageReach::Local {
-        return Err(Obstacle::EntryBarrier(EntryBarrier::Local));
-    }
-    if let Some(reason) = all_groups
-        .cluster
-        .live_constraints
-        .get(&problem.services[service].instance)
-        .and_then(|constraints| constraints.immovable_reason)
-    {
-        return Err(Obstacle::EntryBarrier(EntryBarrier::Immovable(reason)));
-    }
-    let mut nodes = all_groups.nodes_of(all_groups.group_of(from.primary));
-    nodes.retain(|&node| !problem.nodes[node].is_offline);
+    check_movable(all_groups, service)?;
+    let nodes = online_nodes(all_groups, from);
     for nodes in shortlists(state, nodes.clone()) {
         let mut placements = Vec::new();
         destinations(problem, service, from, &nodes, &mut placements);
@@ -115,4 +111,78 @@ fn move_inside_group(
         }
     }
     move_within_limits(state, service, nodes)
+}
+
+/// Number of moves of other instances that are tried for one instance.
+const TRIED_MOVES: usize = 20_000;
+
+/// Moves another instance of the group, the smallest for which this works, and then the instance to the freed node. No
+/// instance moves twice. Returns both moves, or `None` and an unchanged state if no such pair was found.
+fn move_after_another(
+    all_groups: &AllGroups<'_>,
+    state: &mut State<'_>,
+    service: usize,
+    evacuated: &[usize],
+) -> Option<[PlannedMove; 2]> {
+    let problem = &all_groups.problem;
+    check_movable(all_groups, service).ok()?;
+    let from = state.placement(service);
+    let group = all_groups.group_of(from.primary);
+    let nodes = online_nodes(all_groups, from);
+    let mut others: Vec<usize> = (0..problem.services.len())
+        .filter(|&other| {
+            let placement = state.placement(other);
+            all_groups.group_of(placement.primary) == group
+                && placement == problem.start_placements[other]
+                && !placement.nodes().any(|node| evacuated.contains(&node))
+                && check_movable(all_groups, other).is_ok()
+        })
+        .collect();
+    others.sort_by_key(|&other| (problem.services[other].memory, other));
+    let (mut other_placements, mut placements) = (Vec::new(), Vec::new());
+    let mut tried_moves = 0;
+    for other in others {
+        let other_from = state.placement(other);
+        destinations(problem, other, other_from, &nodes, &mut other_placements);
+        for &other_to in &other_placements {
+            tried_moves += 1;
+            if tried_moves > TRIED_MOVES {
+                return None;
+            }
+            let Some(other_step) = make_step(state, other, other_to) else { continue };
+            let freed: Vec<usize> = other_from.nodes().filter(|node| !other_to.contains(*node)).collect();
+            destinations(problem, service, from, &freed, &mut placements);
+            placements.retain(|to| to.nodes().all(|node| nodes.contains(&node)));
+            for &to in &placements {
+                if let Some(step) = make_step(state, service, to) {
+                    return Some([
+                        PlannedMove::new(all_groups, other, other_from, vec![other_step]),
+                        PlannedMove::new(all_groups, service, from, vec![step]),
+                    ]);
+                }
+            }
+            state.restore(other, other_from);
+        }
+    }
+    None
+}
+
+/// Returns the nodes of the placement's group that are not offline.
+fn online_nodes(all_groups: &AllGroups<'_>, placement: Placement) -> Vec<usize> {
+    let mut nodes = all_groups.nodes_of(all_groups.group_of(placement.primary));
+    nodes.retain(|&node| !all_groups.problem.nodes[node].is_offline);
+    nodes
+}
+
+/// Returns the barrier that keeps an instance on its nodes, if any.
+fn check_movable(all_groups: &AllGroups<'_>, service: usize) -> Result<(), Obstacle> {
+    let problem_service = &all_groups.problem.services[service];
+    if problem_service.reach == StorageReach::Local {
+        return Err(Obstacle::EntryBarrier(EntryBarrier::Local));
+    }
+    let constraints = all_groups.cluster.live_constraints.get(&problem_service.instance);
+    match constraints.and_then(|constraints| constraints.immovable_reason) {
+        Some(reason) => Err(Obstacle::EntryBarrier(EntryBarrier::Immovable(reason))),
+        None => Ok(()),
+    }
 }

@@ -325,6 +325,36 @@ fn smaller_tiers_use_the_capacity_that_the_first_tier_leaves() {
     assert_eq!(tiers, [(2000, 1), (1472, 1), (960, 1)]);
 }
 
+/// The instance on a needs 6000 MiB, and b and c have 5000 and 4000 MiB free. It fits on b after small has moved to c.
+#[test]
+fn evacuation_moves_another_instance_to_make_room() {
+    let plan = |small: &str, medium: &str, drained: &str| {
+        let cluster = read(&format!(
+            "g|u|preferred||\n\n\
+             a|9000|0|3000|99999|99999|8|N|u|1||N|0|0|1.0\n\
+             b|8000|0|5000|99999|99999|8|N|u|1||N|0|0|1.0\n\
+             c|8000|0|4000|99999|99999|8|N|u|1||N|0|0|1.0\n\n\
+             big|6000|10|1|running|Y|a||rbd||1|-|\n\
+             small|3000|10|1|running|Y|b||{small}||1|-|\n\
+             medium|4000|10|1|running|Y|c||{medium}||1|-|\n\n\n",
+        ))
+        .unwrap();
+        let settings = Settings { drained: BTreeSet::from([drained.to_owned()]), ..Settings::default() };
+        let all_groups = AllGroups::new(&cluster, &settings, true);
+        let node = (0..3).find(|&node| all_groups.node_name(node) == drained).expect("the node exists");
+        let evacuation = evacuate(&all_groups, &[node], EvacuatedCopies::All);
+        let moves = evacuation.inside.iter().map(|moved| all_groups.service_name(moved.service).clone());
+        (moves.collect::<Vec<_>>(), evacuation.immovable.len())
+    };
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+    assert_eq!(plan("rbd", "rbd", "a"), (names(&["small", "big"]), 0));
+    // Instances on local storage stay, and nothing moves in vain.
+    assert_eq!(plan("plain", "rbd", "a"), (names(&["medium", "big"]), 0));
+    assert_eq!(plan("plain", "plain", "a"), (names(&[]), 1));
+    // No other instance moves if there is capacity.
+    assert_eq!(plan("rbd", "rbd", "b"), (names(&["small"]), 0));
+}
+
 /// Two groups; node b of the first is offline and holds a replicated and a shared instance.
 const UNHEALTHY_CLUSTER_TEXT: &str = "g1|u1|preferred||\ng2|u2|preferred||\n\n\
     a|1000|0|800|1000|900|4|N|u1|1||N|0|0|1.0\n\
