@@ -54,7 +54,7 @@ def main() -> int:
             table[f"{kind}: not compared"] = table.get(f"{kind}: not compared", 0) + 1
             continue
         # Fewer evaluations than by default, because the program is built without optimization.
-        status, *streams, end = answer(ours, [*arguments, "--evaluations=25000"])
+        status, *streams, end = answer(ours, [*arguments, "--evaluations=10000"])
         differs = [f"status {status}"] if status != their_status else []
         for stream, theirs_, ours_ in zip(("stdout", "stderr"), their_streams, streams):
             differs += [f"{stream}: {line!r} missing" for line in theirs_ if line not in ours_]

@@ -40,6 +40,8 @@ HSPACE = [
 ]
 # hspace refuses files with forthcoming instances in some modes, and counts them differently from hbal.
 FORTHCOMING = ["hbal-forth.data"]
+# Ganeti's hspace takes ten seconds for this file, in each mode. hbal-soft-errors2.data is similar and smaller.
+SLOW = ["hbal-soft-errors.data"]
 SIMULATIONS = [
     ["p,4,8T,64g,16"],
     ["p,3,100g,8g,4,7"],
@@ -49,6 +51,9 @@ SIMULATIONS = [
     ["p,4"],
     ["p,4,8T,64g,x"],
 ]
+# Generated clusters. Ganeti's hspace takes seconds for one of them.
+GENERATED = 12
+GENERATED_FOR_HSPACE = 4
 # Options that both programs refuse.
 HSPACE_REFUSED = [
     ["--disk-template", "foo"],
@@ -143,7 +148,7 @@ def compare(name: str, programs: Path, ours: Path, arguments: list[str]) -> tupl
 def data_files(directory: Path, scratch: Path) -> list[Path]:
     """Returns the files to compare: those of Ganeti, and generated ones."""
     files = [path for path in sorted(directory.glob("*.data")) if path.name not in REJECTED + FAILS_EARLIER + FAILS_EARLIER_TOO + CRASHES]
-    for seed in range(12):
+    for seed in range(GENERATED):
         cluster, placements = generated(seed, 10)
         path = scratch / f"seed-{seed}.data"
         path.write_text(cluster.text(placements))
@@ -182,7 +187,8 @@ def cases(name: str, directory: Path, files: list[Path], scratch: Path) -> list[
         return [["-t", str(path), *options] for path in files for options in HCHECK]
     if name == "hspace":
         simulated = [[f"--simulate={group}" for group in groups] for groups in SIMULATIONS]
-        sources = [["-t", str(path)] for path in files if path.name not in FORTHCOMING]
+        compared = files[: len(files) - GENERATED + GENERATED_FOR_HSPACE]
+        sources = [["-t", str(path)] for path in compared if path.name not in FORTHCOMING + SLOW]
         sources += [[*options, "-p", "--spindle-use", "2"] for options in simulated]
         refused = [[*simulated[0], *options] for options in HSPACE_REFUSED]
         return [[*source, *options] for source in sources for options in HSPACE] + refused
